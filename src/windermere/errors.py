@@ -1,0 +1,62 @@
+"""Every failure a user can meet, each raised with one sentence: what happened, where, and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class WindermereError(Exception):
+    """The root of all of Windermere's errors."""
+
+
+class UsageError(WindermereError, ValueError):
+    """An argument or a combination of arguments that cannot mean anything."""
+
+
+class UnknownNameError(UsageError):
+    """A name (of a method, a data set, ...) that does not exist; the nearest ones are offered."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = get_close_matches(str(name), names, n=1, cutoff=0.4)
+        hint = f"did you mean '{near[0]}'? " if near else ""
+        super().__init__(f"there is no {kind} '{name}': {hint}known are {', '.join(names)}")
+
+
+class SolverError(WindermereError, ArithmeticError):
+    """A solve that could not be carried out; its subclasses name the cause."""
+
+
+class FieldError(SolverError):
+    """The field returned something that is not a rate of change of the state: wrong shape, dtype or device."""
+
+
+class NonFiniteError(SolverError):
+    """The field, or a state it led to, is infinite or not a number."""
+
+
+class StepBudgetError(SolverError):
+    """The solve did not reach its end within the steps it was allowed."""
+
+
+class ToleranceError(SolverError):
+    """The tolerance lies below what the dtype can resolve."""
+
+
+class VanishingStepError(SolverError):
+    """The step shrank until it no longer advances the time: the field is stiff or not smooth there."""
+
+
+class DataError(WindermereError):
+    """A data file is missing, truncated, corrupted or of the wrong kind."""
+
+
+class RunError(WindermereError):
+    """A run folder cannot be used as asked: taken, unfinished, damaged or not a run at all."""
+
+
+class StorageError(RunError, OSError):
+    """The disk refused: full, read-only or not a folder."""
+
+
+class DivergedError(RunError):
+    """Training met a loss that is not finite; the last good state was kept."""
