@@ -1,0 +1,38 @@
+"""Windermere: is your neural ODE really an ODE?"""
+
+from windermere.models import Autonomous, ODEBlock, using
+from windermere.solvers import (
+    Adaptive,
+    Adjoint,
+    Count,
+    FixedStep,
+    OnGrid,
+    Solution,
+    Stats,
+    Trajectory,
+    checking,
+    counting,
+    initial_step,
+    solve,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Adaptive",
+    "Adjoint",
+    "Autonomous",
+    "Count",
+    "FixedStep",
+    "ODEBlock",
+    "OnGrid",
+    "Solution",
+    "Stats",
+    "Trajectory",
+    "__version__",
+    "checking",
+    "counting",
+    "initial_step",
+    "solve",
+    "using",
+]

@@ -1,0 +1,38 @@
+"""The data sets of the paper: spheres of any dimension, MNIST and CIFAR-10."""
+
+import re
+from pathlib import Path
+
+from windermere.data import cifar10, mnist
+from windermere.data.dataset import DataSet, Split
+from windermere.data.fetch import Progress, get
+from windermere.data.spheres import spheres
+from windermere.data.status import DataStatus, status
+from windermere.data.storage import data_root
+from windermere.errors import UnknownNameError
+
+__all__ = [
+    "NAMES",
+    "DataSet",
+    "DataStatus",
+    "Progress",
+    "Split",
+    "data_root",
+    "get",
+    "load",
+    "spheres",
+    "status",
+]
+
+NAMES = ("sphere2", "sphere3", "sphere10", "sphere900", "mnist", "cifar10")
+"""The paper's; besides these there is a sphere<d> for every dimension d."""
+_READERS = {"mnist": mnist.read, "cifar10": cifar10.read}
+
+
+def load(name: str, *, seed: int = 0, root: Path | None = None) -> DataSet:
+    """A data set by name. The seed draws the spheres; the images are always the same."""
+    if sphere := re.fullmatch(r"sphere([1-9][0-9]*)", name):
+        return spheres(int(sphere[1]), seed=seed)
+    if name not in _READERS:
+        raise UnknownNameError("data set", name, NAMES)
+    return _READERS[name](data_root(root) / name)

@@ -1,0 +1,131 @@
+"""The paper's three architectures (appendix): one ODE block and a linear classifier, no upstream layers.
+
+Shapes: B samples, d points (the dimension of a sphere's space), S members of an ensemble.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, cast, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from windermere.errors import UnknownNameError
+from windermere.models.dense import Layers, banded, dense_field, repeated
+from windermere.models.ode_block import ODEBlock
+from windermere.solvers import Gradient, Prepared, Solver
+
+Tensors: TypeAlias = Mapping[str, Tensor]
+
+DENSE_UP_TO = 16
+"""Points up to which the banded matrix pays; beyond, it is mostly zeros and the convolution is faster."""
+
+
+@runtime_checkable
+class Stackable(Protocol):
+    """A field that knows how to be evaluated for all members of an ensemble at once."""
+
+    def prepare_stacked(self, tensors: Tensors) -> Prepared: ...
+
+
+class SphereField(nn.Module):
+    """Conv1d(1, 32, 1), ReLU, Conv1d(32, 32, 3), ReLU, Conv1d(32, 1, 1) over the d coordinates. State: [B, d]."""
+
+    def __init__(self, points: int, width: int = 32) -> None:
+        super().__init__()
+        self.points = points
+        self.lift = skip_init(nn.Conv1d, 1, width, 1)
+        self.mix = skip_init(nn.Conv1d, width, width, 3, padding=1)
+        self.lower = skip_init(nn.Conv1d, width, 1, 1)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        """The slow reference: the convolutions as the paper writes them."""
+        return _convolve(dict(self.named_parameters()), F.conv1d, z.unsqueeze(-2)).squeeze(-2)
+
+    def prepare(self) -> Prepared:
+        return self.prepare_stacked(dict(self.named_parameters()))
+
+    def prepare_stacked(self, tensors: Tensors) -> Prepared:
+        """For a model's own parameters, or an ensemble's with a leading member axis."""
+        if self.points > DENSE_UP_TO:
+            rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
+            return Prepared(rate, tuple(tensors.values()))
+        layers = [
+            dense
+            for name in ("lift", "mix", "lower")
+            for dense in (
+                banded(tensors[f"{name}.weight"], self.points),
+                repeated(tensors[f"{name}.bias"], self.points),
+            )
+        ]
+        return dense_field(cast(Layers, tuple(layers)))
+
+
+class ImageField(nn.Module):
+    """Conv2d(c, w, 1), ReLU, Conv2d(w, w, 3), ReLU, Conv2d(w, c, 1). State: [B, c, height, width]."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.lift = skip_init(nn.Conv2d, channels, width, 1)
+        self.mix = skip_init(nn.Conv2d, width, width, 3, padding=1)
+        self.lower = skip_init(nn.Conv2d, width, channels, 1)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return _convolve(dict(self.named_parameters()), F.conv2d, z)
+
+    def prepare_stacked(self, tensors: Tensors) -> Prepared:
+        """Images are work enough for each member by itself: one after the other inside an evaluation."""
+        rate = _by_member(tensors, 4, lambda own, z: _convolve(own, F.conv2d, z))
+        return Prepared(rate, tuple(tensors.values()))
+
+
+def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:
+    """The three layers of every field in the paper."""
+    hidden = F.relu(convolution(z, tensors["lift.weight"], tensors["lift.bias"]))
+    hidden = F.relu(convolution(hidden, tensors["mix.weight"], tensors["mix.bias"], padding=1))
+    return convolution(hidden, tensors["lower.weight"], tensors["lower.bias"])
+
+
+def _by_member(
+    tensors: Tensors, alone: int, evaluate: Callable[[Tensors, Tensor], Tensor]
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """A rate for one model (whose weights have `alone` axes), or member by member for an ensemble."""
+    if tensors["lift.weight"].ndim == alone:
+        return lambda t, z: evaluate(tensors, z)
+    count = tensors["lift.weight"].shape[0]
+    members = [{name: tensor[s] for name, tensor in tensors.items()} for s in range(count)]
+    return lambda t, z: torch.stack([evaluate(own, zs) for own, zs in zip(members, z.unbind(0), strict=True)])
+
+
+def architecture(data: str, solver: Solver, *, gradient: Gradient = "backprop") -> nn.Sequential:
+    """The paper's model for a data set, with weights not yet set: see `initialise`."""
+    if data == "mnist":
+        return _classifier(ImageField(1, 96), 784, 10, solver, gradient)
+    if data == "cifar10":
+        return _classifier(ImageField(3, 128), 3072, 10, solver, gradient)
+    if (sphere := re.fullmatch(r"sphere([1-9]\d*)", data)) is not None:
+        points = int(sphere[1])
+        return _classifier(SphereField(points), points, 2, solver, gradient)
+    raise UnknownNameError("architecture for data set", data, ["sphere2", "sphere3", "mnist", "cifar10"])
+
+
+def _classifier(field: nn.Module, width: int, classes: int, solver: Solver, gradient: Gradient) -> nn.Sequential:
+    head = skip_init(nn.Linear, width, classes)
+    return nn.Sequential(ODEBlock(field, solver, gradient=gradient), nn.Flatten(), head)
+
+
+def initialise(model: nn.Module, seed: int) -> nn.Module:
+    """Kaiming normal weights (fan-in) and zero biases, from a generator of their own, drawn in float64 on the CPU, so
+    that a seed means the same weights in every dtype and on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim < 2:
+                parameter.zero_()
+                continue
+            drawn = torch.empty(parameter.shape, dtype=torch.float64)
+            nn.init.kaiming_normal_(drawn, mode="fan_in", nonlinearity="relu", generator=generator)
+            parameter.copy_(drawn)
+    return model

@@ -1,0 +1,70 @@
+"""`ODEBlock`, a layer that solves an ODE, and `using`, which swaps its solver for a while."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from windermere.errors import UsageError
+from windermere.solvers import Gradient, Solver, State, solve
+
+
+class ODEBlock(nn.Module):
+    """The flow of dz/dt = field(t, z) as a layer: the state at the last time, or at all times where there are more
+    than two. The solver is bound at the forward pass, so a backward pass that comes later uses the same one."""
+
+    def __init__(
+        self,
+        field: nn.Module,
+        solver: Solver,
+        *,
+        times: Sequence[float] = (0.0, 1.0),
+        gradient: Gradient = "backprop",
+    ) -> None:
+        super().__init__()
+        self.field = field
+        self.solver = solver
+        self.times = tuple(times)
+        self.gradient = gradient
+
+    def forward(self, z: State) -> State:
+        solution = solve(self.field, z, self.solver, self.times, gradient=self.gradient)
+        return solution.final if len(self.times) == 2 else solution.states
+
+    def extra_repr(self) -> str:
+        return f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
+
+
+class Autonomous(nn.Module):
+    """A field from a network that knows no time: field(t, z) = network(z)."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.network(z)
+
+
+def ode_blocks(model: nn.Module) -> list[ODEBlock]:
+    """All ODEBlocks inside a model; a model without one is an error."""
+    blocks = [module for module in model.modules() if isinstance(module, ODEBlock)]
+    if not blocks:
+        raise UsageError(f"this {type(model).__name__} has no ODEBlock inside: wrap its field in windermere.ODEBlock")
+    return blocks
+
+
+@contextmanager
+def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iterator[nn.Module]:
+    """Let every ODEBlock inside use this solver, or what a function makes of its own, for this scope only."""
+    blocks = ode_blocks(model)
+    own = [block.solver for block in blocks]
+    swapped = [solver(s) if callable(solver) else solver for s in own]
+    for block, s in zip(blocks, swapped, strict=True):
+        block.solver = s
+    try:
+        yield model
+    finally:
+        for block, s in zip(blocks, own, strict=True):
+            block.solver = s

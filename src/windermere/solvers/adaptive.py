@@ -1,0 +1,221 @@
+"""Walking with steps chosen from an estimate of the local error, for each group on its own.
+
+Control (times, steps, decisions) is NumPy in float64, one number for each group; states are torch. Choosing steps is
+outside the gradient. Shapes: [*groups] for all NumPy arrays; () where all of the state is one group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.errors import StepBudgetError, ToleranceError, VanishingStepError
+from windermere.solvers.fixed import non_finite
+from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
+from windermere.solvers.runge_kutta import Problem, Walked, combine, stages
+from windermere.solvers.solver import Adaptive
+
+SAFETY, MOST_GROWTH, MOST_SHRINKING = 0.9, 10.0, 0.2
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """What the local error may be: atol + rtol |z|, in an ensemble with each member's own numbers."""
+
+    rtol: float | Tensor
+    atol: float | Tensor
+
+    @classmethod
+    def of(cls, solvers: Sequence[Adaptive], z: Tensor) -> "Tolerance":
+        if all(s == solvers[0] for s in solvers):
+            return cls(solvers[0].rtol, solvers[0].atol)
+        shape = (len(solvers), *(1,) * (z.ndim - 1))
+        return cls(*(z.new_tensor([getattr(s, n) for s in solvers]).reshape(shape) for n in ("rtol", "atol")))
+
+    def scale(self, *states: Tensor) -> Tensor:
+        size = states[0].detach().abs()
+        for other in states[1:]:
+            size = torch.maximum(size, other.detach().abs())
+        return self.atol + self.rtol * size
+
+
+@dataclass
+class Clock:
+    """Where each group is, and what its next step will be."""
+
+    t: Numbers
+    h: Numbers
+    """Size of the step to try next, positive in either direction of time."""
+    evaluations: NDArray[np.int64]
+    accepted: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+
+    def attempt(self, end: float) -> Numbers:
+        """The steps to try now: as proposed, or shortened to land on `end`; 0 for groups that are there."""
+        left = abs(end - self.t)
+        return np.where(self.h >= left * (1 - 1e-10), left, self.h)
+
+    def decide(self, h: Numbers, ratio: Numbers, end: float, order: int) -> Flags:
+        """Accept or reject the steps tried, and propose the next ones."""
+        active = self.t != end
+        accept: Flags = active & (ratio <= 1)
+        proposal = next_step(h, ratio, order)
+        # A step shortened only to land does not shorten the one after it.
+        proposal = np.where(accept, np.maximum(proposal, self.h), proposal)
+        self.h = np.where(active, proposal, self.h)
+        landed = h == abs(end - self.t)
+        self.t = np.where(accept, np.where(landed, end, self.t + np.copysign(h, end - self.t)), self.t)
+        self.accepted += accept
+        self.rejected += active & ~accept
+        return accept
+
+
+def next_step(h: Numbers, ratio: Numbers, order: int) -> Numbers:
+    """The step that would just meet the tolerance, with a margin: 0.9 h / ratio^(1/order), within bounds.
+
+    An accepted step never shrinks the next one; `ratio` is the estimated error over the tolerance.
+    """
+    with np.errstate(divide="ignore"):
+        factor = SAFETY / ratio ** (1 / order)
+    return h * np.clip(factor, np.where(ratio < 1, 1.0, MOST_SHRINKING), MOST_GROWTH)
+
+
+def walk_adaptively(
+    problem: Problem,
+    solvers: Sequence[Adaptive],
+    times: Sequence[float],
+    z: Tensor,
+    *,
+    record: bool = False,
+) -> Walked:
+    """Step through all times asked for, landing on each."""
+    tableau, tolerance = problem.tableau, Tolerance.of(solvers, z)
+    _check_tolerance(problem, solvers[0], tolerance, z)
+    clock, k = _start(problem, times, tolerance, z)
+    known = np.full(clock.t.shape, problem.reuse)  # the groups whose first stage is known already
+    visited, recorded = [z], [(clock.t, z)] if record else []
+    for end in times[1:]:
+        while (active := clock.t != end).any():
+            if (stale := active & ~known).any():
+                first = problem.remember(problem.rate, np.asarray(stale, np.int64))
+                k = first(problem.layout.columns(clock.t, z), z)
+            h = clock.attempt(end)
+            stepped, error, last = _attempt(problem, clock.t, np.copysign(h, end - clock.t), z, k)
+            clock.evaluations += stale + active * (tableau.stages - 1)
+            ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
+            accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
+            if problem.settle is not None:
+                problem.settle(by_group(np.copysign(h, times[-1] - times[0]), problem.layout, z), _mask(accept, problem, z))
+            _check_progress(problem, solvers[0], clock, active & ~accept, ratio, times, z, k)
+            z = _select(accept, stepped, z, problem)
+            if tableau.fsal:
+                k = _select(accept, last, k, problem)
+            elif problem.reuse:
+                known = ~accept & (known | stale)
+            if record and accept.any():
+                recorded.append((clock.t, z))
+        visited.append(z)
+    return Walked(visited, clock.evaluations, clock.accepted, clock.rejected, recorded)
+
+
+def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Tensor) -> tuple[Clock, Tensor]:
+    """The field at the start, and each group's first step (norms in units of the tolerance): two evaluations."""
+    layout, direction = problem.layout, np.sign(times[-1] - times[0])
+    t = np.full(layout.groups, float(times[0]))
+    k = problem.remember(problem.rate, np.ones(layout.groups, np.int64))(layout.columns(t, z), z)
+    with torch.no_grad():
+        scale = tolerance.scale(z)
+        d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
+        h0 = probing_step(d0, d1)
+        probe = combine(z, by_group(direction * h0, layout, z), (1.0,), (k,))
+        change = problem.rate(layout.columns(t + direction * h0, z), probe) - k
+        h = proposed_step(h0, d1, _rms(change / scale, problem) / h0, problem.tableau.embedded_order)
+    if not np.isfinite(h).all():
+        raise non_finite("the field", times[0], k if not k.isfinite().all() else change, problem)
+    counts = np.zeros(layout.groups, np.int64)
+    return Clock(t, np.minimum(h, abs(times[-1] - times[0])), counts + 2, counts.copy(), counts.copy()), k
+
+
+def _attempt(problem: Problem, t: Numbers, h: Numbers, z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One trial step: the state it leads to, the estimated local error, and the last stage."""
+    tableau, layout = problem.tableau, problem.layout
+    times = layout.columns(np.stack([t + c * h for c in tableau.c]), z).unbind(0)
+    size = by_group(h, layout, z)
+
+    def trial(z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        rates = stages(tableau, problem.rate, times, z, size, k)
+        error = combine(torch.zeros_like(z), size, tableau.error_weights, [r.detach() for r in rates])
+        return combine(z, size, tableau.b, rates), error, rates[-1]
+
+    moved: tuple[Tensor, Tensor, Tensor] = problem.remember(trial, np.asarray((h != 0) * (tableau.stages - 1)))(z, k)
+    return moved
+
+
+def _select(accept: Flags, new: Tensor, old: Tensor, problem: Problem) -> Tensor:
+    if accept.all():
+        return new
+    return torch.where(_mask(accept, problem, new), new, old) if accept.any() else old
+
+
+def _mask(flags: Flags, problem: Problem, like: Tensor) -> Tensor:
+    return problem.layout.columns(flags, like, torch.bool)
+
+
+def _rms(value: Tensor, problem: Problem) -> Numbers:
+    """Root mean square over each group's entries."""
+    flat = value.detach().reshape(*problem.layout.groups, -1)
+    means: Numbers = flat.square().mean(dim=-1).sqrt().double().cpu().numpy()
+    return means
+
+
+def _check_tolerance(problem: Problem, solver: Adaptive, tolerance: Tolerance, z: Tensor) -> None:
+    """Rounding the state once must not take half of what the local error may be."""
+    eps = torch.finfo(z.dtype).eps
+    if (_rms(eps * z / tolerance.scale(z), problem) > 0.5).any():
+        raise ToleranceError(
+            f"{str(z.dtype).removeprefix('torch.')} cannot resolve {solver}: rounding the state alone errs by up to "
+            f"{eps:.1g} of its size; loosen the tolerance or solve in float64"
+        )
+
+
+def _check_progress(
+    problem: Problem,
+    solver: Adaptive,
+    clock: Clock,
+    rejected: Flags,
+    ratio: Numbers,
+    times: Sequence[float],
+    z: Tensor,
+    k: Tensor,
+) -> None:
+    """Stop where a field is not finite, where steps vanish, and where the budget is spent."""
+    tried = clock.accepted + clock.rejected
+    spent = (tried >= solver.max_steps) & (clock.t != times[-1])
+    if not rejected.any() and not spent.any():
+        return
+    smallest = 10 * torch.finfo(z.dtype).eps * abs(times[-1] - times[0])
+    vanished = rejected & (clock.h < smallest)
+    overflowed = rejected & np.isinf(ratio)
+    if overflowed.any() and (not k.isfinite().all() or (vanished & overflowed).any()):
+        culprit = k if not k.isfinite().all() else torch.where(_mask(overflowed, problem, z), torch.inf, z)
+        raise non_finite("the field", _first(clock.t, overflowed), culprit, problem)
+    if vanished.any():
+        raise VanishingStepError(
+            f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with {solver}, for "
+            f"{int(vanished.sum())} of {vanished.size} groups: the field is stiff or jumps there; "
+            "loosen the tolerance, solve in float64, or regularise the field"
+        )
+    if spent.any():
+        raise StepBudgetError(
+            f"{solver.max_steps} steps ({int(clock.rejected[spent].max())} of them rejected) brought the solve only to "
+            f"t = {_first(clock.t, spent):.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, with "
+            f"{solver}: loosen the tolerance or raise max_steps"
+        )
+
+
+def _first(values: Numbers, where: Flags) -> float:
+    return float(np.atleast_1d(values)[np.atleast_1d(where)][0])

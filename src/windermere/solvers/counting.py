@@ -1,0 +1,72 @@
+"""Counting evaluations of the field, whoever asks for them: blocks hide their solutions, backward comes later."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tally: TypeAlias = int | NDArray[np.int64]
+"""A number of evaluations; in an ensemble one for each member."""
+Role = Literal["forward", "backward", "recomputed", "checks"]
+
+
+@dataclass
+class Count:
+    """Evaluations of the field while `counting()` was open."""
+
+    forward: Tally = 0
+    """Evaluations of forward solves."""
+    backward: Tally = 0
+    """Evaluations of the adjoint's solves. Backpropagation makes none: it differentiates the forward ones."""
+    recomputed: Tally = 0
+    """Evaluations that checkpointing repeats."""
+    checks: Tally = 0
+    """Evaluations made inside `checking()`: the price of watching the solver."""
+
+    def add(self, role: Role, evaluations: Tally) -> None:
+        setattr(self, role, getattr(self, role) + evaluations)
+
+
+_open: ContextVar[tuple[Count, ...]] = ContextVar("open counts", default=())
+_checking: ContextVar[bool] = ContextVar("solves are checks", default=False)
+
+
+@contextmanager
+def counting() -> Iterator[Count]:
+    """Count the evaluations of every solve inside. Counts may be nested; each sees all that happens in it."""
+    count = Count()
+    token = _open.set((*_open.get(), count))
+    try:
+        yield count
+    finally:
+        _open.reset(token)
+
+
+@contextmanager
+def checking() -> Iterator[None]:
+    """What is solved inside counts as a check, not as training."""
+    token = _checking.set(True)
+    try:
+        yield
+    finally:
+        _checking.reset(token)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The counts that were open when a solve began: backward may run later, and in another thread."""
+
+    counts: tuple[Count, ...]
+    checking: bool
+
+    @classmethod
+    def current(cls) -> "Ledger":
+        return cls(_open.get(), _checking.get())
+
+    def add(self, role: Role, evaluations: Tally) -> None:
+        for count in self.counts:
+            count.add("checks" if self.checking else role, evaluations)

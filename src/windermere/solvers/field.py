@@ -1,0 +1,158 @@
+"""What a solve is given: a field, prepared once per solve, and a state, packed into one tensor.
+
+Shapes: S members, B samples; a state is [B, ...], an ensemble's is [S, B, ...]. A *group* is what has steps of its
+own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's sample (S, B).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from windermere.errors import FieldError, UsageError
+from windermere.solvers.grid import Grid
+from windermere.solvers.tableaus import Tableau
+
+State: TypeAlias = Tensor | tuple[Tensor, ...]
+Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z."""
+Field: TypeAlias = Callable[[Any, Any], Any]
+Walk: TypeAlias = Callable[[Tableau, Grid, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A field made ready for one solve."""
+
+    rate: Rate
+    tensors: tuple[Tensor, ...] | None
+    """All tensors that the rate depends on and that need gradients; None where they are not known."""
+    walk: Walk | None = None
+    """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient."""
+
+
+@runtime_checkable
+class Preparable(Protocol):
+    """A field that does work once per solve rather than once per evaluation."""
+
+    def prepare(self) -> Prepared: ...
+
+
+def prepare(field: Field) -> Prepared:
+    if isinstance(field, Preparable):
+        return field.prepare()
+    if isinstance(field, nn.Module):
+        return Prepared(field, tuple(p for p in field.parameters() if p.requires_grad))
+    return Prepared(field, None)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a state lies in one tensor, and where its groups are."""
+
+    shape: torch.Size
+    """Shape of the packed tensor."""
+    groups: tuple[int, ...]
+    """Leading axes of the packed tensor that index groups."""
+    parts: tuple[torch.Size, ...] | None = None
+    """Shapes of the parts where the state is a tuple."""
+    lead: int = 0
+    """How many leading axes index samples (member and sample); packing keeps them."""
+
+    def columns(self, values: NDArray[Any], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Numbers for each group, [..., *groups], shaped so that each [*groups] broadcasts against the state."""
+        tensor = torch.as_tensor(np.ascontiguousarray(values), dtype=dtype or like.dtype, device=like.device)
+        return tensor.reshape(*tensor.shape, *(1,) * (len(self.shape) - len(self.groups))) if self.groups else tensor
+
+    def samples(self, flags: Tensor) -> Tensor:
+        """Which samples have any of their entries' flags set."""
+        return flags.flatten(self.lead).any(dim=-1) if flags.ndim > self.lead else flags
+
+    def pack(self, state: State) -> Tensor:
+        if isinstance(state, Tensor):
+            return state
+        return torch.cat([part.reshape(*part.shape[: self.lead], -1) for part in state], dim=-1)
+
+    def unpack(self, z: Tensor, extra: int = 0) -> State:
+        """The state back from the packed tensor, which may carry `extra` leading axes."""
+        if self.parts is None:
+            return z
+        widths = [prod(shape[self.lead :]) for shape in self.parts]
+        pieces = z.split(widths, dim=-1)
+        return tuple(
+            piece.reshape(*z.shape[:extra], *shape) for piece, shape in zip(pieces, self.parts, strict=True)
+        )
+
+    def packed_rate(self, rate: Rate) -> Rate:
+        """The rate of the packed state, checked at its first evaluation to be one."""
+        unchecked = True
+
+        def packed(t: Tensor, z: Tensor) -> Tensor:
+            nonlocal unchecked
+            if self.parts is not None:
+                t = t.reshape(*self.groups, *(1,) * (len(self.parts[0]) - len(self.groups))) if self.groups else t
+                parts = self.unpack(z)
+                rates = rate(t, parts)  # type: ignore[arg-type]
+                check_rate(parts, rates)
+                return self.pack(rates)
+            k = rate(t, z)
+            if unchecked:
+                check_rate(z, k)
+                unchecked = False
+            return k
+
+        return packed
+
+
+def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
+    """Find the groups of a state: `members` is the ensemble's size, `samples` gives each sample its own steps."""
+    parts = (state,) if isinstance(state, Tensor) else tuple(state)
+    axes = (members is not None) + 1
+    for part in parts:
+        _check_part(part, parts[0])
+    shared = all(p.ndim >= axes and p.shape[:axes] == parts[0].shape[:axes] for p in parts)
+    if members is not None and not all(p.ndim >= 1 and p.shape[0] == members for p in parts):
+        raise UsageError(f"{members} solvers were given, one for each member, but the state's first axis is not {members}")
+    if samples and not shared:
+        raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
+    grouped = (members is not None) + samples
+    if isinstance(state, Tensor):
+        return Layout(state.shape, tuple(state.shape[:grouped]), lead=min(axes, state.ndim))
+    lead = axes if shared else grouped
+    width = sum(prod(p.shape[lead:]) for p in parts)
+    packed = torch.Size((*parts[0].shape[:lead], width))
+    return Layout(packed, tuple(packed[:grouped]), tuple(p.shape for p in parts), lead)
+
+
+def _check_part(part: Any, first: Any) -> None:
+    if not isinstance(part, Tensor):
+        raise UsageError(f"the state must be a tensor or a tuple of tensors, but has a {type(part).__name__}")
+    if not part.dtype.is_floating_point:
+        raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: call .float() on it")
+    if (part.dtype, part.device) != (first.dtype, first.device):
+        raise UsageError("all parts of the state must have one dtype and one device")
+
+
+def check_rate(z: State, k: Any) -> None:
+    """The field must return what it was given: as many tensors, of the same shape, dtype and device."""
+    if isinstance(z, tuple):
+        if not isinstance(k, tuple | list) or len(k) != len(z):
+            raise FieldError(f"the state has {len(z)} parts, but the field returned {_described(k)}")
+        for part, rate in zip(z, k, strict=True):
+            check_rate(part, rate)
+        return
+    if not isinstance(k, Tensor) or (k.shape, k.dtype, k.device) != (z.shape, z.dtype, z.device):
+        raise FieldError(f"the state is {_described(z)}, but the field returned {_described(k)}: make it return the same")
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {tuple(value.shape)} on {value.device}"
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"

@@ -1,0 +1,159 @@
+"""Three gradients of one solve.
+
+`backprop` differentiates the solver's own operations. `checkpoint` gives the same gradient, but keeps only the state
+before each step and recomputes the stages. `adjoint` integrates the continuous adjoint equation backwards, with solver
+settings of its own: memory for a single state, and a gradient of the flow rather than of the numbers computed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from windermere.errors import FieldError
+from windermere.solvers.field import Rate
+from windermere.solvers.runge_kutta import Evaluations, Piece, Remember, Walked
+from windermere.solvers.solver import Solvers
+from windermere.solvers.tableaus import Tableau
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    """The adjoint with its own settings."""
+
+    solver: Solvers | None = None
+    """Solves the adjoint equation; None takes the solver of the forward pass."""
+    parameters: tuple[Tensor, ...] | None = None
+    """What the field depends on, where it is a plain function; a module's own parameters are found."""
+
+
+Gradient: TypeAlias = Literal["backprop", "checkpoint", "adjoint"] | Adjoint
+GRADIENTS = ("backprop", "checkpoint", "adjoint")
+
+
+def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
+    """Keep a piece's inputs only, and run it again when its gradient is asked for; each repetition is recorded."""
+
+    def remember(piece: Piece, evaluations: Evaluations) -> Piece:
+        runs = 0
+
+        def run(*inputs: Tensor) -> Any:
+            nonlocal runs
+            runs += 1
+            if runs > 1:
+                record(evaluations)
+            return piece(*inputs)
+
+        return lambda *inputs: checkpoint(run, *inputs, use_reentrant=False)
+
+    return remember
+
+
+@dataclass
+class AdjointRate:
+    """The rate of (z, a), with da/dt = -a^T df/dz, stacked along `axis`; gathers the gradient of the parameters.
+
+    That gradient is an integral, not part of the state: it is a sum over accepted steps of h b_i a_i^T df/dp, each
+    group with its own h, so it needs no error control of its own (Kidger, Chen, Lyons 2021).
+    """
+
+    rate: Rate
+    axis: int
+    tableau: Tableau
+    parameters: tuple[Tensor, ...]
+
+    def __post_init__(self) -> None:
+        self.gradient = [torch.zeros_like(p) for p in self.parameters]
+        self.tape: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, t: Tensor, stacked: Tensor) -> Tensor:
+        z, a = stacked.unbind(self.axis)
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            k = self.rate(t.squeeze(-1) if t.ndim == stacked.ndim else t, z)
+        if k.requires_grad:
+            (da,) = torch.autograd.grad(k, z, a, retain_graph=True, allow_unused=True)
+        else:
+            da = None
+        self.tape.append((k, a))
+        return torch.stack([k.detach(), torch.zeros_like(a) if da is None else -da], dim=self.axis)
+
+    def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
+        """Add one step's share, for the groups that accepted it."""
+        taken, self.tape = self.tape[-self.tableau.stages :], []
+        if isinstance(h, Tensor):
+            h = h.squeeze(-1)
+            accepted = None if accepted is None else accepted.squeeze(-1)
+        elif accepted is not None and not accepted:
+            return
+        outputs, cotangents = [], []
+        for weight, (k, a) in zip(self.tableau.b, taken, strict=False):
+            if weight != 0.0 and k.requires_grad:
+                share = -h * weight * a
+                outputs.append(k)
+                cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
+        if outputs and self.parameters:
+            shares = torch.autograd.grad(outputs, self.parameters, cotangents, allow_unused=True)
+            for total, part in zip(self.gradient, shares, strict=True):
+                if part is not None:
+                    total += part
+
+
+Forward: TypeAlias = Callable[[Tensor], Walked]
+Backward: TypeAlias = Callable[[AdjointRate, float, float, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class AdjointPlan:
+    """What the adjoint needs of a solve: how to go forward, and how to take (z, a) back between two times."""
+
+    forward: Forward
+    backward: Backward
+    times: Sequence[float]
+    make_rate: Callable[[], AdjointRate]
+    walked: list[Walked]
+    """Filled by the forward pass."""
+
+
+class _AdjointSolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, plan: AdjointPlan, z0: Tensor, *parameters: Tensor) -> Tensor:
+        walked = plan.forward(z0)
+        plan.walked.append(walked)
+        states = torch.stack(walked.states)
+        ctx.plan = plan
+        ctx.save_for_backward(states)
+        return states
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        (states,), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
+        rate = plan.make_rate()
+        a = grad[-1]
+        for i in range(len(plan.times) - 1, 0, -1):
+            start = torch.stack([states[i], a], dim=rate.axis)
+            end = plan.backward(rate, plan.times[i], plan.times[i - 1], start)
+            a = end.unbind(rate.axis)[1] + grad[i - 1]
+        return None, a, *rate.gradient
+
+
+def solve_with_adjoint(plan: AdjointPlan, z0: Tensor, parameters: tuple[Tensor, ...]) -> Walked:
+    states = cast(Tensor, _AdjointSolve.apply(plan, z0, *parameters))  # type: ignore[no-untyped-call]
+    walked = plan.walked[0]
+    return Walked(list(states.unbind(0)), walked.evaluations, walked.accepted, walked.rejected, walked.recorded)
+
+
+def check_parameters_are_known(rate: Rate, t: Tensor, z: Tensor) -> None:
+    """A plain function may hide parameters; the adjoint would leave out their gradient without a word."""
+    with torch.enable_grad():
+        hidden = rate(t, z.detach()).requires_grad
+    if hidden:
+        raise FieldError(
+            "the field depends on tensors that need gradients, but as a plain function it does not say which: "
+            "make it an nn.Module, or give gradient=Adjoint(parameters=...)"
+        )

@@ -1,0 +1,45 @@
+"""Fixed grids: one for all, or in an ensemble one for each member.
+
+Shapes: N steps, S members. Members with fewer steps than the longest stay at the end (steps of size 0).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windermere.solvers.solver import FixedStep, OnGrid
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The nodes to walk, and which of them were asked for."""
+
+    nodes: NDArray[np.float64]
+    """[N + 1], or [S, N + 1] where members differ."""
+    stops: tuple[int, ...]
+    """Index of each time asked for."""
+
+    @property
+    def steps(self) -> NDArray[np.float64]:
+        """Signed step sizes, [N] or [S, N]; 0 where a member is through."""
+        return np.diff(self.nodes, axis=-1)
+
+    @property
+    def taken(self) -> NDArray[np.int64]:
+        """Number of steps, by member where members differ."""
+        return np.asarray((self.steps != 0).sum(axis=-1), dtype=np.int64)
+
+
+def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:
+    """One grid for solvers that are all the same, else one for each, as long as the longest."""
+    distinct = solvers[:1] if all(s == solvers[0] for s in solvers) else solvers
+    pieces, stops = [np.full((len(distinct), 1), times[0])], [0]
+    for start, end in zip(times[:-1], times[1:], strict=True):
+        legs = [solver.nodes(start, end)[1:] for solver in distinct]
+        longest = max(map(len, legs))
+        pieces.append(np.stack([np.pad(leg, (0, longest - len(leg)), constant_values=end) for leg in legs]))
+        stops.append(stops[-1] + longest)
+    nodes = np.concatenate(pieces, axis=1)
+    return Grid(nodes[0] if len(distinct) == 1 else nodes, tuple(stops))

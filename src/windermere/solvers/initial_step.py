@@ -1,0 +1,73 @@
+"""The first step: Hairer, Norsett, Wanner, Solving Ordinary Differential Equations I, p. 169."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.errors import NonFiniteError
+from windermere.solvers.field import Field, Layout, State, lay_out, prepare
+from windermere.solvers.runge_kutta import combine
+
+Numbers = NDArray[np.float64]
+
+
+def probing_step(d0: Numbers, d1: Numbers) -> Numbers:
+    """h0 = 0.01 d0/d1: a small Euler step that feels how the field changes."""
+    tiny = (d0 < 1e-5) | (d1 < 1e-5)
+    return np.where(tiny, 1e-6, 0.01 * d0 / np.where(tiny, 1.0, d1))
+
+
+def proposed_step(h0: Numbers, d1: Numbers, d2: Numbers, order: int) -> Numbers:
+    """h = min(100 h0, h1), with h1 from the size of the field and of its derivative."""
+    largest = np.maximum(d1, d2)
+    flat = largest < 1e-15
+    h1 = np.where(flat, np.maximum(1e-6, 1e-3 * h0), (0.01 / np.where(flat, 1.0, largest)) ** (1 / (order + 1)))
+    return np.minimum(100 * h0, h1)
+
+
+def initial_step(
+    field: Field,
+    z0: State,
+    *,
+    order: int,
+    times: tuple[float, float] = (0.0, 1.0),
+    members: int | None = None,
+) -> Any:
+    """A step to begin with for a method of this order: a float, or with `members` an array with one for each.
+
+    d0, d1, d2 are means over the samples of Euclidean norms over all of a sample's entries. Costs two evaluations.
+    """
+    layout = lay_out(z0, members=members, samples=False)
+    rate = layout.packed_rate(prepare(field).rate)
+    start, span = times[0], times[1] - times[0]
+    with torch.no_grad():
+        z = layout.pack(z0).detach()
+        k = rate(_time(np.full(layout.groups, start), layout, z), z)
+        d0, d1 = _mean_norm(z, layout), _mean_norm(k, layout)
+        h0 = np.sign(span) * probing_step(d0, d1)
+        probe = combine(z, by_group(h0, layout, z), (1.0,), (k,))
+        change = rate(_time(start + h0, layout, z), probe) - k
+    h = np.minimum(proposed_step(abs(h0), d1, _mean_norm(change, layout) / abs(h0), order), abs(span))
+    if not np.isfinite(h).all():
+        raise NonFiniteError(f"no first step can be chosen: the field is not finite at t = {start} for this state")
+    return float(h) if members is None else h
+
+
+def by_group(values: Numbers, layout: Layout, like: Tensor) -> float | Tensor:
+    """A plain float where there is one group: the fast path of `combine`."""
+    return layout.columns(values, like) if layout.groups else float(values)
+
+
+def _time(t: Numbers, layout: Layout, like: Tensor) -> Tensor:
+    return layout.columns(t, like)
+
+
+def _mean_norm(value: Tensor, layout: Layout) -> Numbers:
+    """The mean over a group's samples of the norm of each."""
+    lead, grouped = max(layout.lead, 1), len(layout.groups)
+    norms = value.flatten(lead).norm(dim=-1) if value.ndim > lead else value.abs()
+    means: Numbers = norms.flatten(grouped).mean(dim=-1).double().cpu().numpy()
+    return means

@@ -1,0 +1,97 @@
+"""One explicit Runge-Kutta step, for any tableau."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.solvers.field import Layout, Rate
+from windermere.solvers.tableaus import Tableau
+
+Piece: TypeAlias = Callable[..., Any]
+Evaluations: TypeAlias = NDArray[np.int64]
+"""How often each group evaluates the field."""
+Remember: TypeAlias = Callable[[Piece, Evaluations], Piece]
+Settle: TypeAlias = Callable[[float | Tensor, Tensor | None], None]
+
+
+def plainly(piece: Piece, _: Evaluations) -> Piece:
+    return piece
+
+
+def combine(z: Tensor, h: float | Tensor, weights: Sequence[float], rates: Sequence[Tensor]) -> Tensor:
+    """z + h sum_i w_i k_i. A float h is one for all; a tensor h is one for each group."""
+    for weight, rate in zip(weights, rates, strict=False):
+        if weight == 0.0:
+            continue
+        if isinstance(h, float):
+            z = torch.add(z, rate, alpha=h * weight)
+        else:
+            z = torch.addcmul(z, rate, h, value=weight)
+    return z
+
+
+def stages(
+    tableau: Tableau,
+    rate: Rate,
+    times: Sequence[Tensor],
+    z: Tensor,
+    h: float | Tensor,
+    first: Tensor | None = None,
+) -> list[Tensor]:
+    """The rates k_i at the given stage times; `first` is k_0 where it is known already.
+
+    As many stages as there are times: a fixed step leaves out those that only the error estimate needs.
+    """
+    rates = [rate(times[0], z) if first is None else first]
+    for row, t in zip(tableau.a[1:], times[1:], strict=False):
+        rates.append(rate(t, combine(z, h, row, rates)))
+    return rates
+
+
+def propagating_stages(tableau: Tableau) -> int:
+    """Stages up to the last one with a weight: what a step costs without an error estimate."""
+    return max(i for i, weight in enumerate(tableau.b) if weight != 0.0) + 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a walk over time needs to know."""
+
+    tableau: Tableau
+    rate: Rate
+    layout: Layout
+    remember: Remember = plainly
+    """How a piece of the solve is put on autograd's tape: as it is, or to be recomputed (checkpointing)."""
+    reuse: bool = True
+    """Whether a first stage may be taken over from the step before."""
+    settle: Settle | None = None
+    """Told after each step (its size by group, and which groups accepted it); the adjoint collects here."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where a walk over time led."""
+
+    states: list[Tensor]
+    """At the times asked for, the first included."""
+    evaluations: Evaluations
+    accepted: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+    recorded: list[tuple[NDArray[np.float64], Tensor]]
+    """Time (by group) and state after every step, where that was asked for."""
+
+    @classmethod
+    def over_grid(
+        cls,
+        tableau: Tableau,
+        taken: NDArray[np.int64],
+        states: list[Tensor],
+        recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
+    ) -> "Walked":
+        """A fixed grid's walk: every step is accepted and costs the stages that it propagates."""
+        return cls(states, propagating_stages(tableau) * taken, taken, np.zeros_like(taken), recorded or [])

@@ -1,0 +1,211 @@
+"""`solve`: a field, a state, a solver and times in; a solution out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.errors import UnknownNameError, UsageError
+from windermere.solvers.adaptive import walk_adaptively
+from windermere.solvers.counting import Ledger, Tally
+from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
+from windermere.solvers.fixed import explain_non_finite, walk_grid
+from windermere.solvers.gradients import (
+    GRADIENTS,
+    Adjoint,
+    AdjointPlan,
+    AdjointRate,
+    Gradient,
+    check_parameters_are_known,
+    checkpointed,
+    solve_with_adjoint,
+)
+from windermere.solvers.grid import make_grid
+from windermere.solvers.runge_kutta import Problem, Walked, plainly
+from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
+
+ByGroup: TypeAlias = int | NDArray[np.int64]
+"""A number; one for each group where groups (members, samples) have steps of their own."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a solve cost."""
+
+    evaluations: ByGroup
+    accepted: ByGroup
+    rejected: ByGroup
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Every step that the solver took."""
+
+    times: NDArray[np.float64]
+    """[steps + 1], or [steps + 1, *groups] where groups walk on their own (one that waits repeats its time)."""
+    states: State
+    """[steps + 1, ...] (each part of a tuple)."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The result of a solve."""
+
+    times: tuple[float, ...]
+    states: State
+    """[len(times), ...]: the states at the times asked for, the first one included."""
+    final: State
+    stats: Stats
+    trajectory: Trajectory | None
+
+
+def solve(
+    field: Field,
+    z0: State,
+    solver: Solvers,
+    times: Sequence[float] | None = None,
+    *,
+    gradient: Gradient = "backprop",
+    record: bool = False,
+) -> Solution:
+    """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, rising or falling.
+
+    `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for. For an ensemble,
+    whose state is [members, samples, ...], give a sequence of solvers, one for each member. `record` keeps every step.
+    """
+    solvers, members = _members(solver)
+    times = check_times(times if times is not None else _default_times(solvers[0]))
+    samples = isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
+    layout = lay_out(z0, members=members, samples=samples)
+    walked = _walk(prepare(field), layout.pack(z0), solvers, times, layout, gradient, record)
+    final = walked.states[-1]
+    return Solution(
+        times=times,
+        states=layout.unpack(torch.stack(walked.states), extra=1),
+        final=layout.unpack(final),
+        stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
+        trajectory=_trajectory(walked, layout) if record else None,
+    )
+
+
+def _walk(
+    prepared: Prepared,
+    z0: Tensor,
+    solvers: Sequence[Solver],
+    times: tuple[float, ...],
+    layout: Layout,
+    gradient: Gradient,
+    record: bool,
+) -> Walked:
+    """Solve with the gradient asked for, and count."""
+    ledger = Ledger.current()
+    if not isinstance(gradient, Adjoint) and gradient not in GRADIENTS:
+        raise UnknownNameError("gradient", str(gradient), GRADIENTS)
+    problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
+    if not torch.is_grad_enabled():
+        walked = _integrate(problem, solvers, times, z0, record, prepared)
+    elif gradient == "backprop":
+        walked = _integrate(problem, solvers, times, z0, record, prepared)
+    elif gradient == "checkpoint":
+        remember = checkpointed(lambda evaluations: ledger.add("recomputed", _tally(evaluations, solvers, layout)))
+        walked = _integrate(replace(problem, remember=remember), solvers, times, z0, record)
+    else:
+        settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
+        walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
+    ledger.add("forward", _tally(walked.evaluations, solvers, layout))
+    return walked
+
+
+def _integrate(
+    problem: Problem,
+    solvers: Sequence[Solver],
+    times: Sequence[float],
+    z: Tensor,
+    record: bool,
+    prepared: Prepared | None = None,
+) -> Walked:
+    """Walk through the times. A prepared field may bring a fused walk for a grid that is the plain case."""
+    adaptive = [s for s in solvers if isinstance(s, Adaptive)]
+    if adaptive:
+        return walk_adaptively(problem, adaptive, times, z, record=record)
+    grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
+    if grid.nodes.ndim == 1:
+        problem = replace(problem, layout=replace(problem.layout, groups=()))
+    if prepared is not None and prepared.walk is not None and not record and len(times) == 2:
+        walked = Walked.over_grid(problem.tableau, grid.taken, [z, prepared.walk(problem.tableau, grid, z)])
+    else:
+        walked = walk_grid(problem, grid, z, record=record)
+    if not walked.states[-1].isfinite().all():
+        raise explain_non_finite(problem, grid, z.detach())
+    return walked
+
+
+def _adjoint(
+    problem: Problem,
+    prepared: Prepared,
+    solvers: Sequence[Solver],
+    times: Sequence[float],
+    z0: Tensor,
+    record: bool,
+    settings: Adjoint,
+    ledger: Ledger,
+) -> Walked:
+    layout, axis = problem.layout, len(problem.layout.groups)
+    parameters = prepared.tensors if settings.parameters is None else settings.parameters
+    if parameters is None:
+        check_parameters_are_known(problem.rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
+    back = solvers if settings.solver is None else _members(settings.solver)[0]
+    stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
+
+    def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
+        reverse = Problem(rate.tableau, rate, stacked, reuse=False, settle=rate.settle)
+        with torch.no_grad():
+            walked = _integrate(reverse, back, (start, end), state, False)
+        ledger.add("backward", _tally(walked.evaluations, back, layout))
+        return walked.states[-1]
+
+    plan = AdjointPlan(
+        forward=lambda z: _integrate(problem, solvers, times, z, record, prepared),
+        backward=backward,
+        times=times,
+        make_rate=lambda: AdjointRate(problem.rate, axis, back[0].tableau, parameters or ()),
+        walked=[],
+    )
+    return solve_with_adjoint(plan, z0, parameters or ())
+
+
+def _members(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
+    if not isinstance(solver, Sequence):
+        return (solver,), None
+    if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
+        raise UsageError("an ensemble needs one solver for each member, all of one method and kind")
+    if isinstance(solver[0], Adaptive) and any(
+        (s.control, s.max_steps) != (solver[0].control, solver[0].max_steps) for s in solver if isinstance(s, Adaptive)
+    ):
+        raise UsageError("the solvers of an ensemble may differ in their tolerances, not in control or max_steps")
+    return tuple(solver), len(solver)
+
+
+def _default_times(solver: Solver) -> tuple[float, ...]:
+    return (solver.times[0], solver.times[-1]) if isinstance(solver, OnGrid) else (0.0, 1.0)
+
+
+def _plain(numbers: NDArray[np.int64]) -> ByGroup:
+    return int(numbers) if numbers.ndim == 0 else numbers
+
+
+def _tally(evaluations: NDArray[np.int64], solvers: Sequence[Solver], layout: Layout) -> Tally:
+    """Evaluations by member; samples that step on their own share evaluations, so the slowest one tells."""
+    members = len(solvers)
+    if evaluations.ndim and len(layout.groups) > (members > 1):
+        evaluations = evaluations.max(axis=-1)
+    return np.broadcast_to(evaluations, (members,)).copy() if members > 1 else int(evaluations.max())
+
+
+def _trajectory(walked: Walked, layout: Layout) -> Trajectory:
+    times = np.stack([t for t, _ in walked.recorded])
+    return Trajectory(times, layout.unpack(torch.stack([z for _, z in walked.recorded]), extra=1))

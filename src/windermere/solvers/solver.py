@@ -1,0 +1,218 @@
+"""Solvers as frozen values: a method's name and its precision. Nothing here has a default precision."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, asdict, dataclass, replace
+from math import ceil, isfinite
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from windermere.errors import UnknownNameError, UsageError
+from windermere.solvers.tableaus import Tableau, tableau
+
+SAME_STEP = 1e-6
+"""A step within this relative distance of T/N counts as T/N: rounding must not add a step of 1e-8."""
+
+
+class _Method:
+    """What all solvers share."""
+
+    method: str
+
+    @property
+    def tableau(self) -> Tableau:
+        return tableau(self.method)
+
+    @property
+    def order(self) -> int:
+        return self.tableau.order
+
+
+@dataclass(frozen=True)
+class FixedStep(_Method):
+    """Steps of one size; the last one is shortened to land on the end exactly."""
+
+    method: str
+    _: KW_ONLY
+    step: float
+
+    def __post_init__(self) -> None:
+        self.tableau  # noqa: B018  # an unknown method fails here, not at the first solve
+        object.__setattr__(self, "step", _positive("step", self.step))
+
+    @classmethod
+    def of(cls, method: str, *, steps: int, span: float = 1.0) -> "FixedStep":
+        """So many equal steps over the time span."""
+        if steps != int(steps) or steps < 1:
+            raise UsageError(f"a solve takes a whole number of steps, at least 1, not {steps}")
+        return cls(method, step=span / int(steps))
+
+    @property
+    def precision(self) -> float:
+        return self.step
+
+    def with_precision(self, precision: float) -> "FixedStep":
+        return replace(self, step=precision)
+
+    def nodes(self, start: float, end: float) -> NDArray[np.float64]:
+        """The grid from start to end, in either direction: ceil(T/h) steps."""
+        exact = abs(end - start) / self.step
+        whole = round(exact)
+        if abs(whole - exact) <= SAME_STEP * exact:
+            return np.linspace(start, end, whole + 1)
+        steps = ceil(exact)
+        grid = start + np.copysign(self.step, end - start) * np.arange(steps + 1, dtype=np.float64)
+        grid[-1] = end
+        return grid
+
+    def __str__(self) -> str:
+        return f"{self.method}, h = {_readable(self.step)}"
+
+
+@dataclass(frozen=True)
+class OnGrid(_Method):
+    """Steps between given times, whatever their distance: what torchdiffeq does when no step is given."""
+
+    method: str
+    times: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        self.tableau  # noqa: B018
+        object.__setattr__(self, "times", check_times(self.times))
+
+    @property
+    def precision(self) -> float:
+        """The largest step."""
+        return float(np.abs(np.diff(self.times)).max())
+
+    def with_precision(self, precision: float) -> "OnGrid":
+        """The grid made finer or coarser by the same factor everywhere."""
+        intervals = len(self.times) - 1
+        factor = self.precision / _positive("precision", precision)
+        wanted = max(1, ceil(intervals * factor * (1 - SAME_STEP)))
+        places = np.linspace(0, intervals, wanted + 1)
+        return replace(self, times=tuple(np.interp(places, np.arange(intervals + 1), self.times).tolist()))
+
+    def nodes(self, start: float, end: float) -> NDArray[np.float64]:
+        """The part of the grid from start to end; both must be on it. A grid can be walked backwards."""
+        grid = np.asarray(self.times)
+        span = abs(grid[-1] - grid[0])
+        places = [int(np.abs(grid - t).argmin()) for t in (start, end)]
+        for place, t in zip(places, (start, end), strict=True):
+            if abs(grid[place] - t) > SAME_STEP * span:
+                raise UsageError(f"t = {t} was asked for, but it is not on the solver's grid {_shortened(self.times)}")
+        first, last = places
+        return grid[first : last + 1] if first <= last else grid[last : first + 1][::-1]
+
+    def __str__(self) -> str:
+        return f"{self.method} on a grid of {len(self.times) - 1} steps"
+
+
+@dataclass(frozen=True)
+class Adaptive(_Method):
+    """Steps chosen so that the estimated local error stays below atol + rtol |z|.
+
+    `Adaptive("dopri54", tolerance=1e-4)` sets rtol = atol = 1e-4.
+    """
+
+    method: str
+    _: KW_ONLY
+    tolerance: InitVar[float | None] = None
+    rtol: float = -1.0
+    atol: float = -1.0
+    control: Literal["batch", "sample"] = "batch"
+    """Whose error is controlled: the root mean square over the batch (in an ensemble: over each member's
+    batch), as in the paper and in torchdiffeq; or every sample's own, each with its own steps."""
+    max_steps: int = 10_000
+    """The step budget: steps tried, accepted or not."""
+
+    CONTROLS: ClassVar[tuple[str, ...]] = ("batch", "sample")
+
+    def __post_init__(self, tolerance: float | None) -> None:
+        self.tableau.error_weights  # noqa: B018  # a method without an error estimate fails here
+        self._set_tolerances(tolerance)
+        if self.control not in self.CONTROLS:
+            raise UnknownNameError("error control", self.control, self.CONTROLS)
+        if self.max_steps < 1:
+            raise UsageError(f"the step budget must be at least 1, not {self.max_steps}")
+
+    def _set_tolerances(self, tolerance: float | None) -> None:
+        given = (self.rtol, self.atol) != (-1.0, -1.0)
+        if (tolerance is None) == (not given):
+            raise UsageError("an adaptive solver takes either tolerance, or both rtol and atol")
+        if tolerance is not None:
+            object.__setattr__(self, "rtol", _positive("tolerance", tolerance))
+            object.__setattr__(self, "atol", self.rtol)
+        if not (isfinite(self.rtol) and isfinite(self.atol) and min(self.rtol, self.atol) >= 0 < self.rtol + self.atol):
+            raise UsageError(f"rtol and atol must both be given, finite and not negative: {self.rtol}, {self.atol}")
+
+    @property
+    def precision(self) -> float:
+        return self.rtol or self.atol
+
+    def with_precision(self, precision: float) -> "Adaptive":
+        """Both tolerances scaled by one factor, so that the relative (or only) one becomes `precision`."""
+        factor = _positive("tolerance", precision) / self.precision
+        return Adaptive(
+            self.method,
+            rtol=self.rtol * factor,
+            atol=self.atol * factor,
+            control=self.control,
+            max_steps=self.max_steps,
+        )
+
+    def __str__(self) -> str:
+        if self.rtol == self.atol:
+            return f"{self.method}, tol = {self.rtol:.3g}"
+        return f"{self.method}, rtol = {self.rtol:.3g}, atol = {self.atol:.3g}"
+
+
+Solver: TypeAlias = FixedStep | OnGrid | Adaptive
+Solvers: TypeAlias = Solver | Sequence[Solver]
+"""One solver, or for an ensemble one for each member (all of one method)."""
+
+KINDS: Mapping[str, type[FixedStep] | type[OnGrid] | type[Adaptive]] = {
+    kind.__name__: kind for kind in (FixedStep, OnGrid, Adaptive)
+}
+
+
+def solver_to_dict(solver: Solver) -> dict[str, Any]:
+    """A solver as plain values for JSON."""
+    return {"kind": type(solver).__name__, **asdict(solver)}
+
+
+def solver_from_dict(values: Mapping[str, Any]) -> Solver:
+    """The solver that `solver_to_dict` wrote."""
+    fields = dict(values)
+    kind = fields.pop("kind", None)
+    if kind not in KINDS:
+        raise UnknownNameError("kind of solver", str(kind), KINDS)
+    try:
+        return KINDS[kind](fields.pop("method", None), **fields)
+    except TypeError as error:
+        raise UsageError(f"these values do not make a {kind}: {dict(values)} ({error})") from error
+
+
+def check_times(times: Sequence[float]) -> tuple[float, ...]:
+    """At least two finite times, each after the one before, or each before it."""
+    values = tuple(float(t) for t in times)
+    steps = np.diff(values)
+    if len(values) < 2 or not np.isfinite(values).all() or not ((steps > 0).all() or (steps < 0).all()):
+        raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
+    return values
+
+
+def _positive(name: str, value: float) -> float:
+    if not isfinite(value) or value <= 0:
+        raise UsageError(f"the {name} must be positive and finite, not {value}")
+    return float(value)
+
+
+def _readable(step: float) -> str:
+    steps = round(1 / step)
+    return f"1/{steps}" if steps > 1 and abs(steps * step - 1) < SAME_STEP else f"{step:.4g}"
+
+
+def _shortened(values: Sequence[float]) -> str:
+    return str(list(values)) if len(values) < 6 else f"[{values[0]}, {values[1]}, ..., {values[-1]}]"
