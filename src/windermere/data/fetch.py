@@ -1,5 +1,6 @@
 """Getting published data sets into the data folder, from the web or from another folder."""
 
+import os
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -83,7 +84,7 @@ def _shifted(done: int, total: int, progress: Progress | None) -> Callable[[int]
 def _take(catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, source: Path) -> None:
     """Every file the source has, single or in an archive; then a complaint about what it has not."""
     source = source.expanduser()
-    if not source.is_dir():
+    if not os.path.isdir(source):
         raise DataError(
             f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in"
         )

@@ -51,7 +51,7 @@ def make_folder(folder: Path) -> None:
 
 def find(folder: Path, *names: str) -> list[Path]:
     """All that bears one of the names, in the folder itself first and then one level below it."""
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         return []
     with storage_errors("read", folder):
         places = [folder, *sorted(entry for entry in folder.iterdir() if os.path.isdir(entry))]

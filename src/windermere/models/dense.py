@@ -8,7 +8,7 @@ Shapes: S members, B samples, d points, H = hidden width, M = steps x stages. La
 for a single model the member axis is left out everywhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -57,7 +57,8 @@ def dense_field(layers: Layers) -> Prepared:
         sizes = _step_sizes(grid, z)
         start = z.squeeze(0) if single else z
         keep = torch.is_grad_enabled()
-        end = cast(Tensor, _DenseWalk.apply(tableau, sizes, keep, start.contiguous(), *used))  # type: ignore[no-untyped-call]
+        joined = [torch.cat(used[i : i + 2], dim=-2) for i in (0, 2, 4)]
+        end = cast(Tensor, _DenseWalk.apply(tableau, sizes, keep, start, *joined))  # type: ignore[no-untyped-call]
         return end.unsqueeze(0) if single else end
 
     return Prepared(rate, layers, walk)
@@ -76,10 +77,6 @@ def _step_sizes(grid: Grid, like: Tensor) -> Sizes:
     return torch.as_tensor(grid.steps.T.copy(), dtype=like.dtype, device=like.device)[..., None, None].unbind(0)
 
 
-def _scaled(h: float | Tensor, weight: float) -> float | Tensor:
-    return h * weight
-
-
 def _add_scaled(total: Tensor, value: Tensor, h: float | Tensor, weight: float) -> None:
     """total += h weight value, in place."""
     if isinstance(h, float):
@@ -88,68 +85,80 @@ def _add_scaled(total: Tensor, value: Tensor, h: float | Tensor, weight: float) 
         total.addcmul_(value, h, value=weight)
 
 
+def _through_relu(cotangent: Tensor, activation: Tensor) -> None:
+    """Zero where the unit was off, in place and in one operation (a boolean mask would be copied to floats)."""
+    torch.ops.aten.threshold_backward.grad_input(cotangent, activation, 0, grad_input=cotangent)
+
+
 class _DenseWalk(torch.autograd.Function):
-    """z(T) by any explicit method; the backward pass is the exact gradient of these operations."""
+    """z(T) by any explicit method; the backward pass is the exact gradient of these operations.
+
+    Biases ride along as a last row of each matrix, against a column of ones kept beside the activations.
+    """
 
     @staticmethod
     def forward(ctx: Any, tableau: Tableau, sizes: Sizes, keep: bool, z0: Tensor, *layers: Tensor) -> Tensor:
-        w1, b1, w2, b2, w3, b3 = layers
-        product: Callable[..., Tensor] = torch.addmm if w1.ndim == 2 else torch.baddbmm
-        count = propagating_stages(tableau)
-        rows = len(sizes) * count if keep else 1
-        inputs, first, second = (z0.new_empty(rows, *z0.shape[:-1], n) for n in (z0.shape[-1], w1.shape[-1], w2.shape[-1]))
-        rates = z0.new_empty(count, *z0.shape)
-        z, row = z0.clone(), 0
-        for h in sizes:
+        product = torch.mm if z0.ndim == 2 else torch.bmm
+        count, d = propagating_stages(tableau), z0.shape[-1]
+        seen = [_with_ones(len(sizes) * count if keep else 1, z0, layer.shape[-2]) for layer in layers]
+        rows = list(zip(*(x.unbind(0) for x in seen), strict=True))
+        z, rates = z0.clone(), z0.new_empty(count, *z0.shape).unbind(0)
+        for n, h in enumerate(sizes):
             for i in range(count):
-                x = inputs[row].copy_(z)
+                inputs, first, second = rows[n * count + i if keep else 0]
+                x = inputs[..., :d].copy_(z)
                 for j, a in enumerate(tableau.a[i]):
                     if a != 0.0:
                         _add_scaled(x, rates[j], h, a)
-                product(b1, x, w1, out=first[row]).relu_()
-                product(b2, first[row], w2, out=second[row]).relu_()
-                product(b3, second[row], w3, out=rates[i])
-                row = row + 1 if keep else 0
+                product(inputs, layers[0], out=first[..., :-1]).relu_()
+                product(first, layers[1], out=second[..., :-1]).relu_()
+                product(second, layers[2], out=rates[i])
             for i in range(count):
                 if tableau.b[i] != 0.0:
                     _add_scaled(z, rates[i], h, tableau.b[i])
         if keep:
             ctx.tableau, ctx.sizes = tableau, sizes
-            ctx.save_for_backward(inputs, first, second, w1, w2, w3)
+            ctx.save_for_backward(*seen, *layers)
         return z
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        inputs, first, second, w1, w2, w3 = ctx.saved_tensors
-        tableau, sizes = ctx.tableau, ctx.sizes
-        count = propagating_stages(tableau)
-        # Cotangents of the rates and of both hidden layers, for all stages; those of the rates are summed up in place.
-        on_rate, on_second, on_first = (torch.empty_like(x) for x in (inputs, second, first))
-        back = [w.transpose(-2, -1).contiguous() for w in (w1, w2, w3)]
-        product = torch.mm if w1.ndim == 2 else torch.bmm
-        z = grads[0].clone()
-        scratch = torch.empty_like(z)
+        seen, layers = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
+        tableau, sizes, z = ctx.tableau, ctx.sizes, grads[0].clone()
+        product = torch.mm if z.ndim == 2 else torch.bmm
+        count, scratch = propagating_stages(tableau), torch.empty_like(z)
+        back = [layer[..., :-1, :].transpose(-2, -1).contiguous() for layer in layers]
+        # Cotangents of what each layer puts out, for all stages; those of the rates are summed up in place.
+        onto = [x.new_empty(*x.shape[:-1], layer.shape[-1]) for x, layer in zip(seen, layers, strict=True)]
+        on_first, on_second, on_rate = (x.unbind(0) for x in onto)
+        first, second = (x[..., :-1].unbind(0) for x in seen[1:])
         for n in range(len(sizes) - 1, -1, -1):
             h, base = sizes[n], n * count
             for i in range(count):
-                torch.mul(z, _scaled(h, tableau.b[i]), out=on_rate[base + i])
+                torch.mul(z, h * tableau.b[i], out=on_rate[base + i])
             for i in range(count - 1, -1, -1):
                 row = base + i
-                product(on_rate[row], back[2], out=on_second[row]).mul_(second[row] > 0)
-                product(on_second[row], back[1], out=on_first[row]).mul_(first[row] > 0)
+                _through_relu(product(on_rate[row], back[2], out=on_second[row]), second[row])
+                _through_relu(product(on_second[row], back[1], out=on_first[row]), first[row])
                 product(on_first[row], back[0], out=scratch)
                 z.add_(scratch)
                 for j, a in enumerate(tableau.a[i]):
                     if a != 0.0:
                         _add_scaled(on_rate[base + j], scratch, h, a)
-        pairs = ((inputs, on_first), (first, on_second), (second, on_rate))
-        return None, None, None, z, *(g for pair in pairs for g in _layer_gradients(*pair))
+        return None, None, None, z, *(_layer_gradient(*pair) for pair in zip(seen, onto, strict=True))
 
 
-def _layer_gradients(seen: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of W and b from all stages at once: sums over M and B."""
+def _with_ones(rows: int, z: Tensor, width: int) -> Tensor:
+    """Room for `rows` inputs of a layer, the last column being ones for its bias."""
+    room = z.new_empty(rows, *z.shape[:-1], width)
+    room[..., -1] = 1.0
+    return room
+
+
+def _layer_gradient(seen: Tensor, cotangent: Tensor) -> Tensor:
+    """The gradient of a matrix and its bias from all stages at once: a sum over M and B."""
     if seen.ndim == 3:
-        return seen.flatten(0, 1).T @ cotangent.flatten(0, 1), cotangent.sum((0, 1)).unsqueeze(0)
-    by_member = [x.transpose(0, 1).flatten(1, 2) for x in (seen, cotangent)]
-    return by_member[0].transpose(1, 2) @ by_member[1], by_member[1].sum(1, keepdim=True)
+        return seen.flatten(0, 1).T @ cotangent.flatten(0, 1)
+    seen, cotangent = (x.transpose(0, 1).flatten(1, 2) for x in (seen, cotangent))
+    return seen.transpose(1, 2) @ cotangent

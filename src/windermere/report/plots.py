@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from windermere.errors import UsageError
-from windermere.records import write_atomically
+from windermere.records.atomic import write_atomically
 
 Array = NDArray[Any]
 
@@ -36,6 +37,28 @@ REGIONS = ("#e3eff7", "#fbeade")
 """The same, as a background."""
 MEMBERS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 """Okabe and Ito's other colours too, for the seeds of an ensemble."""
+PIECES = 150
+"""A curve of at least twice as many rows is drawn as means over so many pieces."""
+
+house_style = style.context(
+    [
+        "default",
+        {
+            "text.color": INK,
+            "axes.labelcolor": INK,
+            "axes.edgecolor": FAINT,
+            "axes.titlesize": 12,
+            "axes.titlepad": 8,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "xtick.color": INK,
+            "ytick.color": INK,
+            "grid.color": GRID,
+            "legend.edgecolor": GRID,
+        },
+    ]
+)
+"""Around every figure, and gone after it: no figure depends on the user's settings, or changes them."""
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -152,6 +175,7 @@ def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
 # Trajectories: the paper's Figure 1
 
 
+@house_style
 def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
     """Each model's trajectories above its accuracy with other numbers of steps, side by side, as a PNG."""
     if not panels:
@@ -162,8 +186,9 @@ def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
         _draw_plane(plane, panel)
         _draw_accuracy(curve, panel)
     rows[1, 0].set_ylabel("test accuracy")
-    handles = _plane_legend()
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    handles = _plane_legend(shaded=any(panel.decision is not None for panel in panels))
+    columns = 3 if len(panels) == 1 else len(handles)  # what is as wide as the figure
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
     _save(figure, path)
 
 
@@ -174,10 +199,11 @@ def _draw_plane(axes: Axes, panel: TrajectoryPanel) -> None:
         _shade(axes, panel.decision)
     lines = panel.states.transpose(1, 0, 2)
     axes.add_collection(LineCollection(list(lines), colors=colors, linewidths=0.6, alpha=0.45, zorder=2))
-    axes.scatter(*panel.states[0].T, s=4, c=colors, linewidths=0, alpha=0.9, zorder=3)
-    axes.scatter(*panel.states[-1].T, s=22, c=colors, linewidths=0.4, edgecolors="white", zorder=4)
+    start, end = panel.states[0].T, panel.states[-1].T
+    axes.scatter(start[0], start[1], s=4, c=colors, linewidths=0, alpha=0.9, zorder=3)
+    axes.scatter(end[0], end[1], s=22, c=colors, linewidths=0.4, edgecolors="white", zorder=4)
     axes.set(xlim=(frame.left, frame.right), ylim=(frame.bottom, frame.top), aspect="equal")
-    axes.set_title(textwrap.fill(panel.title, 44), fontsize=12, color=INK, pad=8)
+    axes.set_title(_wrapped(panel.title))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(5))
 
@@ -189,14 +215,23 @@ def _shade(axes: Axes, decision: DecisionRegions) -> None:
     )
 
 
-def _plane_legend() -> list[Line2D]:
-    """Words for both classes and both ends of a trajectory."""
+def _wrapped(title: str, width: int = 46) -> str:
+    """A title in lines that fit a panel, broken at its colon if anywhere."""
+    if len(title) <= width:
+        return title
+    parts = title.replace(": ", ":\n", 1).splitlines()
+    return "\n".join(textwrap.fill(part, width) for part in parts)
+
+
+def _plane_legend(*, shaded: bool) -> list[Line2D | Patch]:
+    """Words for both classes, both ends of a trajectory, and the background."""
     classes = [
         Line2D([], [], color=color, label=f"class {n}", linewidth=2) for n, color in enumerate(CLASSES)
     ]
     start = Line2D([], [], color=FAINT, marker="o", markersize=2.5, linewidth=0, label="start")
     end = Line2D([], [], color=FAINT, marker="o", markersize=6, linewidth=0, label="end")
-    return [*classes, start, end]
+    region = Patch(facecolor=REGIONS[0], edgecolor=GRID, label="shaded: decided as that class")
+    return [*classes, start, end, *([region] if shaded else [])]
 
 
 def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
@@ -215,14 +250,15 @@ def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
     axes.set_xticks(steps, [f"{count:g}" for count in steps])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel="solver steps at test time", ylim=(min(0.4, float(accuracy.min()) - 0.02), 1.02))
-    axes.grid(color=GRID, linewidth=0.8)
-    axes.legend(fontsize=8.5, loc="best", framealpha=0.9, edgecolor=GRID)
+    axes.grid()
+    axes.legend(fontsize=8.5, loc="best")
 
 
 # ---------------------------------------------------------------------------------------------------------
 # Training
 
 
+@house_style
 def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
     """Loss and accuracy over the iterations, a line for each member's rows of metrics, as a PNG.
 
@@ -231,18 +267,16 @@ def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path) ->
     """
     if not members or not all(members):
         raise UsageError("there is nothing to draw: each member needs at least one row of metrics")
-    tested = any("test_accuracy" in row for rows in members for row in rows)
     figure = _figure(8.0, 6.5)
     upper, lower = figure.subplots(2, 1, sharex=True)
-    for index, rows in enumerate(members):
-        _draw_curve(upper, _curve(rows, "loss"), MEMBERS[index % len(MEMBERS)])
-        _draw_curve(lower, _curve(rows, _accuracy_key(tested)), MEMBERS[index % len(MEMBERS)])
-    _label_training(upper, lower, tested)
-    names = [f"seed {rows[0].get('seed', index)}" for index, rows in enumerate(members)]
-    handles = [
-        Line2D([], [], color=MEMBERS[index % len(MEMBERS)], label=name, linewidth=2)
-        for index, name in enumerate(names)
-    ]
+    tested = any("test_accuracy" in row for rows in members for row in rows)
+    _draw_curves(upper, [_curve(rows, "loss") for rows in members])
+    _draw_curves(lower, [_curve(rows, "test_accuracy" if tested else "accuracy") for rows in members])
+    _scale_loss(upper)
+    upper.set(ylabel="training loss")
+    lower.set(xlabel="iteration", ylabel="test accuracy" if tested else "accuracy on the training batch")
+    lower.set_ylim(top=1.02)
+    handles = _member_legend([f"seed {rows[0].get('seed', index)}" for index, rows in enumerate(members)])
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False)
     _save(figure, path)
 
@@ -272,12 +306,14 @@ def _curve(rows: Sequence[Mapping[str, Any]], key: str) -> _Curve:
     return _Curve(iterations, values)
 
 
-def _smooth(curve: _Curve, pieces: int = 150) -> _Curve:
-    """Means over consecutive pieces of the curve, which batches make noisy; short ones are left as they are."""
-    if len(curve.values) < 2 * pieces:
-        return curve
+def _is_noisy(curve: _Curve) -> bool:
+    return len(curve.values) >= 2 * PIECES
+
+
+def _smooth(curve: _Curve) -> _Curve:
+    """Means over consecutive pieces of the curve, of what is finite in each."""
     finite = np.isfinite(curve.values)
-    starts = np.linspace(0, len(curve.values), pieces, endpoint=False).astype(int)
+    starts = np.linspace(0, len(curve.values), PIECES, endpoint=False).astype(int)
     counts = np.add.reduceat(finite.astype(float), starts)
     sums = np.add.reduceat(np.where(finite, curve.values, 0.0), starts)
     sizes = np.diff(np.append(starts, len(curve.values)))
@@ -285,33 +321,33 @@ def _smooth(curve: _Curve, pieces: int = 150) -> _Curve:
     return _Curve(np.add.reduceat(curve.iterations, starts) / sizes, means)
 
 
-def _draw_curve(axes: Axes, curve: _Curve, color: str) -> None:
-    smooth = _smooth(curve)
-    if smooth is not curve:
-        axes.plot(curve.iterations, curve.values, color=color, linewidth=0.4, alpha=0.18, zorder=2)
-    few = len(smooth.values) <= 40
-    axes.plot(
-        smooth.iterations, smooth.values, color=color, linewidth=1.4, alpha=0.9, zorder=3,
-        marker="o" if few else "", markersize=3.5,
-    )  # fmt: skip
+def _draw_curves(axes: Axes, curves: Sequence[_Curve]) -> None:
+    """A line for each member; where there are many batches, their means in bold over the faint batches."""
+    for index, curve in enumerate(curves):
+        color = MEMBERS[index % len(MEMBERS)]
+        if _is_noisy(curve):
+            axes.plot(curve.iterations, curve.values, color=color, linewidth=0.4, alpha=0.18, zorder=2)
+        line = _smooth(curve) if _is_noisy(curve) else curve
+        marker = "o" if len(line.values) <= 40 else ""
+        axes.plot(line.iterations, line.values, color=color, marker=marker, markersize=3.5, linewidth=1.4)
+    if any(map(_is_noisy, curves)):
+        axes.set_title("faint: each row of metrics, bold: their means", fontsize=9, loc="right", color=FAINT)
+    axes.grid()
 
 
-def _label_training(upper: Axes, lower: Axes, tested: bool) -> None:
-    losses = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in upper.lines])
+def _scale_loss(axes: Axes) -> None:
+    """A logarithmic axis, unless no loss is positive."""
+    losses = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
     if np.any(losses > 0):
-        upper.set_yscale("log")
-    upper.set_ylabel("training loss")
-    upper.set_title(
-        "loss of the batches" + (", faint; means over iterations, bold" if len(upper.lines) > 1 else "")
-    )
-    lower.set(xlabel="iteration", ylabel="test accuracy" if tested else "accuracy on the training batch")
-    lower.set_ylim(top=1.02)
-    for axes in (upper, lower):
-        axes.grid(color=GRID, linewidth=0.8)
+        axes.set_yscale("log")
 
 
-def _accuracy_key(tested: bool) -> str:
-    return "test_accuracy" if tested else "accuracy"
+def _member_legend(names: Sequence[str]) -> list[Line2D]:
+    colors = [MEMBERS[index % len(MEMBERS)] for index in range(len(names))]
+    return [
+        Line2D([], [], color=color, label=name, linewidth=2)
+        for name, color in zip(names, colors, strict=True)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -325,9 +361,6 @@ def _figure(width: float, height: float) -> Figure:
 
 def _save(figure: Figure, path: Path) -> None:
     """Saves a PNG in one step; the same drawing gives the same bytes."""
-    for axes in figure.axes:
-        axes.spines[["top", "right"]].set_visible(False)
     png = BytesIO()
-    # The canvas itself rather than savefig, whose size and padding follow the user's matplotlibrc.
-    FigureCanvasAgg(figure).print_png(png)
+    figure.savefig(png, format="png", dpi=DPI)
     write_atomically(path, png.getvalue())

@@ -1,0 +1,21 @@
+"""What is kept on disk: run folders and the files inside."""
+
+from windermere.records.atomic import read_json, storing, write_atomically, write_json
+from windermere.records.environment import environment
+from windermere.records.run_folder import Run, RunFolder, read_metrics, read_run
+from windermere.records.tensors import TensorFile, read_tensors, write_tensors
+
+__all__ = [
+    "Run",
+    "RunFolder",
+    "TensorFile",
+    "environment",
+    "read_json",
+    "read_metrics",
+    "read_run",
+    "read_tensors",
+    "storing",
+    "write_atomically",
+    "write_json",
+    "write_tensors",
+]

@@ -1,0 +1,266 @@
+"""A run's files on disk: written atomically, locked while in use, and read back whole or not at all.
+
+A run folder holds
+
+    config.json             what was asked for; written last, so its presence makes the folder a run
+    environment.json        what it ran on: versions, device, commit
+    metrics.jsonl           one row a line, appended while training
+    checkpoint.safetensors  all that --resume needs
+    model.safetensors       the trained model
+    lock                    held (flock) by the process that writes the run; contains its pid
+
+Every file but metrics.jsonl and lock is replaced in one step, so that a process killed at any moment leaves
+the old version or the new one. Rows of metrics.jsonl that are younger than the checkpoint are cut when the
+run is resumed, since the iterations that wrote them are carried out again.
+"""
+
+import errno
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from torch import Tensor
+
+from windermere.errors import RunError, StorageError
+from windermere.records.atomic import append, damaged, read_bytes, read_json, storing, write_json
+from windermere.records.tensors import TensorFile, read_tensors, write_tensors
+
+if sys.platform != "win32":
+    import fcntl
+
+CONFIG = "config.json"
+ENVIRONMENT = "environment.json"
+METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+MODEL = "model.safetensors"
+LOCK = "lock"
+
+
+class RunFolder:
+    """One run's files, open for writing.
+
+    Opening takes an exclusive lock, so that a second process is refused; a process that dies, even by
+    SIGKILL, frees it. Where there are no such locks (Windows, some network disks) it goes on without one.
+    """
+
+    path: Path
+    config: dict[str, Any]
+    """As config.json has it."""
+
+    def __init__(self, path: Path, lock: FileIO) -> None:
+        """For `create` and `reopen` only, which take the lock."""
+        self.path = path
+        self.config = _read_config(path)
+        self._lock = lock
+        with storing(path / METRICS, "opened"):
+            self._metrics = FileIO(path / METRICS, "a")
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Self:
+        """Starts a run in a folder that is new or empty."""
+        with storing(path, "created"):
+            path.mkdir(parents=True, exist_ok=True)
+        _refuse_unless_vacant(path)  # before the lock, which would leave its file in someone else's folder
+        with _locked(path) as lock:
+            _refuse_unless_vacant(path)  # and after it, since another process may have been faster
+            _remove_partial_files(path)
+            write_json(path / ENVIRONMENT, dict(environment))
+            write_json(path / CONFIG, dict(config))
+            return cls(path, lock)
+
+    @classmethod
+    def reopen(cls, path: Path) -> Self:
+        """Opens a run to go on with it; call `load_checkpoint` before anything is logged."""
+        _refuse_unless_run(path)
+        with _locked(path) as lock:
+            _remove_partial_files(path)
+            return cls(path, lock)
+
+    def rewrite_config(self, config: Mapping[str, Any]) -> None:
+        """Replaces config.json, where a run is to go on for longer than it was started for."""
+        write_json(self.path / CONFIG, dict(config))
+        self.config = _read_config(self.path)
+
+    def log(self, row: Mapping[str, Any]) -> None:
+        """Appends one row of metrics. Numbers that are not finite become null, which is all that JSON has."""
+        line = json.dumps(_plain(row), allow_nan=False) + "\n"
+        with storing(self.path / METRICS, "written"):
+            append(self._metrics, line.encode())
+
+    def save_checkpoint(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Replaces the checkpoint, which remembers how long the metrics were: what is logged later is cut."""
+        with storing(self.path / METRICS, "written"):
+            os.fsync(self._metrics.fileno())
+            logged = os.fstat(self._metrics.fileno()).st_size
+        write_tensors(self.path / CHECKPOINT, tensors, {**meta, "metrics_bytes": logged})
+
+    def load_checkpoint(self) -> TensorFile | None:
+        """The checkpoint, None where there is none yet; metrics are cut to those it was saved with."""
+        path = self.path / CHECKPOINT
+        with storing(path, "read"):
+            exists = path.exists()
+        checkpoint = read_tensors(path) if exists else None
+        self._cut_metrics(_metrics_bytes(path, checkpoint) if checkpoint else 0)
+        return checkpoint
+
+    def save_model(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Writes the trained model."""
+        write_tensors(self.path / MODEL, tensors, meta)
+
+    def close(self) -> None:
+        """Frees the lock; may be called twice."""
+        self._metrics.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _cut_metrics(self, length: int) -> None:
+        path = self.path / METRICS
+        with storing(path, "cut"):
+            there = os.fstat(self._metrics.fileno()).st_size
+            if there < length:  # truncating would fill it up with zeros
+                raise damaged(path, f"it has {there} bytes, and had {length} when the checkpoint was saved")
+            self._metrics.truncate(length)
+
+
+def _metrics_bytes(path: Path, checkpoint: TensorFile) -> int:
+    length = checkpoint.meta.get("metrics_bytes")
+    if not isinstance(length, int):
+        raise damaged(path, "it does not say how long the metrics were")
+    return length
+
+
+def _plain(value: Any) -> Any:
+    """`value` in JSON's terms: arrays become lists, and floats that are not finite None."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[FileIO]:
+    """Holds the folder's lock, for good if the body succeeds (closing the file frees it)."""
+    with storing(path / LOCK, "written"):
+        lock = FileIO(path / LOCK, "a+")
+    try:
+        _take(lock, path)
+        with storing(path / LOCK, "written"):
+            lock.truncate(0)
+            append(lock, f"{os.getpid()}\n".encode())
+        yield lock
+    except BaseException:
+        lock.close()
+        raise
+
+
+def _take(lock: FileIO, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.seek(0)
+        holder = f"process {pid}" if (pid := lock.read().decode().strip()) else "another process"
+        raise RunError(
+            f"{path} is in use by {holder}: wait until it ends, or choose another folder"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # this disk knows no locks
+            raise StorageError(f"{path / LOCK} could not be locked: {error.strerror}") from error
+
+
+def _is_run(path: Path) -> bool:
+    with storing(path, "read"):
+        return (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file()
+
+
+def _refuse_unless_run(path: Path) -> None:
+    if not _is_run(path):
+        what = "is not a run" if path.exists() else "does not exist"
+        raise RunError(f"{path} {what}: name a folder that `windermere train --out` has written")
+
+
+def _refuse_unless_vacant(path: Path) -> None:
+    if _is_run(path):
+        raise RunError(f"{path} already holds a run: go on with --resume or choose another --out")
+    # A run that was killed before its config.json was there leaves a lock, perhaps an environment; hidden
+    # files (.DS_Store, .gitkeep, partial ones of ours) are in nobody's way.
+    with storing(path, "read"):
+        others = [entry.name for entry in path.iterdir() if entry.name not in (LOCK, ENVIRONMENT)]
+    visible = sorted(name for name in others if not name.startswith("."))
+    if visible:
+        raise RunError(f"{path} holds other files ({visible[0]}, ...): choose a new or empty folder as --out")
+
+
+def _remove_partial_files(path: Path) -> None:
+    """Removes what a process killed inside `write_atomically` left; to be called under the lock."""
+    names = "|".join(map(re.escape, (CONFIG, ENVIRONMENT, CHECKPOINT, MODEL)))
+    partial = re.compile(rf"\.({names})\.[0-9a-f]{{8}}\.tmp")
+    with storing(path, "tidied up"):
+        for entry in list(path.iterdir()):
+            if partial.fullmatch(entry.name):
+                entry.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run with a trained model."""
+
+    path: Path
+    config: dict[str, Any]
+    model: TensorFile
+
+
+def read_run(path: Path) -> Run:
+    """Reads a trained run; takes no lock, since files are replaced whole."""
+    _refuse_unless_run(path)
+    with storing(path / MODEL, "read"):
+        trained = (path / MODEL).exists()
+    if not trained:
+        raise RunError(f"{path} has no trained model yet: let its training end, or go on with it by --resume")
+    return Run(path, _read_config(path), read_tensors(path / MODEL))
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The rows of the run in folder `path`; a last one that a kill or a live run has cut is left out."""
+    _refuse_unless_run(path)
+    file = path / METRICS
+    lines = read_bytes(file).split(b"\n")
+    return [_row(file, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _row(file: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise damaged(file, f"line {number}: {error}") from error
+    if not isinstance(row, dict):
+        raise damaged(file, f"line {number} is not a row")
+    return row
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path / CONFIG)
+    if not isinstance(config, dict):
+        raise damaged(path / CONFIG, "it holds no settings")
+    return config

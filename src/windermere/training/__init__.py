@@ -1,0 +1,25 @@
+"""Training as resumable runs of ensembles."""
+
+from windermere.training.config import RunConfig, paper_settings
+from windermere.training.ensemble import Ensemble
+from windermere.training.evaluation import Evaluation, Labelled, evaluate
+from windermere.training.interrupts import StopSign, stop_sign
+from windermere.training.loop import Outcome, Report, make_ensemble, train
+from windermere.training.runs import open_run, trained_ensemble
+
+__all__ = [
+    "Ensemble",
+    "Evaluation",
+    "Labelled",
+    "Outcome",
+    "Report",
+    "RunConfig",
+    "StopSign",
+    "evaluate",
+    "make_ensemble",
+    "open_run",
+    "paper_settings",
+    "stop_sign",
+    "train",
+    "trained_ensemble",
+]

@@ -1,0 +1,85 @@
+"""What a run is: a complete, checked, frozen description from which it can be repeated."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+from typing import Any
+
+import torch
+
+from windermere.errors import RunError, UnknownNameError, UsageError
+from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
+
+OPTIMIZERS = ("adam", "sgd")
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """One training run: all of its members share everything but their seeds."""
+
+    data: str
+    """Name of the data set; it decides the architecture as well."""
+    solver: Solver
+    """What every member trains with."""
+    seeds: tuple[int, ...]
+    """One member for each: its weights and the order of its batches."""
+    iterations: int
+    batch_size: int
+    optimizer: str
+    """`adam` or `sgd`, with PyTorch's defaults but for the learning rate."""
+    lr: float
+    gradient: str = "backprop"
+    """`backprop`, `checkpoint` or `adjoint` (solved with the same solver)."""
+    device: str = "cpu"
+    dtype: str = "float32"
+    data_seed: int = 0
+    """Draws the points of synthetic data sets, the same for all members."""
+    log_every: int = 50
+    """Iterations between rows of metrics.jsonl."""
+    evaluate_every: int = 500
+    """Iterations between evaluations on the test set."""
+    checkpoint_every: int = 500
+    """Iterations between checkpoints."""
+
+    def __post_init__(self) -> None:
+        for name in ("iterations", "batch_size", "log_every", "evaluate_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise UsageError(f"seeds must be one or more different numbers from 0 on, not {list(self.seeds)}")
+        if not isfinite(self.lr) or self.lr <= 0:
+            raise UsageError(f"the learning rate must be positive and finite, not {self.lr}")
+        for kind, known in (("optimizer", OPTIMIZERS), ("gradient", GRADIENTS), ("dtype", DTYPES)):
+            if getattr(self, kind) not in known:
+                raise UnknownNameError(kind, getattr(self, kind), known)
+
+    @property
+    def precision_name(self) -> str:
+        return "tolerance" if isinstance(self.solver, Adaptive) else "step"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "solver": solver_to_dict(self.solver), "seeds": list(self.seeds)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
+        unknown = set(values) - {f.name for f in fields(cls)}
+        if unknown:
+            raise RunError(f"the run's config.json has fields this version does not know: {', '.join(sorted(unknown))}")
+        try:
+            solver = solver_from_dict(values["solver"])
+            return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"])})
+        except (KeyError, TypeError) as error:
+            raise RunError(f"the run's config.json is not a complete run: {error}") from error
+
+
+def paper_settings(data: str, solver: Solver) -> dict[str, Any]:
+    """The hyper-parameters of the paper's appendix. All spheres take Sphere2's; iterations on images are whole
+    epochs with the last batch dropped (30 x 234 and 40 x 195)."""
+    if data == "mnist":
+        adaptive = isinstance(solver, Adaptive)
+        chosen = {"optimizer": "adam", "lr": 1e-4} if adaptive else {"optimizer": "sgd", "lr": 1e-2}
+        return {"iterations": 7020, "batch_size": 256, **chosen}
+    if data == "cifar10":
+        return {"iterations": 7800, "batch_size": 256, "optimizer": "adam", "lr": 1e-3}
+    return {"iterations": 10_000, "batch_size": 128, "optimizer": "adam", "lr": 1e-4}

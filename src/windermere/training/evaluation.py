@@ -1,0 +1,56 @@
+"""How well an ensemble does under a given solver."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windermere.solvers import Solver, counting
+from windermere.training.ensemble import Ensemble
+
+Labelled: TypeAlias = tuple[Tensor, Tensor]
+"""Inputs [n, ...] and labels [n]."""
+VALUES_AT_ONCE = 4_000_000
+"""State values solved at once: bounds memory, large enough to keep every core busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Test results of an ensemble under one solver; numbers by member."""
+
+    accuracy: list[float]
+    evaluations: list[int]
+    """Evaluations of the field for one pass (an adaptive solver's vary by batch: their mean)."""
+    samples: int
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """[S]: the number of samples that each member classifies rightly."""
+    return (logits.argmax(dim=-1) == labels).sum(dim=-1)
+
+
+@torch.no_grad()
+def evaluate(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> Evaluation:
+    """Every member on the whole test set, in batches."""
+    right = torch.zeros(ensemble.size, dtype=torch.int64)
+    passes = []
+    for inputs, labels in _chunks(test_set, ensemble.size):
+        with counting() as count:
+            logits = ensemble(inputs.expand(ensemble.size, *inputs.shape), solvers)
+        right += correct(logits, labels).cpu()
+        passes.append(np.broadcast_to(count.forward, ensemble.size))
+    samples = len(test_set[1])
+    return Evaluation(
+        accuracy=(right / samples).tolist(),
+        evaluations=np.mean(passes, axis=0).round().astype(int).tolist(),
+        samples=samples,
+    )
+
+
+def _chunks(test_set: Labelled, members: int) -> Iterator[Labelled]:
+    inputs, labels = test_set
+    size = max(1, VALUES_AT_ONCE // (members * inputs[0].numel() * 40))
+    return zip(inputs.split(size), labels.split(size), strict=True)

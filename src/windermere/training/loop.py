@@ -1,0 +1,198 @@
+"""The training loop. Shapes: S members, B samples."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from windermere.errors import DivergedError, NonFiniteError, SolverError
+from windermere.models import architecture, initialise
+from windermere.records import RunFolder
+from windermere.solvers import Count, Gradient, Solver, counting
+from windermere.training.batches import Batches
+from windermere.training.checkpoint import make_optimizer, pack, unpack
+from windermere.training.config import DTYPES, RunConfig
+from windermere.training.ensemble import Ensemble
+from windermere.training.evaluation import Evaluation, Labelled, correct, evaluate
+from windermere.training.interrupts import StopSign
+
+ROLES = ("forward", "backward", "recomputed", "checks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Where a training is; numbers by member."""
+
+    iteration: int
+    iterations: int
+    loss: list[float]
+    accuracy: list[float]
+    """On the training batch."""
+    test_accuracy: list[float] | None
+    """With the training solver, as of the last evaluation."""
+    precision: list[float]
+    evaluations: list[float]
+    """Forward evaluations per iteration, checks included: the paper's cost."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a call of `train` ended."""
+
+    finished: bool
+    reason: str
+    """`finished`, `time limit`, `interrupted` or `terminated`."""
+    iteration: int
+    test: Evaluation | None
+
+
+class Training:
+    """The state of a run between two iterations."""
+
+    def __init__(self, config: RunConfig, training_set: Labelled, test_set: Labelled, run: RunFolder) -> None:
+        self.config, self.run = config, run
+        self.training_set, self.test_set = (_placed(s, config) for s in (training_set, test_set))
+        self.ensemble = make_ensemble(config)
+        self.optimizer = make_optimizer(config.optimizer, self.ensemble.parameters(), config.lr)
+        self.batches = Batches(len(training_set[1]), config.batch_size, config.seeds, config.device)
+        self.solvers: Sequence[Solver] = (config.solver,) * self.ensemble.size
+        self.iteration, self.seconds = 0, 0.0
+        self.totals = {role: np.zeros(self.ensemble.size, np.int64) for role in ROLES}
+        self.test: Evaluation | None = None
+        if (saved := run.load_checkpoint()) is not None:
+            unpack(saved.tensors, self.ensemble, self.optimizer)
+            self.iteration, self.seconds = saved.meta["iteration"], saved.meta["seconds"]
+            self.totals = {role: np.asarray(saved.meta["evaluations"][role], np.int64) for role in ROLES}
+            self.test = Evaluation(**saved.meta["test"]) if saved.meta["test"] else None
+
+    def save(self) -> None:
+        evaluations = {role: total.tolist() for role, total in self.totals.items()}
+        meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
+        test = None if self.test is None else vars(self.test)
+        self.run.save_checkpoint(pack(self.ensemble, self.optimizer), {**meta, "test": test})
+
+    def due(self, every: int) -> bool:
+        """Each so many iterations, and at the end."""
+        return self.iteration % every == 0 or self.iteration == self.config.iterations
+
+    def count(self, count: Count) -> None:
+        for role in ROLES:
+            self.totals[role] += getattr(count, role)
+
+    def evaluate(self) -> None:
+        self.test = evaluate(self.ensemble, self.solvers, self.test_set)
+
+    def log(self, losses: Tensor, right: Tensor) -> Report:
+        """Write a row for each member, and return the same numbers."""
+        precision = [s.precision for s in self.solvers]
+        loss, accuracy = losses.tolist(), (right / self.config.batch_size).tolist()
+        fresh = self.test if self.due(self.config.evaluate_every) else None
+        for s, seed in enumerate(self.config.seeds):
+            row = {"iteration": self.iteration, "seed": seed, "loss": loss[s], "accuracy": accuracy[s]}
+            row |= {f"evaluations_{role}": int(total[s]) for role, total in self.totals.items()}
+            row |= {self.config.precision_name: precision[s], "seconds": round(self.seconds, 3)}
+            self.run.log(row if fresh is None else {**row, "test_accuracy": fresh.accuracy[s]})
+        per_iteration = (self.totals["forward"] + self.totals["checks"]) / self.iteration
+        return Report(
+            iteration=self.iteration,
+            iterations=self.config.iterations,
+            loss=loss,
+            accuracy=accuracy,
+            test_accuracy=None if self.test is None else self.test.accuracy,
+            precision=precision,
+            evaluations=per_iteration.tolist(),
+            seconds=self.seconds,
+        )
+
+
+def train(
+    config: RunConfig,
+    training_set: Labelled,
+    test_set: Labelled,
+    run: RunFolder,
+    *,
+    sign: StopSign | None = None,
+    report: Callable[[Report], None] = lambda _: None,
+) -> Outcome:
+    """Train from where the run folder left off to the end, or to a stop sign."""
+    training, sign = Training(config, training_set, test_set, run), sign or StopSign()
+    inputs, labels = training.training_set
+    begun = time.perf_counter() - training.seconds
+    while training.iteration < config.iterations:
+        chosen = training.batches.indices(training.iteration)
+        x, y = inputs[chosen], labels[chosen]
+        training.optimizer.zero_grad()
+        with counting() as count, _keeping_the_last_good_state(training):
+            logits = training.ensemble(x, training.solvers)
+            losses = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(dim=1)
+            losses.sum().backward()
+            _check_finite(training, losses)
+        training.optimizer.step()
+        training.iteration += 1
+        training.count(count)
+        training.seconds = time.perf_counter() - begun
+        if training.due(config.evaluate_every):
+            training.evaluate()
+        if training.due(config.log_every):
+            report(training.log(losses, correct(logits, y)))
+        reason = sign.check()
+        if reason or training.due(config.checkpoint_every):
+            training.save()
+        if reason and training.iteration < config.iterations:
+            return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
+    return _finish(training)
+
+
+def make_ensemble(config: RunConfig) -> Ensemble:
+    """The members as their seeds make them."""
+    gradient: Gradient = config.gradient  # type: ignore[assignment]
+    models = [initialise(architecture(config.data, config.solver, gradient=gradient), seed) for seed in config.seeds]
+    return Ensemble([model.to(config.device, DTYPES[config.dtype]) for model in models])
+
+
+def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
+    inputs, labels = labelled
+    return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
+
+
+@contextmanager
+def _keeping_the_last_good_state(training: Training) -> Iterator[None]:
+    """A solve that fails or a loss that is not finite comes before the optimizer's step: save what was good."""
+    try:
+        yield
+    except SolverError as error:
+        training.save()
+        raise DivergedError(
+            f"training stopped in iteration {training.iteration + 1}: {error}; the state before it is kept in "
+            f"{training.run.path}; try a smaller learning rate or a finer solver in a new run"
+        ) from error
+
+
+def _check_finite(training: Training, losses: Tensor) -> None:
+    """Losses and gradients: a finite loss with a gradient that is not would spoil the state all the same."""
+    gradients = [p.grad for p in training.ensemble.parameters() if p.grad is not None]
+    if torch.isfinite(losses.detach().sum() + get_total_norm(gradients)):
+        return
+    bad = ~losses.isfinite()
+    for gradient in gradients:
+        bad |= ~gradient.flatten(1).isfinite().all(dim=1)
+    seeds = [seed for seed, is_bad in zip(training.config.seeds, bad.tolist(), strict=True) if is_bad]
+    if seeds:
+        what = "loss" if not losses.isfinite().all() else "gradient"
+        raise NonFiniteError(f"the {what} is not finite for seed {', '.join(map(str, seeds))}")
+
+
+def _finish(training: Training) -> Outcome:
+    if training.test is None:
+        training.evaluate()  # resumed with nothing left to do
+    test = training.test
+    meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "test": test and vars(test)}
+    training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
+    return Outcome(finished=True, reason="finished", iteration=training.iteration, test=test)

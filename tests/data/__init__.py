@@ -1,0 +1,1 @@
+"""Tests of the data sets and of how they are got."""

@@ -1,0 +1,190 @@
+"""Figures are PNGs of a known size, the same for the same data, and refuse what they cannot draw."""
+
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.image import imread
+
+from windermere import report
+from windermere.errors import StorageError, UsageError
+from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_training, draw_trajectories
+
+
+def a_panel() -> TrajectoryPanel:
+    """Two circles carried round by Euler's method, which spirals outwards."""
+    angles = np.linspace(0, 2 * np.pi, 20, endpoint=False)
+    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    states = [np.concatenate([0.2 * circle, 0.4 * circle])]
+    for _ in range(8):
+        states.append(states[-1] + states[-1] @ np.array([[0.0, 1.0], [-1.0, 0.0]]) / 8)
+    xx, yy = Frame.around(np.stack(states)).grid(50)
+    return TrajectoryPanel(
+        title="trained with 8 Euler steps: leans on its solver",
+        states=np.stack(states),
+        labels=np.repeat([0, 1], 20),
+        test_steps=np.array([1, 2, 4, 8, 16]),
+        accuracy=np.array([0.5, 0.6, 0.8, 1.0, 0.9]),
+        trained_steps=8,
+        decision=DecisionRegions(xx=xx, yy=yy, predicted=(np.hypot(xx, yy) > 0.4).astype(int)),
+    )
+
+
+def some_rows(seed: int, count: int = 1000) -> list[dict[str, Any]]:
+    noise = np.random.default_rng(seed).uniform(0.5, 1.5, count)
+    rows: list[dict[str, Any]] = [
+        {"iteration": n + 1, "seed": seed, "loss": float(np.exp(-n / 300) * noise[n]), "accuracy": 0.9}
+        for n in range(count)
+    ]
+    for row in rows[:: max(count // 10, 1)]:
+        row["test_accuracy"] = 0.8
+    return rows
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, as a PNG's header has them, after reading all of it."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", data[16:24])
+    assert imread(path).shape == (height, width, 4)
+    return width, height
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_trajectories_are_a_png_of_750_by_1275_pixels_a_panel(tmp_path: Path, count: int) -> None:
+    draw_trajectories([a_panel()] * count, tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (750 * count, 1275)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
+
+
+def test_training_is_a_png_of_1200_by_975_pixels(tmp_path: Path) -> None:
+    draw_training([some_rows(seed) for seed in range(9)], tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (1200, 975)
+
+
+def test_the_same_data_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
+    draw_trajectories([a_panel()], tmp_path / "trajectories.png")
+    draw_training([some_rows(0)], tmp_path / "training.png")
+    theirs: dict[Any, Any] = {
+        "savefig.bbox": "tight",
+        "text.color": "white",
+        "font.size": 20.0,
+        "axes.grid": True,
+    }
+    with matplotlib.rc_context(theirs):
+        draw_trajectories([a_panel()], tmp_path / "trajectories again.png")
+        draw_training([some_rows(0)], tmp_path / "training again.png")
+        assert {name: matplotlib.rcParams[name] for name in theirs} == theirs
+    for name in ("trajectories", "training"):
+        assert (tmp_path / f"{name}.png").read_bytes() == (tmp_path / f"{name} again.png").read_bytes()
+
+
+def test_other_data_give_another_picture(tmp_path: Path) -> None:
+    draw_trajectories([a_panel()], tmp_path / "one.png")
+    draw_trajectories([replace(a_panel(), labels=np.repeat([1, 0], 20))], tmp_path / "two.png")
+    assert (tmp_path / "one.png").read_bytes() != (tmp_path / "two.png").read_bytes()
+
+
+def test_drawing_never_imports_pyplot() -> None:
+    script = "import sys, windermere.report; sys.exit('matplotlib.pyplot' in sys.modules)"
+    source = str(Path(report.__file__).parents[2])
+    subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {script}"], check=True
+    )
+
+
+def test_a_single_point_that_stands_still_can_be_drawn(tmp_path: Path) -> None:
+    panel = TrajectoryPanel(
+        title="a long title without any colon in it that has to be broken somewhere to fit",
+        states=np.ones((2, 1, 2)),
+        labels=np.array([1]),
+        test_steps=np.array([3]),
+        accuracy=np.array([0.0]),
+        trained_steps=3,
+    )
+    draw_trajectories([panel], tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (750, 1275)
+
+
+def test_the_frame_around_states_is_a_square_that_holds_them_all() -> None:
+    states = np.array([[[0.0, 0.0], [4.0, 1.0]], [[1.0, -1.0], [2.0, 0.5]]])
+    frame = Frame.around(states)
+    assert frame.right - frame.left == pytest.approx(frame.top - frame.bottom)
+    assert frame.left < 0.0 < 4.0 < frame.right
+    assert frame.bottom < -1.0 < 1.0 < frame.top
+    xx, yy = frame.grid(5)
+    assert xx.shape == yy.shape == (5, 5)
+    assert (xx[0, 0], xx[0, -1], yy[0, 0], yy[-1, 0]) == (frame.left, frame.right, frame.bottom, frame.top)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"states": np.zeros((9, 40))}, r"states must have shape \[steps \+ 1, points, 2\], not \(9, 40\)"),
+        ({"states": np.zeros((9, 40, 3))}, r"states must have shape"),
+        ({"states": np.zeros((1, 40, 2))}, r"states must have shape"),
+        ({"states": np.full((9, 40, 2), np.inf)}, "states must be finite: 40 of 40 trajectories"),
+        ({"labels": np.zeros(39)}, r"labels must have shape \[40\], one for each point, not \(39,\)"),
+        ({"labels": np.full(40, 2)}, "labels must be classes 0 and 1, and 2 is among them"),
+        ({"accuracy": np.zeros(4)}, r"test_steps and accuracy must share one shape \[tests\], not \(5,\)"),
+        ({"accuracy": np.full(5, 98.0)}, "accuracy must lie between 0 and 1"),
+        ({"accuracy": np.full(5, np.nan)}, "accuracy must lie between 0 and 1"),
+        ({"test_steps": np.array([8, 4, 2, 1, 0])}, "test_steps must be positive and increasing"),
+        ({"trained_steps": 3}, "trained_steps = 3 must be one of test_steps"),
+    ],
+)
+def test_arrays_that_make_no_panel_are_refused(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        replace(a_panel(), **change)
+
+
+def test_decision_regions_of_different_shapes_are_refused() -> None:
+    grid = np.zeros((3, 3))
+    with pytest.raises(UsageError, match=r"xx, yy and predicted must share one shape \[R, C\]"):
+        DecisionRegions(xx=grid, yy=grid[:2], predicted=grid)
+    with pytest.raises(UsageError, match="predicted must be classes 0 and 1"):
+        DecisionRegions(xx=grid, yy=grid, predicted=grid + 0.5)
+
+
+def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to draw"):
+        draw_trajectories([], tmp_path / "figure.png")
+    with pytest.raises(UsageError, match="nothing to draw"):
+        draw_training([], tmp_path / "figure.png")
+    with pytest.raises(UsageError, match="nothing to draw"):
+        draw_training([some_rows(0), []], tmp_path / "figure.png")
+
+
+def test_rows_without_a_members_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no row of metrics has both 'iteration' and 'loss'"):
+        draw_training([[{"iteration": 1}]], tmp_path / "figure.png")
+    with pytest.raises(UsageError, match="'loss' must be one member's number in each row"):
+        draw_training([[{"iteration": 1, "loss": [0.5, 0.6], "accuracy": 0.5}]], tmp_path / "figure.png")
+    with pytest.raises(UsageError, match="'iteration' and 'loss' must be numbers"):
+        draw_training([[{"iteration": 1, "loss": "low", "accuracy": 0.5}]], tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_losses_that_were_not_finite_leave_a_gap(tmp_path: Path, count: int) -> None:
+    rows = some_rows(0, count)
+    for row in rows[count // 2 :]:
+        row["loss"] = None
+    draw_training([rows], tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (1200, 975)
+
+
+def test_without_test_accuracy_that_of_the_batches_is_drawn(tmp_path: Path) -> None:
+    rows = [{"iteration": n, "loss": 0.0, "accuracy": 0.5} for n in range(3)]
+    draw_training([rows], tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (1200, 975)
+
+
+def test_a_folder_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="its folder does not exist"):
+        draw_trajectories([a_panel()], tmp_path / "nowhere" / "figure.png")
