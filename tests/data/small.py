@@ -73,8 +73,7 @@ def remote(url: str, packed: bytes, holds: tuple[str, ...]) -> Remote:
 def zipped_catalogue(contents: dict[str, bytes], base: str = NOWHERE) -> Catalogue:
     """Each file gzipped on its own, as MNIST is."""
     remotes = (
-        remote(f"{base}/{name}.gz", gzip.compress(content, mtime=0), (name,))
-        for name, content in contents.items()
+        remote(f"{base}/{name}.gz", gzip.compress(content, mtime=0), (name,)) for name, content in contents.items()
     )
     return Catalogue(name="tiny", files=published(contents), remotes=tuple(remotes))
 

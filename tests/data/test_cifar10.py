@@ -23,24 +23,18 @@ def refusal(folder: Path) -> str:
 
 def test_batches_are_joined_in_order_as_channels_rows_and_columns(tmp_path: Path) -> None:
     data = cifar10.read(write(tmp_path, cifar_contents(n=2)))
-    expected = (
-        torch.cat([torch.from_numpy(pixels((2, 3, 32, 32), seed=i)) for i in range(1, 6)]).float() / 255
-    )
+    expected = torch.cat([torch.from_numpy(pixels((2, 3, 32, 32), seed=i)) for i in range(1, 6)]).float() / 255
     assert torch.equal(data.train.inputs, expected)
     assert data.train.labels.tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert data.test.labels.tolist() == [6, 6]
-    assert torch.equal(
-        data.test.inputs[0, 2, 31, 30] * 255, torch.tensor(pixels((2, 3, 32, 32), 6)[0, 2, 31, 30])
-    )
+    assert torch.equal(data.test.inputs[0, 2, 31, 30] * 255, torch.tensor(pixels((2, 3, 32, 32), 6)[0, 2, 31, 30]))
     assert (data.name, data.classes) == ("cifar10", 10)
     assert (data.train.inputs.dtype, data.train.labels.dtype) == (torch.float32, torch.int64)
 
 
 @pytest.mark.parametrize("below", ["", "cifar-10-batches-bin"])
 @pytest.mark.parametrize("zipped", [False, True])
-def test_batches_are_found_plain_or_gzipped_and_one_folder_below(
-    tmp_path: Path, below: str, zipped: bool
-) -> None:
+def test_batches_are_found_plain_or_gzipped_and_one_folder_below(tmp_path: Path, below: str, zipped: bool) -> None:
     write(tmp_path / below, cifar_contents(), zipped=zipped)
     assert len(cifar10.read(tmp_path).train.labels) == 15
 

@@ -51,9 +51,7 @@ def test_a_server_that_ignores_ranges_starts_over(server: FileServer, tmp_path: 
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_a_connection_that_breaks_is_taken_up_again(
-    server: FileServer, tmp_path: Path, chunked: bool
-) -> None:
+def test_a_connection_that_breaks_is_taken_up_again(server: FileServer, tmp_path: Path, chunked: bool) -> None:
     server.cut_after, server.chunked = 100_000, chunked
     get("tiny", root=tmp_path, catalogues=[archived(server)])
     starts = [wanted for _, wanted in server.asked]
@@ -65,9 +63,7 @@ def test_a_connection_that_brings_nothing_is_a_sentence_and_what_came_is_kept(
     server: FileServer, tmp_path: Path
 ) -> None:
     server.cut_after, server.knows_ranges = 100_000, False
-    with pytest.raises(
-        DataError, match=r"tiny.tar.gz broke off after 100,000 of 50\d,\d+ bytes: run the same"
-    ):
+    with pytest.raises(DataError, match=r"tiny.tar.gz broke off after 100,000 of 50\d,\d+ bytes: run the same"):
         get("tiny", root=tmp_path, catalogues=[archived(server)])
     assert no_real_name(tmp_path)
     server.cut_after, server.knows_ranges = None, True
@@ -127,9 +123,7 @@ def test_a_killed_process_leaves_no_half_file_and_the_next_one_finishes(
     (tmp_path / "tiny").mkdir()
     code = f"{DIE}\n{script.format(catalogue=catalogue, root=str(tmp_path))}"
     source = str(Path(windermere.data.__file__).parents[2])
-    killed = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": source, "no_proxy": "*"}, check=False
-    )
+    killed = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": source, "no_proxy": "*"}, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert no_real_name(tmp_path)
     assert len(list((tmp_path / "tiny").iterdir())) == 1

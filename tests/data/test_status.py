@@ -7,9 +7,7 @@ from windermere.data import status
 
 from .small import mnist_contents, random_bytes, write, zipped_catalogue
 
-CONTENTS = {
-    f"{name}.bin": random_bytes(500, seed) for seed, name in enumerate(("one", "two", "three", "four"))
-}
+CONTENTS = {f"{name}.bin": random_bytes(500, seed) for seed, name in enumerate(("one", "two", "three", "four"))}
 CATALOGUE = zipped_catalogue(CONTENTS)
 
 

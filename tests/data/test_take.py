@@ -65,9 +65,7 @@ def test_the_source_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named_and_the_rest_is_taken(tmp_path: Path) -> None:
     source = write(tmp_path / "source", {"one.bin": CONTENTS["one.bin"]})
-    with pytest.raises(
-        DataError, match=r"source nor a folder in it has two.bin \(or tiny.tar.gz\)"
-    ) as raised:
+    with pytest.raises(DataError, match=r"source nor a folder in it has two.bin \(or tiny.tar.gz\)") as raised:
         get("tiny", root=tmp_path, source=source, catalogues=[ARCHIVED])
     assert "one.bin" not in str(raised.value)
     assert [path.name for path in (tmp_path / "tiny").iterdir()] == ["one.bin"]
@@ -89,9 +87,7 @@ def test_what_is_missing_is_named_and_the_rest_is_taken(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_is_named_and_not_taken(tmp_path: Path, name: str, content: bytes) -> None:
     source = write(tmp_path / "source", {"one.bin": CONTENTS["one.bin"], name: content})
-    with pytest.raises(
-        DataError, match=rf"corrupted or not the published data: .*/{name}; replace .* two.bin"
-    ):
+    with pytest.raises(DataError, match=rf"corrupted or not the published data: .*/{name}; replace .* two.bin"):
         get("tiny", root=tmp_path, source=source, catalogues=[ARCHIVED])
     assert [path.name for path in (tmp_path / "tiny").iterdir()] == ["one.bin"]
 

@@ -94,9 +94,7 @@ def test_other_data_give_another_picture(tmp_path: Path) -> None:
 def test_drawing_never_imports_pyplot() -> None:
     script = "import sys, windermere.report; sys.exit('matplotlib.pyplot' in sys.modules)"
     source = str(Path(report.__file__).parents[2])
-    subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {script}"], check=True
-    )
+    subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {script}"], check=True)
 
 
 def test_a_single_point_that_stands_still_can_be_drawn(tmp_path: Path) -> None:

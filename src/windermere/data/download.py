@@ -9,8 +9,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from windermere.data.catalogue import Remote
-from windermere.data.storage import matches, storage_errors
+from windermere.data.storage import matches
 from windermere.errors import DataError
+from windermere.records.atomic import storing
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0
@@ -45,17 +46,17 @@ def bring(remote: Remote, folder: Path, report: Callable[[int], None]) -> Path:
 
 
 def length(path: Path) -> int:
-    with storage_errors("read", path):
+    with storing(path, "read"):
         return path.stat().st_size if path.exists() else 0
 
 
 def _is_right(path: Path, remote: Remote) -> bool:
-    with storage_errors("read", path), path.open("rb") as handle:
+    with storing(path, "read"), path.open("rb") as handle:
         return matches(handle, remote.digest)
 
 
 def _remove(path: Path) -> None:
-    with storage_errors("deleted", path):
+    with storing(path, "deleted"):
         path.unlink(missing_ok=True)
 
 
@@ -70,7 +71,7 @@ def _go_on(remote: Remote, partial: Path, report: Callable[[int], None]) -> None
         _check_size(response, remote)
         # A server that does not know Range answers 200 and sends all of it, so the file starts over.
         resumed = response.status == 206 and _content_range(response)[0] == start
-        with storage_errors("written", partial), partial.open("ab" if resumed else "wb") as handle:
+        with storing(partial, "written"), partial.open("ab" if resumed else "wb") as handle:
             _receive(response, handle, remote.size, report)
 
 
@@ -87,9 +88,7 @@ def _connect(remote: Remote, partial: Path, start: int) -> HTTPResponse:
         ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise DataError(
-            f"{remote.url} cannot be reached ({reason}): check the network, or {_alternative()}"
-        ) from error
+        raise DataError(f"{remote.url} cannot be reached ({reason}): check the network, or {_alternative()}") from error
     return response
 
 
@@ -106,8 +105,7 @@ def _check_size(response: HTTPResponse, remote: Remote) -> None:
     whole = _content_range(response)[1] if response.status == 206 else response.length
     if whole not in (None, remote.size):
         raise DataError(
-            f"{remote.url} is a file of {whole:,} bytes, but the published one has {remote.size:,}: "
-            f"{_alternative()}"
+            f"{remote.url} is a file of {whole:,} bytes, but the published one has {remote.size:,}: {_alternative()}"
         )
 
 

@@ -17,10 +17,10 @@ from windermere.data.storage import (
     is_published,
     make_folder,
     open_content,
-    storage_errors,
     versions,
 )
 from windermere.errors import DataError, UnknownNameError, UsageError
+from windermere.records.atomic import storing
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in total, over all files of a download."""
@@ -60,19 +60,15 @@ def _is_there(file: DataFile, folder: Path) -> bool:
     return any(is_published(path, file) for path in versions(folder, file.name)[:1])
 
 
-def _download(
-    catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, progress: Progress | None
-) -> None:
-    packed_in = {
-        remote: [file for file in wanted if file.name in remote.holds] for remote in catalogue.remotes
-    }
+def _download(catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, progress: Progress | None) -> None:
+    packed_in = {remote: [file for file in wanted if file.name in remote.holds] for remote in catalogue.remotes}
     remotes = [remote for remote, files in packed_in.items() if files]
     total, done = sum(remote.size for remote in remotes), 0
     for remote in remotes:
         packed = bring(remote, folder, _shifted(done, total, progress))
         if left := _unpack(remote, packed, packed_in[remote], folder):
             raise DataError(f"{remote.url} does not hold the published {_list(left)}: give --from FOLDER")
-        with storage_errors("deleted", packed):
+        with storing(packed, "deleted"):
             packed.unlink(missing_ok=True)
         done += remote.size
 
@@ -85,9 +81,7 @@ def _take(catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, source
     """Every file the source has, single or in an archive; then a complaint about what it has not."""
     source = source.expanduser()
     if not os.path.isdir(source):
-        raise DataError(
-            f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in"
-        )
+        raise DataError(f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in")
     left = [file for file in wanted if not _take_file(file, folder, source)]
     for remote in catalogue.remotes:
         for archive in find(source, remote.name) if left and remote.is_archive else []:
@@ -101,7 +95,7 @@ def _take_file(file: DataFile, folder: Path, source: Path) -> bool:
 
 
 def _install_from(path: Path, file: DataFile, folder: Path) -> bool:
-    with storage_errors("read", path), open_content(path) as content:
+    with storing(path, "read"), open_content(path) as content:
         return install(content, file, folder)
 
 
@@ -126,7 +120,7 @@ def _complaint(catalogue: Catalogue, left: Sequence[DataFile], source: Path) -> 
 def _unpack(remote: Remote, packed: Path, wanted: Sequence[DataFile], folder: Path) -> list[DataFile]:
     """Install those of the wanted files that are in the packed one, and return those that are not."""
     left = {file.name: file for file in wanted}
-    with storage_errors("read", packed), suppress(*BROKEN):
+    with storing(packed, "read"), suppress(*BROKEN):
         for name, content in _contents(remote, packed):
             if name in left and install(content, left[name], folder):
                 del left[name]

@@ -55,9 +55,7 @@ def read_idx(path: Path, *, dimensions: int) -> NDArray[np.uint8]:
         raise damaged(path, f"is truncated: {len(content)} bytes, its header alone has {header}", MNIST.name)
     magic, *shape = (int(number) for number in np.frombuffer(content, dtype=">u4", count=1 + dimensions))
     if magic != (UNSIGNED_BYTES << 8 | dimensions):
-        raise damaged(
-            path, f"is not an idx file of {dimensions} dimensions (magic {magic:#010x})", MNIST.name
-        )
+        raise damaged(path, f"is not an idx file of {dimensions} dimensions (magic {magic:#010x})", MNIST.name)
     announced, found = math.prod(shape), len(content) - header
     if found != announced or not found:
         size = " x ".join(map(str, shape))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from windermere.data.catalogue import Catalogue, DataFile
-from windermere.errors import DataError, StorageError
+from windermere.errors import DataError
+from windermere.records.atomic import storing
 
 CHUNK = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
@@ -31,21 +32,8 @@ def data_root(root: Path | None = None) -> Path:
     return Path(chosen).expanduser()
 
 
-@contextmanager
-def storage_errors(doing: str, path: Path) -> Iterator[None]:
-    """The disk's refusals as one sentence."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        advice = "who may read it" if doing == "read" else "that the folder is writable and the disk has room"
-        reason = error.strerror or str(error)
-        raise StorageError(f"{path} could not be {doing} ({reason}): check {advice}") from error
-
-
 def make_folder(folder: Path) -> None:
-    with storage_errors("made", folder):
+    with storing(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -53,7 +41,7 @@ def find(folder: Path, *names: str) -> list[Path]:
     """All that bears one of the names, in the folder itself first and then one level below it."""
     if not os.path.isdir(folder):
         return []
-    with storage_errors("read", folder):
+    with storing(folder, "read"):
         places = [folder, *sorted(entry for entry in folder.iterdir() if os.path.isdir(entry))]
     return [place / name for place in places for name in names if os.path.exists(place / name)]
 
@@ -103,7 +91,7 @@ def open_content(path: Path) -> Iterator[Readable]:
 
 
 def read_content(path: Path, data_set: str) -> bytes:
-    with storage_errors("read", path):
+    with storing(path, "read"):
         try:
             with open_content(path) as content:
                 return content.read()
@@ -124,7 +112,7 @@ def matches(content: Readable, digest: str, copy_to: IO[bytes] | None = None) ->
 
 def is_published(path: Path, file: DataFile) -> bool:
     """Whether the file holds, byte for byte, what was published."""
-    with storage_errors("read", path):
+    with storing(path, "read"):
         try:
             with open_content(path) as content:
                 return matches(content, file.digest)
@@ -140,7 +128,7 @@ def install(content: Readable, file: DataFile, folder: Path) -> bool:
     """
     target = folder / file.name
     partial = folder / f"{file.name}.{os.getpid()}.partial"
-    with storage_errors("written", target):
+    with storing(target, "written"):
         try:
             with partial.open("wb") as handle:
                 right = matches(content, file.digest, copy_to=handle)

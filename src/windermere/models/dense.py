@@ -1,14 +1,13 @@
 """The sphere networks' field as three dense layers, and a whole fixed-step solve of it as one differentiable function.
 
 A Conv1d over d points is a banded matrix: built once per solve, it turns an evaluation into three products. The walk
-keeps what the stages saw, goes back with a hand-derived gradient, and leaves the weights' gradients to one product
-over all stages at the end, so autograd sees one node instead of thousands.
+goes back with a hand-derived gradient, so autograd sees one node instead of thousands.
 
 Shapes: S members, B samples, d points, H = hidden width, M = steps x stages. Layers are W [S, in, out], b [S, 1, out];
 for a single model the member axis is left out everywhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -21,6 +20,8 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 Layers: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """W1, b1, W2, b2, W3, b3."""
+BLOCK = 131_072
+"""Hidden values of a block: half a megabyte in float32 for each of the four layers' worth that it touches."""
 Sizes: TypeAlias = Sequence[float | Tensor]
 
 
@@ -57,8 +58,7 @@ def dense_field(layers: Layers) -> Prepared:
         sizes = _step_sizes(grid, z)
         start = z.squeeze(0) if single else z
         keep = torch.is_grad_enabled()
-        joined = [torch.cat(used[i : i + 2], dim=-2) for i in (0, 2, 4)]
-        end = cast(Tensor, _DenseWalk.apply(tableau, sizes, keep, start, *joined))  # type: ignore[no-untyped-call]
+        end = cast(Tensor, _DenseWalk.apply(tableau, sizes, keep, start, *used))  # type: ignore[no-untyped-call]
         return end.unsqueeze(0) if single else end
 
     return Prepared(rate, layers, walk)
@@ -66,8 +66,13 @@ def dense_field(layers: Layers) -> Prepared:
 
 def evaluate(layers: Layers, z: Tensor) -> Tensor:
     w1, b1, w2, b2, w3, b3 = layers
-    product = torch.addmm if w1.ndim == 2 else torch.baddbmm
+    product = _affine(z)
     return product(b3, product(b2, product(b1, z, w1).relu_(), w2).relu_(), w3)
+
+
+def _affine(z: Tensor) -> Callable[..., Tensor]:
+    """b + x W, for one model or for all members at once."""
+    return torch.addmm if z.ndim == 2 else torch.baddbmm
 
 
 def _step_sizes(grid: Grid, like: Tensor) -> Sizes:
@@ -93,72 +98,109 @@ def _through_relu(cotangent: Tensor, activation: Tensor) -> None:
 class _DenseWalk(torch.autograd.Function):
     """z(T) by any explicit method; the backward pass is the exact gradient of these operations.
 
-    Biases ride along as a last row of each matrix, against a column of ones kept beside the activations.
+    Only the stages' inputs are kept. The way back goes block by block of steps: it recomputes a block's hidden layers,
+    sweeps through it, and adds its share of the weights' gradients, so that all it touches stays in the cache. States
+    are held as [S, d, B]: products with few rows are several times faster than those with few columns.
     """
 
     @staticmethod
     def forward(ctx: Any, tableau: Tableau, sizes: Sizes, keep: bool, z0: Tensor, *layers: Tensor) -> Tensor:
-        product = torch.mm if z0.ndim == 2 else torch.bmm
-        count, d = propagating_stages(tableau), z0.shape[-1]
-        seen = [_with_ones(len(sizes) * count if keep else 1, z0, layer.shape[-2]) for layer in layers]
-        rows = list(zip(*(x.unbind(0) for x in seen), strict=True))
-        z, rates = z0.clone(), z0.new_empty(count, *z0.shape).unbind(0)
+        w1, b1, w2, b2, w3, b3 = layers
+        affine, count = _affine(z0), propagating_stages(tableau)
+        first, second = (z0.new_empty(*z0.shape[:-1], w.shape[-1]) for w in (w1, w2))
+        w3, b3, z = (x.mT.contiguous() for x in (w3, b3, z0))
+        inputs = z.new_empty(len(sizes) * count if keep else 1, *z.shape)
+        rows, rates = inputs.unbind(0), z.new_empty(count, *z.shape).unbind(0)
         for n, h in enumerate(sizes):
             for i in range(count):
-                inputs, first, second = rows[n * count + i if keep else 0]
-                x = inputs[..., :d].copy_(z)
+                x = rows[n * count + i if keep else 0].copy_(z)
                 for j, a in enumerate(tableau.a[i]):
                     if a != 0.0:
                         _add_scaled(x, rates[j], h, a)
-                product(inputs, layers[0], out=first[..., :-1]).relu_()
-                product(first, layers[1], out=second[..., :-1]).relu_()
-                product(second, layers[2], out=rates[i])
+                affine(b1, x.mT, w1, out=first).relu_()
+                affine(b2, first, w2, out=second).relu_()
+                affine(b3, w3, second.mT, out=rates[i])
             for i in range(count):
                 if tableau.b[i] != 0.0:
                     _add_scaled(z, rates[i], h, tableau.b[i])
         if keep:
             ctx.tableau, ctx.sizes = tableau, sizes
-            ctx.save_for_backward(*seen, *layers)
-        return z
+            ctx.save_for_backward(inputs, *layers)
+        return z.mT.contiguous()
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        seen, layers = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
-        tableau, sizes, z = ctx.tableau, ctx.sizes, grads[0].clone()
-        product = torch.mm if z.ndim == 2 else torch.bmm
-        count, scratch = propagating_stages(tableau), torch.empty_like(z)
-        back = [layer[..., :-1, :].transpose(-2, -1).contiguous() for layer in layers]
-        # Cotangents of what each layer puts out, for all stages; those of the rates are summed up in place.
-        onto = [x.new_empty(*x.shape[:-1], layer.shape[-1]) for x, layer in zip(seen, layers, strict=True)]
-        on_first, on_second, on_rate = (x.unbind(0) for x in onto)
-        first, second = (x[..., :-1].unbind(0) for x in seen[1:])
+        inputs, *layers = ctx.saved_tensors
+        sweep = _Sweep(ctx.tableau, cast(Layers, tuple(layers)), inputs)
+        z = grads[0].mT.clone(memory_format=torch.contiguous_format)
+        for last in range(len(ctx.sizes), 0, -sweep.steps):
+            start = max(0, last - sweep.steps)
+            sweep.through(inputs[start * sweep.count : last * sweep.count], ctx.sizes[start:last], z)
+        return None, None, None, z.mT, *sweep.gradients
+
+
+class _Sweep:
+    """The way back: turns the cotangent of z at a block's end into that at its start, and gathers the gradients.
+
+    A *row* is one stage: its input and the cotangent of its rate are [S, d, B], its hidden layers [S, B, H].
+    """
+
+    def __init__(self, tableau: Tableau, layers: Layers, inputs: Tensor) -> None:
+        self.tableau, self.count = tableau, propagating_stages(tableau)
+        self.single = inputs.ndim == 3
+        w1, _, w2, _, w3, _ = layers
+        lead, samples = inputs.shape[1:-2], inputs.shape[-1]
+        self.steps = max(1, BLOCK // (inputs[0].numel() // inputs.shape[-2] * w1.shape[-1] * self.count))
+        rows = min(self.steps * self.count, inputs.shape[0])
+        # An ensemble's block is one batched product over rows and members, so its matrices are repeated for each row.
+        self.layers = layers if self.single else tuple(x.repeat(rows, 1, 1) for x in layers)
+        self.w1, self.w2_back, self.w3_back = w1, w2.mT.contiguous(), w3.mT.contiguous()
+        self.first, self.second, self.on_first, self.on_second = (
+            inputs.new_empty(rows, *lead, samples, w.shape[-1]) for w in (w1, w2, w1, w2)
+        )
+        self.on_rate, self.scratch = torch.empty_like(inputs[:rows]), torch.empty_like(inputs[0])
+        self.gradients = [torch.zeros_like(x) for x in layers]
+
+    def through(self, inputs: Tensor, sizes: Sizes, z: Tensor) -> None:
+        """One block, from its last step to its first; z is changed in place."""
+        self._recompute(inputs)
+        room = (self.on_rate, self.on_second, self.on_first, self.second, self.first)
+        rows = list(zip(*(x.unbind(0) for x in room), strict=True))
+        product = torch.mm if self.single else torch.bmm
         for n in range(len(sizes) - 1, -1, -1):
-            h, base = sizes[n], n * count
-            for i in range(count):
-                torch.mul(z, h * tableau.b[i], out=on_rate[base + i])
-            for i in range(count - 1, -1, -1):
-                row = base + i
-                _through_relu(product(on_rate[row], back[2], out=on_second[row]), second[row])
-                _through_relu(product(on_second[row], back[1], out=on_first[row]), first[row])
-                product(on_first[row], back[0], out=scratch)
-                z.add_(scratch)
-                for j, a in enumerate(tableau.a[i]):
+            h, base = sizes[n], n * self.count
+            for i in range(self.count):
+                torch.mul(z, h * self.tableau.b[i], out=rows[base + i][0])
+            for i in range(self.count - 1, -1, -1):
+                on_rate, on_second, on_first, second, first = rows[base + i]
+                _through_relu(product(on_rate.mT, self.w3_back, out=on_second), second)
+                _through_relu(product(on_second, self.w2_back, out=on_first), first)
+                z.add_(product(self.w1, on_first.mT, out=self.scratch))
+                for j, a in enumerate(self.tableau.a[i]):
                     if a != 0.0:
-                        _add_scaled(on_rate[base + j], scratch, h, a)
-        return None, None, None, z, *(_layer_gradient(*pair) for pair in zip(seen, onto, strict=True))
+                        _add_scaled(rows[base + j][0], self.scratch, h, a)
+        self._gather(inputs)
 
+    def _recompute(self, inputs: Tensor) -> None:
+        """Both hidden layers of all rows of a block."""
+        x = inputs.mT.flatten(0, 1)
+        w1, b1, w2, b2 = self.layers[:4] if self.single else (m[: len(x)] for m in self.layers[:4])
+        first, second = (h[: len(inputs)].flatten(0, 1) for h in (self.first, self.second))
+        _affine(x)(b1, x, w1, out=first).relu_()
+        _affine(x)(b2, first, w2, out=second).relu_()
 
-def _with_ones(rows: int, z: Tensor, width: int) -> Tensor:
-    """Room for `rows` inputs of a layer, the last column being ones for its bias."""
-    room = z.new_empty(rows, *z.shape[:-1], width)
-    room[..., -1] = 1.0
-    return room
-
-
-def _layer_gradient(seen: Tensor, cotangent: Tensor) -> Tensor:
-    """The gradient of a matrix and its bias from all stages at once: a sum over M and B."""
-    if seen.ndim == 3:
-        return seen.flatten(0, 1).T @ cotangent.flatten(0, 1)
-    seen, cotangent = (x.transpose(0, 1).flatten(1, 2) for x in (seen, cotangent))
-    return seen.transpose(1, 2) @ cotangent
+    def _gather(self, inputs: Tensor) -> None:
+        """Add the gradients of matrices, and of biases (whose input is always one), from all rows of a block."""
+        rows = len(inputs)
+        x, on_rate = (v[:rows].mT.flatten(0, 1) for v in (inputs, self.on_rate))
+        first, second, on_first, on_second = (
+            v[:rows].flatten(0, 1) for v in (self.first, self.second, self.on_first, self.on_second)
+        )
+        ones = torch.ones_like(x[..., :1])
+        pairs = ((x, on_first), (ones, on_first), (first, on_second), (ones, on_second), (on_rate, second), (ones, on_rate))
+        for k, (left, right) in enumerate(pairs):
+            share = left.mT @ right
+            if not self.single:
+                share = share.unflatten(0, (rows, -1)).sum(dim=0)
+            self.gradients[k] += share.mT if left is on_rate else share

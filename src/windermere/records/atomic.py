@@ -13,6 +13,7 @@ from typing import Any
 
 from windermere.errors import RunError, StorageError, UsageError
 
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces `path` by `data` in one step: a reader, or a kill, finds the old file or the new one whole."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -35,9 +36,7 @@ def write_json(path: Path, value: Any) -> None:
     try:
         text = json.dumps(value, indent=2, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"{path} cannot be written, since its contents are not plain JSON: {error}"
-        ) from error
+        raise UsageError(f"{path} cannot be written, since its contents are not plain JSON: {error}") from error
     write_atomically(path, f"{text}\n".encode())
 
 

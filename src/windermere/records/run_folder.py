@@ -181,9 +181,7 @@ def _take(lock: FileIO, path: Path) -> None:
     except BlockingIOError as error:
         lock.seek(0)
         holder = f"process {pid}" if (pid := lock.read().decode().strip()) else "another process"
-        raise RunError(
-            f"{path} is in use by {holder}: wait until it ends, or choose another folder"
-        ) from error
+        raise RunError(f"{path} is in use by {holder}: wait until it ends, or choose another folder") from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # this disk knows no locks
             raise StorageError(f"{path / LOCK} could not be locked: {error.strerror}") from error

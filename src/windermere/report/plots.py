@@ -105,9 +105,7 @@ class DecisionRegions:
         shape = np.shape(self.predicted)
         if len(shape) != 2 or min(shape) < 2 or np.shape(self.xx) != shape or np.shape(self.yy) != shape:
             shapes = f"{np.shape(self.xx)}, {np.shape(self.yy)} and {shape}"
-            raise UsageError(
-                f"xx, yy and predicted must share one shape [R, C] of at least 2 x 2, not {shapes}"
-            )
+            raise UsageError(f"xx, yy and predicted must share one shape [R, C] of at least 2 x 2, not {shapes}")
         _check_classes("predicted", self.predicted)
 
 
@@ -133,15 +131,11 @@ class TrajectoryPanel:
         _check_states(self.states)
         points = self.states.shape[1]
         if np.shape(self.labels) != (points,):
-            raise UsageError(
-                f"labels must have shape [{points}], one for each point, not {np.shape(self.labels)}"
-            )
+            raise UsageError(f"labels must have shape [{points}], one for each point, not {np.shape(self.labels)}")
         _check_classes("labels", self.labels)
         _check_accuracy(self.test_steps, self.accuracy)
         if self.trained_steps not in np.asarray(self.test_steps):
-            raise UsageError(
-                f"trained_steps = {self.trained_steps} must be one of test_steps, to be marked there"
-            )
+            raise UsageError(f"trained_steps = {self.trained_steps} must be one of test_steps, to be marked there")
 
 
 def _check_states(states: Array) -> None:
@@ -150,9 +144,7 @@ def _check_states(states: Array) -> None:
         raise UsageError(f"states must have shape [steps + 1, points, 2], not {shape}")
     broken = int((~np.isfinite(states).all(axis=(0, 2))).sum())
     if broken:
-        raise UsageError(
-            f"states must be finite: {broken} of {shape[1]} trajectories are not, leave those out"
-        )
+        raise UsageError(f"states must be finite: {broken} of {shape[1]} trajectories are not, leave those out")
 
 
 def _check_classes(name: str, values: Array) -> None:
@@ -210,9 +202,7 @@ def _draw_plane(axes: Axes, panel: TrajectoryPanel) -> None:
 
 def _shade(axes: Axes, decision: DecisionRegions) -> None:
     colors = ListedColormap(REGIONS)
-    axes.contourf(
-        decision.xx, decision.yy, decision.predicted, levels=(-0.5, 0.5, 1.5), cmap=colors, zorder=0
-    )
+    axes.contourf(decision.xx, decision.yy, decision.predicted, levels=(-0.5, 0.5, 1.5), cmap=colors, zorder=0)
 
 
 def _wrapped(title: str, width: int = 46) -> str:
@@ -225,9 +215,7 @@ def _wrapped(title: str, width: int = 46) -> str:
 
 def _plane_legend(*, shaded: bool) -> list[Line2D | Patch]:
     """Words for both classes, both ends of a trajectory, and the background."""
-    classes = [
-        Line2D([], [], color=color, label=f"class {n}", linewidth=2) for n, color in enumerate(CLASSES)
-    ]
+    classes = [Line2D([], [], color=color, label=f"class {n}", linewidth=2) for n, color in enumerate(CLASSES)]
     start = Line2D([], [], color=FAINT, marker="o", markersize=2.5, linewidth=0, label="start")
     end = Line2D([], [], color=FAINT, marker="o", markersize=6, linewidth=0, label="end")
     region = Patch(facecolor=REGIONS[0], edgecolor=GRID, label="shaded: decided as that class")
@@ -291,16 +279,12 @@ def _curve(rows: Sequence[Mapping[str, Any]], key: str) -> _Curve:
     """The rows that have `key`; None becomes not a number, which leaves a gap."""
     there = [row for row in rows if "iteration" in row and key in row]
     if not there:
-        raise UsageError(
-            f"no row of metrics has both 'iteration' and '{key}': draw a run that has logged them"
-        )
+        raise UsageError(f"no row of metrics has both 'iteration' and '{key}': draw a run that has logged them")
     try:
         iterations = np.array([row["iteration"] for row in there], dtype=float)
         values = np.array([row[key] for row in there], dtype=float)
     except (TypeError, ValueError) as error:
-        raise UsageError(
-            f"'iteration' and '{key}' must be numbers, one member's in each row: {error}"
-        ) from error
+        raise UsageError(f"'iteration' and '{key}' must be numbers, one member's in each row: {error}") from error
     if values.ndim != 1:
         raise UsageError(f"'{key}' must be one member's number in each row, not {values.shape[1:]} of them")
     return _Curve(iterations, values)
@@ -344,10 +328,7 @@ def _scale_loss(axes: Axes) -> None:
 
 def _member_legend(names: Sequence[str]) -> list[Line2D]:
     colors = [MEMBERS[index % len(MEMBERS)] for index in range(len(names))]
-    return [
-        Line2D([], [], color=color, label=name, linewidth=2)
-        for name, color in zip(names, colors, strict=True)
-    ]
+    return [Line2D([], [], color=color, label=name, linewidth=2) for name, color in zip(names, colors, strict=True)]
 
 
 # ---------------------------------------------------------------------------------------------------------

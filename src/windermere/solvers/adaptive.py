@@ -109,7 +109,9 @@ def walk_adaptively(
             ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
             if problem.settle is not None:
-                problem.settle(by_group(np.copysign(h, times[-1] - times[0]), problem.layout, z), _mask(accept, problem, z))
+                problem.settle(
+                    by_group(np.copysign(h, times[-1] - times[0]), problem.layout, z), _mask(accept, problem, z)
+                )
             _check_progress(problem, solvers[0], clock, active & ~accept, ratio, times, z, k)
             z = _select(accept, stepped, z, problem)
             if tableau.fsal:

@@ -84,9 +84,7 @@ class Layout:
             return z
         widths = [prod(shape[self.lead :]) for shape in self.parts]
         pieces = z.split(widths, dim=-1)
-        return tuple(
-            piece.reshape(*z.shape[:extra], *shape) for piece, shape in zip(pieces, self.parts, strict=True)
-        )
+        return tuple(piece.reshape(*z.shape[:extra], *shape) for piece, shape in zip(pieces, self.parts, strict=True))
 
     def packed_rate(self, rate: Rate) -> Rate:
         """The rate of the packed state, checked at its first evaluation to be one."""
@@ -117,7 +115,9 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
         _check_part(part, parts[0])
     shared = all(p.ndim >= axes and p.shape[:axes] == parts[0].shape[:axes] for p in parts)
     if members is not None and not all(p.ndim >= 1 and p.shape[0] == members for p in parts):
-        raise UsageError(f"{members} solvers were given, one for each member, but the state's first axis is not {members}")
+        raise UsageError(
+            f"{members} solvers were given, one for each member, but the state's first axis is not {members}"
+        )
     if samples and not shared:
         raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
     grouped = (members is not None) + samples
@@ -147,7 +147,9 @@ def check_rate(z: State, k: Any) -> None:
             check_rate(part, rate)
         return
     if not isinstance(k, Tensor) or (k.shape, k.dtype, k.device) != (z.shape, z.dtype, z.device):
-        raise FieldError(f"the state is {_described(z)}, but the field returned {_described(k)}: make it return the same")
+        raise FieldError(
+            f"the state is {_described(z)}, but the field returned {_described(k)}: make it return the same"
+        )
 
 
 def _described(value: Any) -> str:

@@ -39,5 +39,8 @@ def unpack(tensors: dict[str, Tensor], ensemble: Ensemble, optimizer: Optimizer)
 
 def make_optimizer(name: str, parameters: list[Tensor], lr: float) -> Optimizer:
     """Elementwise, so that stacked members stay independent; fused, so that small ones stay cheap."""
-    kinds: dict[str, type[torch.optim.Adam] | type[torch.optim.SGD]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+    kinds: dict[str, type[torch.optim.Adam] | type[torch.optim.SGD]] = {
+        "adam": torch.optim.Adam,
+        "sgd": torch.optim.SGD,
+    }
     return kinds[name](parameters, lr=lr, fused=True)

@@ -58,6 +58,14 @@ class Ensemble:
     def parameters(self) -> list[Tensor]:
         return list(self.tensors.values())
 
+    @property
+    def device(self) -> torch.device:
+        return self.parameters()[0].device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.parameters()[0].dtype
+
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take over stacked parameters, as `tensors` holds them."""
         with torch.no_grad():

@@ -1,0 +1,74 @@
+"""What long work shows while it runs: a bar on a terminal, plain lines elsewhere. All of it on standard error."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import fmean
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from windermere.training import Report
+
+stderr = Console(stderr=True, highlight=False)
+
+
+def _mean(values: Sequence[float] | None, form: str) -> str:
+    return "-" if values is None else format(fmean(values), form)
+
+
+def describe(report: Report, precision_name: str) -> str:
+    """The numbers that matter, averaged over members."""
+    if precision_name == "step":
+        precision = f"steps {_mean([1 / p for p in report.precision], '.0f')}"
+    else:
+        precision = f"tol {_mean(report.precision, '.2g')}"
+    return (
+        f"loss {_mean(report.loss, '.4f')}  acc {_mean(report.accuracy, '.3f')}  "
+        f"test {_mean(report.test_accuracy, '.3f')}  {precision}  evals/it {_mean(report.evaluations, '.1f')}"
+    )
+
+
+@contextmanager
+def training_progress(title: str, iterations: int, precision_name: str) -> Iterator[Callable[[Report], None]]:
+    """A bar that is fed with reports; off a terminal, a line for every twentieth of the way."""
+    if not stderr.is_terminal:
+        yield _line_writer(title, precision_name)
+        return
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=stderr) as progress:
+        task = progress.add_task("", total=iterations, numbers="")
+        yield lambda report: progress.update(
+            task, completed=report.iteration, numbers=describe(report, precision_name)
+        )
+
+
+def _line_writer(title: str, precision_name: str) -> Callable[[Report], None]:
+    shown = -1
+
+    def write(report: Report) -> None:
+        nonlocal shown
+        share = 20 * report.iteration // report.iterations
+        if share > shown:
+            shown = share
+            left = report.seconds / report.iteration * (report.iterations - report.iteration)
+            where = f"{title} {report.iteration}/{report.iterations}"
+            stderr.print(f"{where}  {describe(report, precision_name)}  {left:.0f} s left", soft_wrap=True)
+
+    return write
+
+
+@contextmanager
+def download_progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar over all bytes of a download."""
+    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
