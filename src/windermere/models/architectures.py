@@ -5,7 +5,7 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +18,7 @@ from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
 Tensors: TypeAlias = Mapping[str, Tensor]
+Layer = TypeVar("Layer", bound=nn.Module)
 
 DENSE_UP_TO = 16
 """Points up to which the banded matrix pays; beyond, it is mostly zeros and the convolution is faster."""
@@ -30,15 +31,21 @@ class Stackable(Protocol):
     def prepare_stacked(self, tensors: Tensors) -> Prepared: ...
 
 
+def _bare(layer: type[Layer], *sizes: int, padding: int | None = None) -> Layer:
+    """A layer whose weights are not drawn yet, so that the global generator is left alone."""
+    options = {} if padding is None else {"padding": padding}
+    return cast(Layer, skip_init(layer, *sizes, **options))  # type: ignore[no-untyped-call]
+
+
 class SphereField(nn.Module):
     """Conv1d(1, 32, 1), ReLU, Conv1d(32, 32, 3), ReLU, Conv1d(32, 1, 1) over the d coordinates. State: [B, d]."""
 
     def __init__(self, points: int, width: int = 32) -> None:
         super().__init__()
         self.points = points
-        self.lift = skip_init(nn.Conv1d, 1, width, 1)
-        self.mix = skip_init(nn.Conv1d, width, width, 3, padding=1)
-        self.lower = skip_init(nn.Conv1d, width, 1, 1)
+        self.lift = _bare(nn.Conv1d, 1, width, 1)
+        self.mix = _bare(nn.Conv1d, width, width, 3, padding=1)
+        self.lower = _bare(nn.Conv1d, width, 1, 1)
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         """The slow reference: the convolutions as the paper writes them."""
@@ -68,9 +75,9 @@ class ImageField(nn.Module):
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
-        self.lift = skip_init(nn.Conv2d, channels, width, 1)
-        self.mix = skip_init(nn.Conv2d, width, width, 3, padding=1)
-        self.lower = skip_init(nn.Conv2d, width, channels, 1)
+        self.lift = _bare(nn.Conv2d, channels, width, 1)
+        self.mix = _bare(nn.Conv2d, width, width, 3, padding=1)
+        self.lower = _bare(nn.Conv2d, width, channels, 1)
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         return _convolve(dict(self.named_parameters()), F.conv2d, z)
@@ -112,7 +119,7 @@ def architecture(data: str, solver: Solver, *, gradient: Gradient = "backprop") 
 
 
 def _classifier(field: nn.Module, width: int, classes: int, solver: Solver, gradient: Gradient) -> nn.Sequential:
-    head = skip_init(nn.Linear, width, classes)
+    head = _bare(nn.Linear, width, classes)
     return nn.Sequential(ODEBlock(field, solver, gradient=gradient), nn.Flatten(), head)
 
 

@@ -129,7 +129,7 @@ class _DenseWalk(torch.autograd.Function):
         return z.mT.contiguous()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         inputs, *layers = ctx.saved_tensors
         sweep = _Sweep(ctx.tableau, cast(Layers, tuple(layers)), inputs)
@@ -198,9 +198,12 @@ class _Sweep:
             v[:rows].flatten(0, 1) for v in (self.first, self.second, self.on_first, self.on_second)
         )
         ones = torch.ones_like(x[..., :1])
-        pairs = ((x, on_first), (ones, on_first), (first, on_second), (ones, on_second), (on_rate, second), (ones, on_rate))
-        for k, (left, right) in enumerate(pairs):
+        lefts, rights = (
+            (x, ones, first, ones, on_rate, ones),
+            (on_first, on_first, on_second, on_second, second, on_rate),
+        )
+        for k, (left, right) in enumerate(zip(lefts, rights, strict=True)):
             share = left.mT @ right
             if not self.single:
-                share = share.unflatten(0, (rows, -1)).sum(dim=0)
+                share = share.reshape(rows, -1, *share.shape[1:]).sum(dim=0)
             self.gradients[k] += share.mT if left is on_rate else share

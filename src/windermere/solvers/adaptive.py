@@ -6,13 +6,14 @@ outside the gradient. Shapes: [*groups] for all NumPy arrays; () where all of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import StepBudgetError, ToleranceError, VanishingStepError
+from windermere.errors import StepBudgetError, ToleranceError, UsageError, VanishingStepError
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.runge_kutta import Problem, Walked, combine, stages
@@ -59,6 +60,10 @@ class Clock:
         left = abs(end - self.t)
         return np.where(self.h >= left * (1 - 1e-10), left, self.h)
 
+    def reach(self, h: Numbers, end: float) -> Numbers:
+        """Where these steps lead. One that lands does so exactly: t + h may err past the end by rounding."""
+        return np.where(h == abs(end - self.t), end, self.t + np.copysign(h, end - self.t))
+
     def decide(self, h: Numbers, ratio: Numbers, end: float, order: int) -> Flags:
         """Accept or reject the steps tried, and propose the next ones."""
         active = self.t != end
@@ -67,8 +72,7 @@ class Clock:
         # A step shortened only to land does not shorten the one after it.
         proposal = np.where(accept, np.maximum(proposal, self.h), proposal)
         self.h = np.where(active, proposal, self.h)
-        landed = h == abs(end - self.t)
-        self.t = np.where(accept, np.where(landed, end, self.t + np.copysign(h, end - self.t)), self.t)
+        self.t = np.where(accept, self.reach(h, end), self.t)
         self.accepted += accept
         self.rejected += active & ~accept
         return accept
@@ -94,7 +98,8 @@ def walk_adaptively(
 ) -> Walked:
     """Step through all times asked for, landing on each."""
     tableau, tolerance = problem.tableau, Tolerance.of(solvers, z)
-    _check_tolerance(problem, solvers[0], tolerance, z)
+    _check_start(problem, times, z)
+    _check_tolerance(problem, solvers, tolerance, z)
     clock, k = _start(problem, times, tolerance, z)
     known = np.full(clock.t.shape, problem.reuse)  # the groups whose first stage is known already
     visited, recorded = [z], [(clock.t, z)] if record else []
@@ -104,15 +109,14 @@ def walk_adaptively(
                 first = problem.remember(problem.rate, np.asarray(stale, np.int64))
                 k = first(problem.layout.columns(clock.t, z), z)
             h = clock.attempt(end)
-            stepped, error, last = _attempt(problem, clock.t, np.copysign(h, end - clock.t), z, k)
+            signed = np.copysign(h, end - clock.t)
+            stepped, error, last = _attempt(problem, clock.t, clock.reach(h, end), signed, z, k)
             clock.evaluations += stale + active * (tableau.stages - 1)
             ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
             if problem.settle is not None:
-                problem.settle(
-                    by_group(np.copysign(h, times[-1] - times[0]), problem.layout, z), _mask(accept, problem, z)
-                )
-            _check_progress(problem, solvers[0], clock, active & ~accept, ratio, times, z, k)
+                problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
+            _check_progress(problem, solvers, clock, active & ~accept, ratio, times, (k, error))
             z = _select(accept, stepped, z, problem)
             if tableau.fsal:
                 k = _select(accept, last, k, problem)
@@ -126,26 +130,30 @@ def walk_adaptively(
 
 def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Tensor) -> tuple[Clock, Tensor]:
     """The field at the start, and each group's first step (norms in units of the tolerance): two evaluations."""
-    layout, direction = problem.layout, np.sign(times[-1] - times[0])
+    layout, span = problem.layout, times[-1] - times[0]
     t = np.full(layout.groups, float(times[0]))
     k = problem.remember(problem.rate, np.ones(layout.groups, np.int64))(layout.columns(t, z), z)
-    with torch.no_grad():
+    # A field that is not finite divides zero by zero on the way; it is named at the end.
+    with torch.no_grad(), np.errstate(invalid="ignore", divide="ignore"):
         scale = tolerance.scale(z)
         d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
-        h0 = probing_step(d0, d1)
-        probe = combine(z, by_group(direction * h0, layout, z), (1.0,), (k,))
-        change = problem.rate(layout.columns(t + direction * h0, z), probe) - k
+        h0 = np.minimum(probing_step(d0, d1), abs(span))
+        probe = combine(z, by_group(np.copysign(h0, span), layout, z), (1.0,), (k,))
+        probed = np.clip(t + np.copysign(h0, span), min(times), max(times))
+        change = problem.rate(layout.columns(probed, z), probe) - k
         h = proposed_step(h0, d1, _rms(change / scale, problem) / h0, problem.tableau.embedded_order)
     if not np.isfinite(h).all():
-        raise non_finite("the field", times[0], k if not k.isfinite().all() else change, problem)
+        raise non_finite("the field", times[0], _culprits(~np.isfinite(h), (k, change), problem), problem)
     counts = np.zeros(layout.groups, np.int64)
-    return Clock(t, np.minimum(h, abs(times[-1] - times[0])), counts + 2, counts.copy(), counts.copy()), k
+    return Clock(t, np.minimum(h, abs(span)), counts + 2, counts.copy(), counts.copy()), k
 
 
-def _attempt(problem: Problem, t: Numbers, h: Numbers, z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _attempt(
+    problem: Problem, t: Numbers, reached: Numbers, h: Numbers, z: Tensor, k: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """One trial step: the state it leads to, the estimated local error, and the last stage."""
     tableau, layout = problem.tableau, problem.layout
-    times = layout.columns(np.stack([t + c * h for c in tableau.c]), z).unbind(0)
+    times = layout.columns(np.stack([(1 - c) * t + c * reached for c in tableau.c]), z).unbind(0)
     size = by_group(h, layout, z)
 
     def trial(z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,54 +178,83 @@ def _mask(flags: Flags, problem: Problem, like: Tensor) -> Tensor:
 def _rms(value: Tensor, problem: Problem) -> Numbers:
     """Root mean square over each group's entries."""
     flat = value.detach().reshape(*problem.layout.groups, -1)
-    means: Numbers = flat.square().mean(dim=-1).sqrt().double().cpu().numpy()
+    means: Numbers = flat.square().mean(dim=-1).sqrt().cpu().double().numpy()
     return means
 
 
-def _check_tolerance(problem: Problem, solver: Adaptive, tolerance: Tolerance, z: Tensor) -> None:
+def _check_start(problem: Problem, times: Sequence[float], z: Tensor) -> None:
+    if not z.numel():
+        raise UsageError("the state is empty: an adaptive solver has no error to control")
+    if not z.isfinite().all():
+        raise non_finite("the initial state", times[0], ~z.isfinite(), problem)
+
+
+def _check_tolerance(problem: Problem, solvers: Sequence[Adaptive], tolerance: Tolerance, z: Tensor) -> None:
     """Rounding the state once must not take half of what the local error may be."""
     eps = torch.finfo(z.dtype).eps
-    if (_rms(eps * z / tolerance.scale(z), problem) > 0.5).any():
+    lost = np.asarray(_rms(eps * z / tolerance.scale(z), problem) > 0.5)
+    if lost.any():
         raise ToleranceError(
-            f"{str(z.dtype).removeprefix('torch.')} cannot resolve {solver}: rounding the state alone errs by up to "
-            f"{eps:.1g} of its size; loosen the tolerance or solve in float64"
+            f"{str(z.dtype).removeprefix('torch.')} cannot resolve {_solver_of(solvers, lost)}: rounding the state "
+            f"alone errs by up to {eps:.1g} of its size; loosen the tolerance or solve in float64"
         )
 
 
 def _check_progress(
     problem: Problem,
-    solver: Adaptive,
+    solvers: Sequence[Adaptive],
     clock: Clock,
     rejected: Flags,
     ratio: Numbers,
     times: Sequence[float],
-    z: Tensor,
-    k: Tensor,
+    values: tuple[Tensor, Tensor],
 ) -> None:
-    """Stop where a field is not finite, where steps vanish, and where the budget is spent."""
-    tried = clock.accepted + clock.rejected
-    spent = (tried >= solver.max_steps) & (clock.t != times[-1])
+    """Stop where a field is not finite, where steps vanish, and where the budget is spent.
+
+    `values` are the first stage and the estimated error of the steps tried.
+    """
+    budget = solvers[0].max_steps
+    spent = (clock.accepted + clock.rejected >= budget) & (clock.t != times[-1])
     if not rejected.any() and not spent.any():
         return
-    smallest = 10 * torch.finfo(z.dtype).eps * abs(times[-1] - times[0])
+    smallest = _smallest_step(times, values[0].dtype)
     vanished = rejected & (clock.h < smallest)
     overflowed = rejected & np.isinf(ratio)
-    if overflowed.any() and (not k.isfinite().all() or (vanished & overflowed).any()):
-        culprit = k if not k.isfinite().all() else torch.where(_mask(overflowed, problem, z), torch.inf, z)
-        raise non_finite("the field", _first(clock.t, overflowed), culprit, problem)
+    if overflowed.any() and (not values[0].isfinite().all() or (vanished & overflowed).any()):
+        raise non_finite("the field", _first(clock.t, overflowed), _culprits(overflowed, values, problem), problem)
     if vanished.any():
         raise VanishingStepError(
-            f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with {solver}, for "
-            f"{int(vanished.sum())} of {vanished.size} groups: the field is stiff or jumps there; "
-            "loosen the tolerance, solve in float64, or regularise the field"
+            f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with "
+            f"{_solver_of(solvers, vanished)}, for {int(vanished.sum())} of {vanished.size} groups: the field is stiff "
+            "or jumps there; loosen the tolerance, solve in float64, or regularise the field"
         )
     if spent.any():
         raise StepBudgetError(
-            f"{solver.max_steps} steps ({int(clock.rejected[spent].max())} of them rejected) brought the solve only to "
-            f"t = {_first(clock.t, spent):.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, with "
-            f"{solver}: loosen the tolerance or raise max_steps"
+            f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "
+            f"t = {_first(clock.t, spent):.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "
+            f"with {_solver_of(solvers, spent)}: loosen the tolerance or raise max_steps"
         )
 
 
-def _first(values: Numbers, where: Flags) -> float:
+def _smallest_step(times: Sequence[float], dtype: torch.dtype) -> float:
+    """Ten roundings: of the span in the state's dtype, or of the time itself, which is a double."""
+    span, latest = abs(times[-1] - times[0]), max(map(abs, times))
+    return float(10 * max(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest))
+
+
+def _culprits(groups: Flags, values: Sequence[Tensor], problem: Problem) -> Tensor:
+    """Which entries of the state are to blame: those not finite in one of the values, or all of these groups."""
+    concerned = _mask(groups, problem, values[0]).expand_as(values[0])
+    for value in values:
+        if (bad := ~value.isfinite() & concerned).any():
+            return bad
+    return concerned
+
+
+def _solver_of(solvers: Sequence[Adaptive], groups: Flags) -> Adaptive:
+    """The solver of the first of these groups; in an ensemble the first axis indexes members."""
+    return solvers[np.argwhere(groups)[0][0]] if len(solvers) > 1 else solvers[0]
+
+
+def _first(values: NDArray[Any], where: Flags) -> float:
     return float(np.atleast_1d(values)[np.atleast_1d(where)][0])

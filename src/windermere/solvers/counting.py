@@ -9,6 +9,8 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from windermere.errors import UsageError
+
 Tally: TypeAlias = int | NDArray[np.int64]
 """A number of evaluations; in an ensemble one for each member."""
 Role = Literal["forward", "backward", "recomputed", "checks"]
@@ -28,7 +30,10 @@ class Count:
     """Evaluations made inside `checking()`: the price of watching the solver."""
 
     def add(self, role: Role, evaluations: Tally) -> None:
-        setattr(self, role, getattr(self, role) + evaluations)
+        counted = getattr(self, role)
+        if np.ndim(counted) and np.ndim(evaluations) and np.shape(counted) != np.shape(evaluations):
+            raise UsageError("one count cannot hold ensembles of different sizes: count each in a context of its own")
+        setattr(self, role, counted + evaluations)
 
 
 _open: ContextVar[tuple[Count, ...]] = ContextVar("open counts", default=())

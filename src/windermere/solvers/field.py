@@ -5,7 +5,7 @@ own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -20,7 +20,8 @@ from windermere.solvers.tableaus import Tableau
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
 Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z."""
+"""field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z (or
+against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
 Walk: TypeAlias = Callable[[Tableau, Grid, Tensor], Tensor]
 
@@ -43,7 +44,7 @@ class Preparable(Protocol):
     def prepare(self) -> Prepared: ...
 
 
-def prepare(field: Field) -> Prepared:
+def prepare(field: Any) -> Prepared:
     if isinstance(field, Preparable):
         return field.prepare()
     if isinstance(field, nn.Module):
@@ -63,10 +64,19 @@ class Layout:
     """Shapes of the parts where the state is a tuple."""
     lead: int = 0
     """How many leading axes index samples (member and sample); packing keeps them."""
+    ensemble: bool = False
+    """Whether the first axis indexes members."""
+
+    def regrouped(self, *, samples: bool) -> "Layout":
+        """The same state with other groups: all of it or each member, and where `samples` each sample."""
+        grouped = self.ensemble + samples
+        if grouped > self.lead:
+            raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
+        return replace(self, groups=tuple(self.shape[:grouped]))
 
     def columns(self, values: NDArray[Any], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Numbers for each group, [..., *groups], shaped so that each [*groups] broadcasts against the state."""
-        tensor = torch.as_tensor(np.ascontiguousarray(values), dtype=dtype or like.dtype, device=like.device)
+        tensor = torch.as_tensor(np.asarray(values, order="C"), dtype=dtype or like.dtype, device=like.device)
         return tensor.reshape(*tensor.shape, *(1,) * (len(self.shape) - len(self.groups))) if self.groups else tensor
 
     def samples(self, flags: Tensor) -> Tensor:
@@ -83,7 +93,7 @@ class Layout:
         if self.parts is None:
             return z
         widths = [prod(shape[self.lead :]) for shape in self.parts]
-        pieces = z.split(widths, dim=-1)
+        pieces = z.split_with_sizes(widths, dim=-1)
         return tuple(piece.reshape(*z.shape[:extra], *shape) for piece, shape in zip(pieces, self.parts, strict=True))
 
     def packed_rate(self, rate: Rate) -> Rate:
@@ -93,7 +103,8 @@ class Layout:
         def packed(t: Tensor, z: Tensor) -> Tensor:
             nonlocal unchecked
             if self.parts is not None:
-                t = t.reshape(*self.groups, *(1,) * (len(self.parts[0]) - len(self.groups))) if self.groups else t
+                if t.ndim:
+                    t = t.reshape(*self.groups, *(1,) * (len(self.parts[0]) - len(self.groups)))
                 parts = self.unpack(z)
                 rates = rate(t, parts)  # type: ignore[arg-type]
                 check_rate(parts, rates)
@@ -109,7 +120,7 @@ class Layout:
 
 def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
     """Find the groups of a state: `members` is the ensemble's size, `samples` gives each sample its own steps."""
-    parts = (state,) if isinstance(state, Tensor) else tuple(state)
+    parts: tuple[Any, ...] = tuple(state) if isinstance(state, tuple | list) and state else (state,)
     axes = (members is not None) + 1
     for part in parts:
         _check_part(part, parts[0])
@@ -118,15 +129,14 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
         raise UsageError(
             f"{members} solvers were given, one for each member, but the state's first axis is not {members}"
         )
-    if samples and not shared:
-        raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
-    grouped = (members is not None) + samples
+    ensemble = members is not None
     if isinstance(state, Tensor):
-        return Layout(state.shape, tuple(state.shape[:grouped]), lead=min(axes, state.ndim))
-    lead = axes if shared else grouped
-    width = sum(prod(p.shape[lead:]) for p in parts)
-    packed = torch.Size((*parts[0].shape[:lead], width))
-    return Layout(packed, tuple(packed[:grouped]), tuple(p.shape for p in parts), lead)
+        whole = Layout(state.shape, (), lead=min(axes, state.ndim), ensemble=ensemble)
+    else:
+        lead = axes if shared else int(ensemble)
+        packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))
+        whole = Layout(packed, (), tuple(p.shape for p in parts), lead, ensemble)
+    return whole.regrouped(samples=samples)
 
 
 def _check_part(part: Any, first: Any) -> None:

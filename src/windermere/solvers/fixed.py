@@ -15,9 +15,12 @@ from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating
 
 
 def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:
-    """The times of every step's stages, as tensors made in one go."""
+    """The times of every step's stages, as tensors made in one go.
+
+    Each lies between its step's nodes, and a stage at the end is there exactly: t + h may err past it by rounding.
+    """
     c = np.asarray(problem.tableau.c[: propagating_stages(problem.tableau)])
-    times = grid.nodes[..., :-1, None] + grid.steps[..., None] * c
+    times = (1 - c) * grid.nodes[..., :-1, None] + c * grid.nodes[..., 1:, None]
     tensor = problem.layout.columns(np.moveaxis(times, (-2, -1), (0, 1)), like)
     return [row.unbind(0) for row in tensor.unbind(0)]
 
@@ -28,22 +31,31 @@ def step_sizes(problem: Problem, grid: Grid, like: Tensor) -> Sequence[float | T
     return problem.layout.columns(grid.steps.T, like).unbind(0)
 
 
+def moving_members(problem: Problem, grid: Grid, like: Tensor) -> Sequence[Tensor | None]:
+    """For each step which members it moves; None where it moves all of them."""
+    moving = grid.steps.T != 0
+    if moving.all():
+        return [None] * len(moving)
+    return problem.layout.columns(moving, like, torch.bool).unbind(0)
+
+
 def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) -> Walked:
     """Step through the grid. Where members differ, those that are through keep their state exactly."""
     tableau, cost = problem.tableau, propagating_stages(problem.tableau)
     visited, recorded = [z], [(grid.nodes[..., 0], z)] if record else []
-    moving = grid.steps.T != 0
-    masks = None if moving.all() else problem.layout.columns(moving, z, torch.bool).unbind(0)
-    plan = zip(stage_times(problem, grid, z), step_sizes(problem, grid, z), strict=True)
-    for i, (times, h) in enumerate(plan):
+    spent = cost * (grid.steps.T != 0)
+    plan = zip(
+        stage_times(problem, grid, z), step_sizes(problem, grid, z), moving_members(problem, grid, z), strict=True
+    )
+    for i, (times, h, moving) in enumerate(plan):
 
         def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> Tensor:
             return combine(z, h, tableau.b, stages(tableau, problem.rate, times, z, h))
 
-        stepped = problem.remember(step, np.asarray(cost * moving[i]))(z)
+        stepped = problem.remember(step, np.asarray(spent[i]))(z)
         if problem.settle is not None:
             problem.settle(h, None)
-        z = stepped if masks is None else torch.where(masks[i], stepped, z)
+        z = stepped if moving is None else torch.where(moving, stepped, z)
         if record:
             recorded.append((grid.nodes[..., i + 1], z))
         if i + 1 in grid.stops:
@@ -53,23 +65,33 @@ def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) 
 
 def explain_non_finite(problem: Problem, grid: Grid, z: Tensor) -> NonFiniteError:
     """Walk again without gradients, and say where the first value that is not finite appeared."""
+    if not z.isfinite().all():
+        return non_finite("the initial state", grid.nodes[..., 0].flat[0], ~z.isfinite(), problem)
     with torch.no_grad():
-        plan = zip(stage_times(problem, grid, z), step_sizes(problem, grid, z), grid.nodes.T[1:], strict=True)
-        for times, h, node in plan:
+        plan = zip(
+            stage_times(problem, grid, z),
+            step_sizes(problem, grid, z),
+            moving_members(problem, grid, z),
+            problem.layout.columns(grid.nodes.T[1:], z).unbind(0),
+            strict=True,
+        )
+        for times, h, moving, node in plan:
             rates = stages(problem.tableau, problem.rate, times, z, h)
-            for t, k in zip(times, rates, strict=True):
-                if not k.isfinite().all():
-                    return non_finite("the field", float(t.flatten()[0]), k, problem)
-            z = combine(z, h, problem.tableau.b, rates)
-            if not z.isfinite().all():
-                return non_finite("the state", float(node.flat[0]), z, problem)
+            stepped = combine(z, h, problem.tableau.b, rates)
+            found = [*(("the field", t, k) for t, k in zip(times, rates, strict=True)), ("the state", node, stepped)]
+            for what, t, value in found:
+                bad = ~value.isfinite() if moving is None else ~value.isfinite() & moving
+                if bad.any():
+                    return non_finite(what, float(t.expand_as(bad)[bad][0]), bad, problem)
+            z = stepped if moving is None else torch.where(moving, stepped, z)
     return NonFiniteError("the end state is not finite, but on a second walk it is: the field is not deterministic")
 
 
-def non_finite(what: str, t: float, value: Tensor, problem: Problem) -> NonFiniteError:
+def non_finite(what: str, t: float, bad: Tensor, problem: Problem) -> NonFiniteError:
     """How many samples are concerned: entries along the leading axes (member and sample)."""
-    bad = problem.layout.samples(~value.isfinite())
+    samples = problem.layout.samples(bad)
+    advice = "take a smaller step or learning rate, or look for a division or logarithm in the field"
     return NonFiniteError(
-        f"{what} is not finite at t = {t:.6g} for {int(bad.sum())} of {bad.numel()} samples: "
-        "take a smaller step or learning rate, or look for a division or logarithm in the field"
+        f"{what} is not finite at t = {t:.6g} for {int(samples.sum())} of {samples.numel()} samples: "
+        f"{'look at what produced it' if what == 'the initial state' else advice}"
     )

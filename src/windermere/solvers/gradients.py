@@ -130,7 +130,7 @@ class _AdjointSolve(torch.autograd.Function):
         return states
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (states,), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
         rate = plan.make_rate()

@@ -5,6 +5,7 @@ Shapes: N steps, S members. Members with fewer steps than the longest stay at th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +37,7 @@ def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> 
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
     distinct = solvers[:1] if all(s == solvers[0] for s in solvers) else solvers
     pieces, stops = [np.full((len(distinct), 1), times[0])], [0]
-    for start, end in zip(times[:-1], times[1:], strict=True):
+    for start, end in pairwise(times):
         legs = [solver.nodes(start, end)[1:] for solver in distinct]
         longest = max(map(len, legs))
         pieces.append(np.stack([np.pad(leg, (0, longest - len(leg)), constant_values=end) for leg in legs]))

@@ -10,6 +10,7 @@ from torch import Tensor
 from windermere.errors import NonFiniteError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
 from windermere.solvers.runge_kutta import combine
+from windermere.solvers.solver import check_times
 
 Numbers = NDArray[np.float64]
 
@@ -42,15 +43,17 @@ def initial_step(
     """
     layout = lay_out(z0, members=members, samples=False)
     rate = layout.packed_rate(prepare(field).rate)
-    start, span = times[0], times[1] - times[0]
-    with torch.no_grad():
+    start, *_, end = check_times(times)
+    span = end - start
+    # A field that is not finite divides zero by zero on the way; it is named at the end.
+    with torch.no_grad(), np.errstate(invalid="ignore", divide="ignore"):
         z = layout.pack(z0).detach()
-        k = rate(_time(np.full(layout.groups, start), layout, z), z)
+        k = rate(layout.columns(np.full(layout.groups, start), z), z)
         d0, d1 = _mean_norm(z, layout), _mean_norm(k, layout)
         h0 = np.sign(span) * probing_step(d0, d1)
         probe = combine(z, by_group(h0, layout, z), (1.0,), (k,))
-        change = rate(_time(start + h0, layout, z), probe) - k
-    h = np.minimum(proposed_step(abs(h0), d1, _mean_norm(change, layout) / abs(h0), order), abs(span))
+        change = rate(layout.columns(start + h0, z), probe) - k
+        h = np.minimum(proposed_step(abs(h0), d1, _mean_norm(change, layout) / abs(h0), order), abs(span))
     if not np.isfinite(h).all():
         raise NonFiniteError(f"no first step can be chosen: the field is not finite at t = {start} for this state")
     return float(h) if members is None else h
@@ -61,13 +64,8 @@ def by_group(values: Numbers, layout: Layout, like: Tensor) -> float | Tensor:
     return layout.columns(values, like) if layout.groups else float(values)
 
 
-def _time(t: Numbers, layout: Layout, like: Tensor) -> Tensor:
-    return layout.columns(t, like)
-
-
 def _mean_norm(value: Tensor, layout: Layout) -> Numbers:
     """The mean over a group's samples of the norm of each."""
-    lead, grouped = max(layout.lead, 1), len(layout.groups)
-    norms = value.flatten(lead).norm(dim=-1) if value.ndim > lead else value.abs()
-    means: Numbers = norms.flatten(grouped).mean(dim=-1).double().cpu().numpy()
+    norms = value.flatten(layout.lead).norm(dim=-1) if value.ndim > layout.lead else value.abs()
+    means: Numbers = norms.reshape(*layout.groups, -1).mean(dim=-1).cpu().double().numpy()
     return means

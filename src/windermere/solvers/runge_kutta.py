@@ -26,12 +26,8 @@ def plainly(piece: Piece, _: Evaluations) -> Piece:
 def combine(z: Tensor, h: float | Tensor, weights: Sequence[float], rates: Sequence[Tensor]) -> Tensor:
     """z + h sum_i w_i k_i. A float h is one for all; a tensor h is one for each group."""
     for weight, rate in zip(weights, rates, strict=False):
-        if weight == 0.0:
-            continue
-        if isinstance(h, float):
-            z = torch.add(z, rate, alpha=h * weight)
-        else:
-            z = torch.addcmul(z, rate, h, value=weight)
+        if weight != 0.0:
+            z = torch.add(z, rate, alpha=h * weight) if isinstance(h, float) else z.addcmul(rate, h, value=weight)
     return z
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -25,8 +25,8 @@ from windermere.solvers.gradients import (
     solve_with_adjoint,
 )
 from windermere.solvers.grid import make_grid
-from windermere.solvers.runge_kutta import Problem, Walked, plainly
-from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
+from windermere.solvers.runge_kutta import Problem, Walked
+from windermere.solvers.solver import KINDS, Adaptive, OnGrid, Solver, Solvers, check_times
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
@@ -79,8 +79,7 @@ def solve(
     """
     solvers, members = _members(solver)
     times = check_times(times if times is not None else _default_times(solvers[0]))
-    samples = isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
-    layout = lay_out(z0, members=members, samples=samples)
+    layout = lay_out(z0, members=members, samples=_by_sample(solvers))
     walked = _walk(prepare(field), layout.pack(z0), solvers, times, layout, gradient, record)
     final = walked.states[-1]
     return Solution(
@@ -106,9 +105,7 @@ def _walk(
     if not isinstance(gradient, Adjoint) and gradient not in GRADIENTS:
         raise UnknownNameError("gradient", str(gradient), GRADIENTS)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
-    if not torch.is_grad_enabled():
-        walked = _integrate(problem, solvers, times, z0, record, prepared)
-    elif gradient == "backprop":
+    if gradient == "backprop" or not torch.is_grad_enabled():
         walked = _integrate(problem, solvers, times, z0, record, prepared)
     elif gradient == "checkpoint":
         remember = checkpointed(lambda evaluations: ledger.add("recomputed", _tally(evaluations, solvers, layout)))
@@ -154,11 +151,13 @@ def _adjoint(
     settings: Adjoint,
     ledger: Ledger,
 ) -> Walked:
-    layout, axis = problem.layout, len(problem.layout.groups)
-    parameters = prepared.tensors if settings.parameters is None else settings.parameters
-    if parameters is None:
-        check_parameters_are_known(problem.rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
-    back = solvers if settings.solver is None else _members(settings.solver)[0]
+    back = _adjoint_solvers(settings, solvers, problem.layout)
+    layout = problem.layout.regrouped(samples=_by_sample(back))
+    rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
+    known = prepared.tensors if settings.parameters is None else settings.parameters
+    if known is None:
+        check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
+    parameters = tuple(p for p in known or () if p.requires_grad)
     stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
@@ -172,13 +171,41 @@ def _adjoint(
         forward=lambda z: _integrate(problem, solvers, times, z, record, prepared),
         backward=backward,
         times=times,
-        make_rate=lambda: AdjointRate(problem.rate, axis, back[0].tableau, parameters or ()),
+        make_rate=lambda: AdjointRate(rate, axis, back[0].tableau, parameters),
         walked=[],
     )
-    return solve_with_adjoint(plan, z0, parameters or ())
+    return solve_with_adjoint(plan, z0, parameters)
+
+
+def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layout) -> Sequence[Solver]:
+    """The forward pass's own; or the one asked for, in an ensemble for every member, or one for each."""
+    if settings.solver is None:
+        return forward
+    solvers, members = _members(settings.solver)
+    if members is None:
+        return tuple(solvers) * len(forward)
+    if not layout.ensemble or members != len(forward):
+        raise UsageError(
+            f"the adjoint was given {members} solvers: it takes one, or in an ensemble one for each member"
+        )
+    return solvers
+
+
+def _check_kinds(solver: Any) -> None:
+    several = isinstance(solver, Sequence) and not isinstance(solver, str)
+    if not all(isinstance(s, tuple(KINDS.values())) for s in (solver if several else (solver,))):
+        raise UsageError(
+            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {solver!r}"
+        )
+
+
+def _by_sample(solvers: Sequence[Solver]) -> bool:
+    return isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
 
 
 def _members(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
+    """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
+    _check_kinds(solver)
     if not isinstance(solver, Sequence):
         return (solver,), None
     if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
@@ -201,7 +228,7 @@ def _plain(numbers: NDArray[np.int64]) -> ByGroup:
 def _tally(evaluations: NDArray[np.int64], solvers: Sequence[Solver], layout: Layout) -> Tally:
     """Evaluations by member; samples that step on their own share evaluations, so the slowest one tells."""
     members = len(solvers)
-    if evaluations.ndim and len(layout.groups) > (members > 1):
+    if evaluations.ndim > layout.ensemble:
         evaluations = evaluations.max(axis=-1)
     return np.broadcast_to(evaluations, (members,)).copy() if members > 1 else int(evaluations.max())
 

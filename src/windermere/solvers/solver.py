@@ -8,11 +8,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from windermere.errors import UnknownNameError, UsageError
+from windermere.errors import StepBudgetError, UnknownNameError, UsageError
 from windermere.solvers.tableaus import Tableau, tableau
 
 SAME_STEP = 1e-6
 """A step within this relative distance of T/N counts as T/N: rounding must not add a step of 1e-8."""
+MOST_STEPS = 10_000_000
+"""A fixed grid has no step budget, but one longer than this is a slip, and would only fill the memory."""
 
 
 class _Method:
@@ -44,7 +46,7 @@ class FixedStep(_Method):
     @classmethod
     def of(cls, method: str, *, steps: int, span: float = 1.0) -> "FixedStep":
         """So many equal steps over the time span."""
-        if steps != int(steps) or steps < 1:
+        if not isfinite(steps) or steps != int(steps) or steps < 1:
             raise UsageError(f"a solve takes a whole number of steps, at least 1, not {steps}")
         return cls(method, step=span / int(steps))
 
@@ -58,11 +60,15 @@ class FixedStep(_Method):
     def nodes(self, start: float, end: float) -> NDArray[np.float64]:
         """The grid from start to end, in either direction: ceil(T/h) steps."""
         exact = abs(end - start) / self.step
+        if exact > MOST_STEPS:
+            raise StepBudgetError(
+                f"{exact:.3g} steps from {start} to {end} are too many with {self}: take a larger step"
+            )
         whole = round(exact)
         if abs(whole - exact) <= SAME_STEP * exact:
             return np.linspace(start, end, whole + 1)
         steps = ceil(exact)
-        grid = start + np.copysign(self.step, end - start) * np.arange(steps + 1, dtype=np.float64)
+        grid: NDArray[np.float64] = start + np.copysign(self.step, end - start) * np.arange(steps + 1.0)
         grid[-1] = end
         return grid
 
@@ -103,7 +109,12 @@ class OnGrid(_Method):
             if abs(grid[place] - t) > SAME_STEP * span:
                 raise UsageError(f"t = {t} was asked for, but it is not on the solver's grid {_shortened(self.times)}")
         first, last = places
-        return grid[first : last + 1] if first <= last else grid[last : first + 1][::-1]
+        if first == last:
+            raise UsageError(
+                f"t = {start} and t = {end} are one and the same node of {self}: ask for times further apart"
+            )
+        between = grid[first + 1 : last] if first < last else grid[last + 1 : first][::-1]
+        return np.array([start, *between, end])
 
     def __str__(self) -> str:
         return f"{self.method} on a grid of {len(self.times) - 1} steps"
@@ -196,7 +207,10 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """At least two finite times, each after the one before, or each before it."""
-    values = tuple(float(t) for t in times)
+    try:
+        values = tuple(float(t) for t in times)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"times must be a sequence of numbers, not {times!r}") from error
     steps = np.diff(values)
     if len(values) < 2 or not np.isfinite(values).all() or not ((steps > 0).all() or (steps < 0).all()):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
@@ -204,13 +218,17 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def _positive(name: str, value: float) -> float:
-    if not isfinite(value) or value <= 0:
+    try:
+        number = float(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the {name} must be a number, not {value!r}") from error
+    if not isfinite(number) or number <= 0:
         raise UsageError(f"the {name} must be positive and finite, not {value}")
-    return float(value)
+    return number
 
 
 def _readable(step: float) -> str:
-    steps = round(1 / step)
+    steps = round(1 / max(step, 1 / MOST_STEPS))
     return f"1/{steps}" if steps > 1 and abs(steps * step - 1) < SAME_STEP else f"{step:.4g}"
 
 

@@ -5,7 +5,7 @@ from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign, stop_sign
 from windermere.training.loop import Outcome, Report, make_ensemble, train
-from windermere.training.runs import open_run, trained_ensemble
+from windermere.training.runs import Trained, open_run, trained_ensemble
 
 __all__ = [
     "Ensemble",
@@ -15,6 +15,7 @@ __all__ = [
     "Report",
     "RunConfig",
     "StopSign",
+    "Trained",
     "evaluate",
     "make_ensemble",
     "open_run",

@@ -44,7 +44,7 @@ def evaluate(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) 
         passes.append(np.broadcast_to(count.forward, ensemble.size))
     samples = len(test_set[1])
     return Evaluation(
-        accuracy=(right / samples).tolist(),
+        accuracy=(right.double() / samples).tolist(),
         evaluations=np.mean(passes, axis=0).round().astype(int).tolist(),
         samples=samples,
     )

@@ -92,7 +92,7 @@ class Training:
     def log(self, losses: Tensor, right: Tensor) -> Report:
         """Write a row for each member, and return the same numbers."""
         precision = [s.precision for s in self.solvers]
-        loss, accuracy = losses.tolist(), (right / self.config.batch_size).tolist()
+        loss, accuracy = losses.tolist(), (right.double() / self.config.batch_size).tolist()
         fresh = self.test if self.due(self.config.evaluate_every) else None
         for s, seed in enumerate(self.config.seeds):
             row = {"iteration": self.iteration, "seed": seed, "loss": loss[s], "accuracy": accuracy[s]}

@@ -1,0 +1,22 @@
+"""`make bench`, or `python -m benchmarks [NAME ...]`: every benchmark, its numbers, and whether its bars are met."""
+
+import sys
+
+from benchmarks import memory, phenomenon, sphere_step
+
+BENCHMARKS = {"sphere_step": sphere_step.run, "memory": memory.run, "phenomenon": phenomenon.run}
+
+
+def main(names: list[str]) -> int:
+    if unknown := set(names) - set(BENCHMARKS):
+        print(f"there is no benchmark {', '.join(sorted(unknown))}: known are {', '.join(BENCHMARKS)}", file=sys.stderr)
+        return 2
+    bars = [bar for name in names or BENCHMARKS for bar in BENCHMARKS[name]()]
+    print("\nBars")
+    for bar in bars:
+        print(f"  {bar}")
+    return 0 if all(bar.met for bar in bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

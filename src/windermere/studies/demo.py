@@ -1,0 +1,135 @@
+"""The demo, Figure 1's story: too few steps give a model that leans on its solver, enough of them give a flow."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from windermere import data
+from windermere.errors import RunError
+from windermere.models import ode_blocks
+from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_trajectories
+from windermere.solvers import FixedStep, Solver, solve
+from windermere.training import (
+    Labelled,
+    Report,
+    RunConfig,
+    Trained,
+    evaluate,
+    open_run,
+    stop_sign,
+    train,
+    trained_ensemble,
+)
+
+COARSE, FINE = FixedStep.of("euler", steps=2), FixedStep.of("euler", steps=128)
+FINER = FixedStep.of("rk4", steps=256)
+TEST_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+SAME = 0.1
+"""The paper's threshold: an accuracy that drops by more under a better solver is the solver's."""
+POINTS = 150
+
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], None]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One model under its own and under a better solver."""
+
+    trained_with: str
+    own: float
+    finer: float
+    run: Path
+
+    @property
+    def judgement(self) -> str:
+        return "tied to its solver" if self.own - self.finer > SAME else "a flow here"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    entries: list[Entry]
+    finer: str
+    figure: Path
+
+
+def configs() -> dict[str, RunConfig]:
+    """Sphere2 as in the paper, but for a tenfold learning rate and fewer iterations, to be quick."""
+    return {
+        name: RunConfig(
+            data="sphere2", solver=solver, seeds=(0,), iterations=1500, batch_size=128, optimizer="adam", lr=1e-3
+        )
+        for name, solver in (("coarse", COARSE), ("fine", FINE))
+    }
+
+
+def run(out: Path, *, progress: Progress) -> Demo:
+    """Train both models (or take them from an earlier demo), test them, and draw them."""
+    loaded = data.load("sphere2")
+    training_set, test_set = ((s.inputs, s.labels) for s in (loaded.train, loaded.test))
+    entries, panels = [], []
+    for name, config in configs().items():
+        trained = _trained(out / name, name, config, training_set, test_set, progress)
+        own, finer = (_accuracy(trained, solver, test_set) for solver in (config.solver, FINER))
+        entry = Entry(trained_with=str(config.solver), own=own, finer=finer, run=out / name)
+        entries.append(entry)
+        panels.append(_panel(trained, test_set, entry))
+    figure = out / "trajectories.png"
+    draw_trajectories(panels, figure)
+    return Demo(entries=entries, finer=str(FINER), figure=figure)
+
+
+def _trained(
+    path: Path, name: str, config: RunConfig, training_set: Labelled, test_set: Labelled, progress: Progress
+) -> Trained:
+    """An interrupted demo goes on where it was; a finished one is not trained again."""
+    exists = (path / "config.json").exists()
+    try:
+        found = trained_ensemble(path) if exists else None
+    except RunError:
+        found = None  # begun, but not finished
+    if found is None:
+        with (
+            open_run(path, config, resume=exists) as folder,
+            stop_sign() as sign,
+            progress(f"{name}: {config.solver}", config.iterations, config.precision_name) as report,
+        ):
+            outcome = train(config, training_set, test_set, folder, sign=sign, report=report)
+        if not outcome.finished:
+            raise RunError(f"the demo was {outcome.reason}: run it again to go on from iteration {outcome.iteration}")
+        found = trained_ensemble(path)
+    return found
+
+
+def _accuracy(trained: Trained, solver: Solver, test_set: Labelled) -> float:
+    return evaluate(trained.ensemble, (solver,) * trained.ensemble.size, test_set).accuracy[0]
+
+
+@torch.no_grad()
+def _panel(trained: Trained, test_set: Labelled, entry: Entry) -> TrajectoryPanel:
+    """Trajectories as the training solver walks them, and accuracy against the number of test steps."""
+    model, solver = trained.ensemble.member(0), trained.config.solver
+    block, head = ode_blocks(model)[0], model.get_submodule("2")
+    inputs, labels = (part[:POINTS] for part in test_set)
+    trajectory = solve(block.field, inputs, solver, record=True).trajectory
+    states = torch.as_tensor(trajectory.states if trajectory else inputs[None]).double().numpy()
+    steps = len(states) - 1
+    return TrajectoryPanel(
+        title=f"trained with {steps} Euler steps: {entry.judgement}",
+        states=states,
+        labels=labels.numpy(),
+        test_steps=np.array(TEST_STEPS),
+        accuracy=np.array([_accuracy(trained, FixedStep.of("euler", steps=n), test_set) for n in TEST_STEPS]),
+        trained_steps=steps,
+        decision=_decision(head, states),
+    )
+
+
+def _decision(head: nn.Module, states: np.ndarray) -> DecisionRegions:
+    xx, yy = Frame.around(states).grid(200)
+    grid = torch.as_tensor(np.stack([xx, yy], axis=-1), dtype=torch.float32)
+    return DecisionRegions(xx=xx, yy=yy, predicted=head(grid).argmax(dim=-1).numpy())
