@@ -2,8 +2,10 @@
 
 import json
 import re
+import shlex
 import sys
-from dataclasses import asdict, fields, replace
+import textwrap
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any, NoReturn
@@ -11,22 +13,22 @@ from typing import Annotated, Any, NoReturn
 import torch
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import windermere
 from windermere import data as data_sets
 from windermere.errors import UsageError, WindermereError
-from windermere.records import RunFolder
 from windermere.solvers import METHODS, Adaptive, FixedStep, Solver
 from windermere.studies import demo as demo_study
 from windermere.terminal import download_progress, stderr, training_progress
 from windermere.training import (
     Outcome,
     RunConfig,
+    check_batch_size,
     evaluate,
     open_run,
     paper_settings,
+    resumed_config,
     stop_sign,
     train,
     trained_ensemble,
@@ -40,7 +42,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(no_args_is_help=True, help="Get and list data sets.")
 app.add_typer(data_app, name="data")
-stdout = Console(highlight=False)
+stdout = Console(highlight=False, markup=False, emoji=False)
 
 Method = Annotated[str | None, typer.Option("--solver", help=f"Method: {', '.join(METHODS)}.")]
 Steps = Annotated[int | None, typer.Option(help="Number of equal steps over the time span [0, 1].")]
@@ -102,8 +104,8 @@ def train_command(
         "checkpoint_every": checkpoint_every,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    config = _resumed_config(out, settings) if resume else _new_config(settings)
-    outcome = _train(config, out, resume=resume, time_limit=_seconds(time_limit))
+    config, limit = resumed_config(out, settings) if resume else _new_config(settings), _seconds(time_limit)
+    outcome = _train(config, out, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
 
 
@@ -127,10 +129,14 @@ def evaluate_command(
     solvers = [config.solver] if other is None or other == config.solver else [config.solver, other]
     results = [evaluate(ensemble, (s,) * ensemble.size, labelled) for s in solvers]
     if as_json:
-        rows = [{"solver": str(s), "seeds": list(config.seeds), **asdict(r)} for s, r in zip(solvers, results, strict=True)]
+        rows = [
+            {"solver": str(s), "seeds": list(config.seeds), **asdict(r)} for s, r in zip(solvers, results, strict=True)
+        ]
         _print_json({"run": str(run), "data": config.data, "results": rows})
         return
-    table = Table("seed", *(f"{s}{' (own)' if s == config.solver else ''}" for s in solvers), title=f"test accuracy of {run}")
+    table = Table(
+        "seed", *(f"{s}{' (own)' if s == config.solver else ''}" for s in solvers), title=f"test accuracy of {run}"
+    )
     for i, seed in enumerate(config.seeds):
         table.add_row(str(seed), *(f"{r.accuracy[i]:.4f}" for r in results))
     table.add_section()
@@ -178,8 +184,10 @@ def data_list(as_json: AsJson = False) -> None:
     table = Table("data set", "state", "folder")
     for entry in found:
         missing, corrupt = ", ".join(entry.missing), ", ".join(path.name for path in entry.corrupt)
-        state = "complete" if entry.complete else "; ".join(
-            f"{word}: {names}" for word, names in (("missing", missing), ("corrupt", corrupt)) if names
+        state = (
+            "complete"
+            if entry.complete
+            else "; ".join(f"{word}: {names}" for word, names in (("missing", missing), ("corrupt", corrupt)) if names)
         )
         table.add_row(entry.name, state, str(entry.folder))
     table.add_row("sphere<d>", "computed from a seed", "-")
@@ -226,9 +234,10 @@ def _device(name: str | None) -> str:
     """A device that is there; a missing one is told before anything is written."""
     name = name or "cpu"
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError) as error:
-        raise UsageError(f"there is no device '{name}' here: {str(error).splitlines()[0]}; use --device cpu") from error
+        why = textwrap.shorten(str(error), 100, placeholder=" ...")
+        raise UsageError(f"there is no device '{name}' here ({why}): use --device cpu") from error
     return name
 
 
@@ -237,27 +246,21 @@ def _new_config(settings: dict[str, Any]) -> RunConfig:
         if name not in settings:
             raise UsageError(f"a new run needs {flag} (or --resume to go on with the run in --out)")
     settings = {**paper_settings(settings["data"], settings["solver"]), "seeds": (0,), **settings}
-    return RunConfig(**{**settings, "device": _device(settings.get("device"))})
-
-
-def _resumed_config(out: Path, settings: dict[str, Any]) -> RunConfig:
-    """What the run was started with, and what the flags say on top; open_run refuses a contradiction."""
-    with RunFolder.reopen(out) as run:
-        stored = RunConfig.from_dict(run.config)
-    config = replace(stored, **settings)
-    _device(config.device)
-    return config
+    return RunConfig(**settings)
 
 
 def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> Outcome:
+    """All that can be wrong with a run is told before its folder is made."""
+    _device(config.device)
     loaded = data_sets.load(config.data, seed=config.data_seed)
-    sets = [(split.inputs, split.labels) for split in (loaded.train, loaded.test)]
+    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
+    check_batch_size(config.batch_size, len(loaded.train.labels))
     with (
         open_run(out, config, resume=resume) as run,
         stop_sign(time_limit) as sign,
         training_progress(config.data, config.iterations, config.precision_name) as report,
     ):
-        return train(config, *sets, run, sign=sign, report=report)
+        return train(config, training_set, test_set, run, sign=sign, report=report)
 
 
 def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: bool) -> None:
@@ -272,7 +275,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
     if not outcome.finished:
         stderr.print(
             f"stopped ({outcome.reason}) after iteration {outcome.iteration} of {config.iterations}; "
-            f"go on with: windermere train --out {out} --resume",
+            f"go on with: windermere train --out {shlex.quote(str(out))} --resume",
             soft_wrap=True,
         )
     if outcome.reason in ("interrupted", "terminated"):
@@ -284,18 +287,15 @@ def _print_json(value: Any) -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    stderr.print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    stderr.print("error:", style="bold red", end=" ")
+    stderr.print(message, soft_wrap=True)
     sys.exit(1)
 
 
 def main() -> None:
-    """The entry point: an error of ours is one sentence and exit code 1; usage errors are typer's, code 2."""
+    """The entry point: an error of ours is one sentence and exit code 1. Flags that are not there are typer's, code 2;
+    so are Ctrl-C outside of training, code 130, and a pipe that nobody reads."""
     try:
         app()
     except WindermereError as error:
         _fail(str(error))
-    except KeyboardInterrupt:
-        stderr.print("interrupted")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(0)

@@ -60,3 +60,11 @@ class StorageError(RunError, OSError):
 
 class DivergedError(RunError):
     """Training met a loss that is not finite; the last good state was kept."""
+
+
+class AuditError(WindermereError):
+    """A model that cannot be audited as it was given."""
+
+
+class DoublePrecisionError(AuditError):
+    """A model that insists on float32."""

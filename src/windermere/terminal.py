@@ -17,7 +17,7 @@ from rich.progress import (
 
 from windermere.training import Report
 
-stderr = Console(stderr=True, highlight=False)
+stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def _mean(values: Sequence[float] | None, form: str) -> str:
@@ -45,9 +45,7 @@ def training_progress(title: str, iterations: int, precision_name: str) -> Itera
     columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))
     with Progress(*columns, TimeRemainingColumn(), console=stderr) as progress:
         task = progress.add_task("", total=iterations, numbers="")
-        yield lambda report: progress.update(
-            task, completed=report.iteration, numbers=describe(report, precision_name)
-        )
+        yield lambda report: progress.update(task, completed=report.iteration, numbers=describe(report, precision_name))
 
 
 def _line_writer(title: str, precision_name: str) -> Callable[[Report], None]:

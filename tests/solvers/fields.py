@@ -23,7 +23,7 @@ def coupled_numpy(t: float, z: Any) -> Any:
 
 def elementwise(t: Tensor, z: Tensor) -> Tensor:
     """Products and sums only: a result does not depend on where in a vector register its entry lies."""
-    return z * (1 - z) * (t + 0.5) - 0.25 * z * z * z
+    return t - 0.5 * z - 0.1 * z * z * z
 
 
 def some_states(*shape: int, seed: int = 0, dtype: torch.dtype = DOUBLE) -> Tensor:

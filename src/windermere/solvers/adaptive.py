@@ -16,7 +16,7 @@ from torch import Tensor
 from windermere.errors import StepBudgetError, ToleranceError, UsageError, VanishingStepError
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
-from windermere.solvers.runge_kutta import Problem, Walked, combine, stages
+from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
 from windermere.solvers.solver import Adaptive
 
 SAFETY, MOST_GROWTH, MOST_SHRINKING = 0.9, 10.0, 0.2
@@ -153,7 +153,7 @@ def _attempt(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One trial step: the state it leads to, the estimated local error, and the last stage."""
     tableau, layout = problem.tableau, problem.layout
-    times = layout.columns(np.stack([(1 - c) * t + c * reached for c in tableau.c]), z).unbind(0)
+    times = layout.columns(stage_nodes(tableau, t, reached), z).unbind(0)
     size = by_group(h, layout, z)
 
     def trial(z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,17 +11,14 @@ from torch import Tensor
 
 from windermere.errors import NonFiniteError
 from windermere.solvers.grid import Grid
-from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating_stages, stages
+from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating_stages, stage_nodes, stages
 
 
 def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:
-    """The times of every step's stages, as tensors made in one go.
-
-    Each lies between its step's nodes, and a stage at the end is there exactly: t + h may err past it by rounding.
-    """
-    c = np.asarray(problem.tableau.c[: propagating_stages(problem.tableau)])
-    times = (1 - c) * grid.nodes[..., :-1, None] + c * grid.nodes[..., 1:, None]
-    tensor = problem.layout.columns(np.moveaxis(times, (-2, -1), (0, 1)), like)
+    """The times of every step's stages, as tensors made in one go."""
+    times = stage_nodes(problem.tableau, grid.nodes[..., :-1], grid.nodes[..., 1:])
+    used = times[: propagating_stages(problem.tableau)]
+    tensor = problem.layout.columns(np.moveaxis(used, -1, 0), like)
     return [row.unbind(0) for row in tensor.unbind(0)]
 
 

@@ -49,6 +49,11 @@ def stages(
     return rates
 
 
+def stage_nodes(tableau: Tableau, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The times of the stages of steps between two ends, [stages, ...]: t + h may err past the end by rounding."""
+    return np.stack([end if c == 1.0 else start + c * (end - start) for c in tableau.c])
+
+
 def propagating_stages(tableau: Tableau) -> int:
     """Stages up to the last one with a weight: what a step costs without an error estimate."""
     return max(i for i, weight in enumerate(tableau.b) if weight != 0.0) + 1

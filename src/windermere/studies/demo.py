@@ -92,7 +92,7 @@ def _trained(
         found = trained_ensemble(path) if exists else None
     except RunError:
         found = None  # begun, but not finished
-    if found is None:
+    if found is None or found.config != config:  # another demo's run: refused when it is opened
         with (
             open_run(path, config, resume=exists) as folder,
             stop_sign() as sign,

@@ -1,11 +1,12 @@
 """Training as resumable runs of ensembles."""
 
+from windermere.training.batches import check_batch_size
 from windermere.training.config import RunConfig, paper_settings
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign, stop_sign
 from windermere.training.loop import Outcome, Report, make_ensemble, train
-from windermere.training.runs import Trained, open_run, trained_ensemble
+from windermere.training.runs import Trained, open_run, resumed_config, trained_ensemble
 
 __all__ = [
     "Ensemble",
@@ -16,10 +17,12 @@ __all__ = [
     "RunConfig",
     "StopSign",
     "Trained",
+    "check_batch_size",
     "evaluate",
     "make_ensemble",
     "open_run",
     "paper_settings",
+    "resumed_config",
     "stop_sign",
     "train",
     "trained_ensemble",

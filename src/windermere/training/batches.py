@@ -13,8 +13,7 @@ class Batches:
     """Shuffled epochs for every member, the last, incomplete batch of an epoch dropped."""
 
     def __init__(self, samples: int, batch_size: int, seeds: Sequence[int], device: str) -> None:
-        if batch_size > samples:
-            raise UsageError(f"a batch of {batch_size} cannot be drawn from {samples} training samples")
+        check_batch_size(batch_size, samples)
         self.per_epoch = samples // batch_size
         self.batch_size = batch_size
 
@@ -28,6 +27,11 @@ class Batches:
         """[S, B]: which samples each member sees in this iteration, counted from 0."""
         epoch, batch = divmod(iteration, self.per_epoch)
         return self._shuffled(epoch)[:, batch * self.batch_size : (batch + 1) * self.batch_size]
+
+
+def check_batch_size(batch_size: int, samples: int) -> None:
+    if batch_size > samples:
+        raise UsageError(f"a batch of {batch_size} cannot be drawn from {samples} training samples")
 
 
 def _permutation(samples: int, seed: int, epoch: int) -> Tensor:

@@ -36,7 +36,7 @@ class RunConfig:
     data_seed: int = 0
     """Draws the points of synthetic data sets, the same for all members."""
     log_every: int = 50
-    """Iterations between rows of metrics.jsonl."""
+    """Iterations between rows of metrics.jsonl; evaluations have theirs as well."""
     evaluate_every: int = 500
     """Iterations between evaluations on the test set."""
     checkpoint_every: int = 500
@@ -44,9 +44,9 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         for name in ("iterations", "batch_size", "log_every", "evaluate_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise UsageError(f"{name} must be a whole number, at least 1, not {getattr(self, name)}")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**63 for s in self.seeds):
             raise UsageError(f"seeds must be one or more different numbers from 0 on, not {list(self.seeds)}")
         if not isfinite(self.lr) or self.lr <= 0:
             raise UsageError(f"the learning rate must be positive and finite, not {self.lr}")
@@ -69,7 +69,7 @@ class RunConfig:
         try:
             solver = solver_from_dict(values["solver"])
             return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"])})
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"the run's config.json is not a complete run: {error}") from error
 
 

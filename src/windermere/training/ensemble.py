@@ -3,7 +3,7 @@
 The field is batched over members, never the solver's loop. Shapes: S members, B samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,8 @@ class StackedField:
             return functional_call(self.field, tensors, (t, z))
 
         def rate(t: Tensor, z: Tensor) -> Any:
+            if t.numel() == len(z):
+                t = t.flatten()  # a time for each member: to the field it is a number, as for a model alone
             return vmap(one, in_dims=(0, 0 if t.ndim else None, 0))(self.tensors, t, z)
 
         return Prepared(rate, tuple(self.tensors.values()))
@@ -43,17 +45,16 @@ class Ensemble:
     """S models of one architecture with their parameters stacked along a leading member axis."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
-        template = members[0]
-        if not isinstance(template, nn.Sequential):
-            raise UsageError("an ensemble is made of nn.Sequential models: it walks their layers one by one")
-        if any(True for _ in template.buffers()):
-            raise UsageError("an ensemble cannot hold layers with running statistics (buffers)")
-        self.template = template
-        self.size = len(members)
+        self.template, self.size = _template(members), len(members)
         states = [dict(member.named_parameters()) for member in members]
         self.tensors = {
-            name: torch.stack([state[name].detach() for state in states]).requires_grad_() for name in states[0]
+            name: torch.stack([state[name].detach() for state in states]).requires_grad_(parameter.requires_grad)
+            for name, parameter in states[0].items()
         }
+        self._layers = [
+            (layer, {name.removeprefix(at): tensor for name, tensor in self.tensors.items() if name.startswith(at)})
+            for at, layer in _layers(self.template)
+        ]
 
     def parameters(self) -> list[Tensor]:
         return list(self.tensors.values())
@@ -79,18 +80,53 @@ class Ensemble:
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
-        for name, layer in self.template.named_children():
-            own = {k.removeprefix(f"{name}."): v for k, v in self.tensors.items() if k.startswith(f"{name}.")}
-            x = _apply(layer, own, x, solvers)
+        for layer, tensors in self._layers:
+            x = _apply(layer, tensors, x, solvers)
         return x
+
+
+def _template(members: Sequence[nn.Module]) -> nn.Sequential:
+    """The first member, if all of them can be walked layer by layer with stacked parameters."""
+    if not members or not all(_is_walkable(member) for member in members):
+        raise UsageError("an ensemble is made of nn.Sequential models: it walks their layers one by one")
+    template: nn.Sequential = members[0]  # type: ignore[assignment]
+    shapes = [{name: parameter.shape for name, parameter in member.named_parameters()} for member in members]
+    if any(other != shapes[0] for other in shapes):
+        raise UsageError("the members of an ensemble share one architecture: parameters of the same names and shapes")
+    if any(True for _ in template.buffers()):
+        raise UsageError("an ensemble cannot hold layers with running statistics (buffers)")
+    if len(list(template.named_parameters(remove_duplicate=False))) > len(shapes[0]):
+        raise UsageError("an ensemble cannot hold layers that share parameters: give each its own")
+    walked = {layer for _, layer in _layers(template)}
+    if any(isinstance(module, ODEBlock) and module not in walked for module in template.modules()):
+        raise UsageError(
+            "an ensemble reaches an ODEBlock only as a layer of an nn.Sequential, not inside of other modules"
+        )
+    return template
+
+
+def _is_walkable(module: nn.Module) -> bool:
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward
+
+
+def _layers(model: nn.Module, at: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The layers in order, those of a Sequential inside too, each with the prefix of its parameters' names."""
+    for name, layer in model._modules.items():  # named_children would leave out an activation that is used twice
+        if layer is not None and _is_walkable(layer):
+            yield from _layers(layer, f"{at}{name}.")
+        elif layer is not None:
+            yield f"{at}{name}.", layer
 
 
 def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor, solvers: Sequence[Solver]) -> Any:
     if isinstance(layer, ODEBlock):
         field = StackedField(layer.field, {k.removeprefix("field."): v for k, v in tensors.items()})
-        return solve(field, x, solvers, layer.times, gradient=layer.gradient).final
-    if isinstance(layer, nn.Linear) and layer.bias is not None and x.ndim == 3:
+        solution = solve(field, x, solvers, layer.times, gradient=layer.gradient)
+        # All states, as from the block itself, but with members first: [S, times, B, ...].
+        return solution.final if len(layer.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
+    if type(layer) is nn.Linear and layer.bias is not None and x.ndim == 3:
         return torch.baddbmm(tensors["bias"].unsqueeze(1), x, tensors["weight"].transpose(1, 2))
-    if isinstance(layer, nn.Flatten):
-        return x.flatten(layer.start_dim + 1, layer.end_dim if layer.end_dim < 0 else layer.end_dim + 1)
+    if type(layer) is nn.Flatten:
+        start, end = (axis if axis < 0 else axis + 1 for axis in (layer.start_dim, layer.end_dim))
+        return x.flatten(start, end)
     return vmap(lambda own, xs: functional_call(layer, own, (xs,)))(tensors, x)

@@ -53,4 +53,4 @@ def evaluate(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) 
 def _chunks(test_set: Labelled, members: int) -> Iterator[Labelled]:
     inputs, labels = test_set
     size = max(1, VALUES_AT_ONCE // (members * inputs[0].numel() * 40))
-    return zip(inputs.split(size), labels.split(size), strict=True)
+    return zip(torch.split(inputs, size), torch.split(labels, size), strict=True)

@@ -33,7 +33,7 @@ def stop_sign(time_limit: float | None = None) -> Iterator[StopSign]:
     if threading.current_thread() is not threading.main_thread():
         yield sign  # only the main thread may handle signals
         return
-    before: dict[int, Any] = {}
+    before: dict[signal.Signals, Any] = {}
 
     def raise_sign(number: int, frame: FrameType | None) -> None:
         sign.reason = "interrupted" if number == signal.SIGINT else "terminated"

@@ -73,10 +73,18 @@ class Training:
             self.test = Evaluation(**saved.meta["test"]) if saved.meta["test"] else None
 
     def save(self) -> None:
+        """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
+        tensors = pack(self.ensemble, self.optimizer)
+        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+            raise DivergedError(
+                f"training stopped after iteration {self.iteration}: its step was too large for {self.config.dtype}, and "
+                f"the parameters or the optimizer's moments are not finite; the last checkpoint in {self.run.path} is "
+                "kept as it was; try a smaller learning rate in a new run"
+            )
         evaluations = {role: total.tolist() for role, total in self.totals.items()}
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
         test = None if self.test is None else vars(self.test)
-        self.run.save_checkpoint(pack(self.ensemble, self.optimizer), {**meta, "test": test})
+        self.run.save_checkpoint(tensors, {**meta, "test": test})
 
     def due(self, every: int) -> bool:
         """Each so many iterations, and at the end."""
@@ -87,7 +95,20 @@ class Training:
             self.totals[role] += getattr(count, role)
 
     def evaluate(self) -> None:
-        self.test = evaluate(self.ensemble, self.solvers, self.test_set)
+        self.test = None  # one that fails leaves none behind
+        with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
+            self.test = evaluate(self.ensemble, self.solvers, self.test_set)
+
+    @contextmanager
+    def keeping_the_last_good_state(self, where: str) -> Iterator[None]:
+        """A solve that fails or a loss that is not finite comes before the optimizer's step: save what was good."""
+        try:
+            yield
+        except SolverError as error:
+            self.save()
+            raise DivergedError(
+                f"training stopped {where}: {error}; the state before it is kept in {self.run.path}"
+            ) from error
 
     def log(self, losses: Tensor, right: Tensor) -> Report:
         """Write a row for each member, and return the same numbers."""
@@ -129,10 +150,10 @@ def train(
         chosen = training.batches.indices(training.iteration)
         x, y = inputs[chosen], labels[chosen]
         training.optimizer.zero_grad()
-        with counting() as count, _keeping_the_last_good_state(training):
-            logits = training.ensemble(x, training.solvers)
+        with counting() as count, training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
+            logits = _solved(training, x)
             losses = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(dim=1)
-            losses.sum().backward()
+            losses.sum().backward()  # type: ignore[no-untyped-call]
             _check_finite(training, losses)
         training.optimizer.step()
         training.iteration += 1
@@ -140,7 +161,7 @@ def train(
         training.seconds = time.perf_counter() - begun
         if training.due(config.evaluate_every):
             training.evaluate()
-        if training.due(config.log_every):
+        if training.due(config.log_every) or training.due(config.evaluate_every):
             report(training.log(losses, correct(logits, y)))
         reason = sign.check()
         if reason or training.due(config.checkpoint_every):
@@ -162,17 +183,23 @@ def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
     return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
 
 
-@contextmanager
-def _keeping_the_last_good_state(training: Training) -> Iterator[None]:
-    """A solve that fails or a loss that is not finite comes before the optimizer's step: save what was good."""
+def _solved(training: Training, x: Tensor) -> Tensor:
+    """The logits; where they cannot be had, the error says whose fault it is."""
     try:
-        yield
+        return training.ensemble(x, training.solvers)
     except SolverError as error:
-        training.save()
-        raise DivergedError(
-            f"training stopped in iteration {training.iteration + 1}: {error}; the state before it is kept in "
-            f"{training.run.path}; try a smaller learning rate or a finer solver in a new run"
-        ) from error
+        seeds = [seed for s, seed in enumerate(training.config.seeds) if not _can_be_solved(training, x, s)]
+        raise type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}") from error
+
+
+def _can_be_solved(training: Training, x: Tensor, s: int) -> bool:
+    """Whether member s by itself can be; slow, and asked only after all members together could not."""
+    try:
+        with torch.no_grad():
+            Ensemble([training.ensemble.member(s)])(x[s : s + 1], training.solvers[s : s + 1])
+    except SolverError:
+        return False
+    return True
 
 
 def _check_finite(training: Training, losses: Tensor) -> None:
@@ -186,7 +213,10 @@ def _check_finite(training: Training, losses: Tensor) -> None:
     seeds = [seed for seed, is_bad in zip(training.config.seeds, bad.tolist(), strict=True) if is_bad]
     if seeds:
         what = "loss" if not losses.isfinite().all() else "gradient"
-        raise NonFiniteError(f"the {what} is not finite for seed {', '.join(map(str, seeds))}")
+        raise NonFiniteError(
+            f"the {what} is not finite for seed {', '.join(map(str, seeds))}: "
+            "try a smaller learning rate or a finer solver in a new run"
+        )
 
 
 def _finish(training: Training) -> Outcome:

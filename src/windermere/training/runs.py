@@ -1,7 +1,9 @@
 """Runs on disk: starting one, going on with one, and reading a trained one back."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from windermere.errors import RunError
 from windermere.records import RunFolder, environment, read_run
@@ -18,15 +20,41 @@ def open_run(path: Path, config: RunConfig, *, resume: bool = False) -> RunFolde
     if not resume:
         return RunFolder.create(path, config.to_dict(), environment(config.device))
     run = RunFolder.reopen(path)
-    stored = RunConfig.from_dict(run.config)
-    if replace(config, iterations=stored.iterations) != stored:
+    try:
+        stored = RunConfig.from_dict(run.config)
+        _refuse_a_contradiction(path, stored, config)
+        if config.iterations != stored.iterations:
+            run.rewrite_config(config.to_dict())
+    except BaseException:
         run.close()
-        before, now = stored.to_dict(), config.to_dict()
-        other = [name for name in before if before[name] != now[name] and name != "iterations"]
-        raise RunError(f"{path} was started with another {', '.join(other)}: resume it without these, or start anew")
-    if config.iterations != stored.iterations:
-        run.rewrite_config(config.to_dict())
+        raise
     return run
+
+
+def resumed_config(path: Path, settings: Mapping[str, Any]) -> RunConfig:
+    """What the run in a folder was started with, and these settings on top, where they do not contradict it."""
+    with RunFolder.reopen(path) as run:
+        stored = RunConfig.from_dict(run.config)
+    config = replace(stored, **settings)
+    _refuse_a_contradiction(path, stored, config)
+    return config
+
+
+def _refuse_a_contradiction(path: Path, stored: RunConfig, config: RunConfig) -> None:
+    names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
+    other = [name for name in names if name != "iterations"]
+    if other:
+        told = " and ".join(f"{_flag(n)} {getattr(stored, n)} (not {getattr(config, n)})" for n in other)
+        raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")
+    if config.iterations < stored.iterations:
+        raise RunError(
+            f"{path} was started with --iterations {stored.iterations}: resumed, it may have more, "
+            f"but not {config.iterations}"
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True)
@@ -41,6 +69,11 @@ def trained_ensemble(path: Path, *, device: str = "cpu") -> Trained:
     """Read a run's trained model, whatever device it was trained on."""
     run = read_run(path)
     config = replace(RunConfig.from_dict(run.config), device=device)
+    if (trained := run.model.meta.get("iterations")) != config.iterations:
+        raise RunError(
+            f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}: "
+            "go on with it by --resume"
+        )
     ensemble = make_ensemble(config)
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")

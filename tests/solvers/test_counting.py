@@ -1,0 +1,192 @@
+"""`counting()` sees what every solve inside costs, whoever asked for it and whenever."""
+
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.solvers.fields import Network, Recorder, elementwise, some_states
+from windermere.errors import UsageError
+from windermere.solvers import Adaptive, FixedStep, Gradient, checking, counting, solve
+
+TEN = FixedStep("rk4", step=1 / 10)
+FORTY = 40
+
+
+def solved(gradient: Gradient = "backprop", solver: Any = TEN) -> Tensor:
+    final = solve(Network(), some_states(3, 2).requires_grad_(), solver, gradient=gradient).final
+    assert isinstance(final, Tensor)
+    return final
+
+
+def test_a_forward_solve_counts_as_forward_and_backprop_adds_nothing() -> None:
+    with counting() as count:
+        solved().sum().backward()
+    assert (count.forward, count.backward, count.recomputed, count.checks) == (FORTY, 0, 0, 0)
+
+
+def test_checkpointing_counts_what_it_recomputes_apart() -> None:
+    network = Network()
+    field = Recorder(network)
+    with counting() as count:
+        final = solve(field, some_states(3, 2), TEN, gradient="checkpoint").final
+        assert (count.forward, count.recomputed, field.calls) == (FORTY, 0, FORTY)
+        assert isinstance(final, Tensor)
+        final.sum().backward()
+    assert (count.forward, count.backward, count.recomputed, count.checks) == (FORTY, 0, FORTY, 0)
+    assert field.calls == 2 * FORTY
+
+
+def test_adaptive_checkpointing_does_not_recompute_rejected_steps() -> None:
+    solver = Adaptive("bosh32", tolerance=1e-4)
+    field = Recorder(Network(seed=3))
+    with counting() as count:
+        solution = solve(field, 20 * some_states(3, 2), solver, (0.0, 10.0), gradient="checkpoint")
+        forward = field.calls
+        assert isinstance(solution.final, Tensor)
+        solution.final.sum().backward()
+    stats = solution.stats
+    assert stats.rejected > 0  # type: ignore[operator]
+    assert count.forward == stats.evaluations == forward
+    assert count.recomputed == field.calls - forward == 1 + 3 * stats.accepted  # the start's first stage once
+
+
+def test_the_adjoint_counts_its_own_solve_as_backward() -> None:
+    class Counted(Network):
+        calls = 0
+
+        def forward(self, t: Tensor, z: Tensor) -> Any:
+            self.calls += 1
+            return super().forward(t, z)
+
+    field = Counted()
+    with counting() as count:
+        final = solve(field, some_states(3, 2), TEN, gradient="adjoint").final
+        assert field.calls == FORTY
+        assert isinstance(final, Tensor)
+        final.sum().backward()
+    assert (count.forward, count.backward, count.recomputed, count.checks) == (FORTY, FORTY, 0, 0)
+    assert field.calls == 2 * FORTY
+
+
+def test_an_adaptive_adjoint_takes_every_stage_of_every_try_after_its_two_at_the_start() -> None:
+    with counting() as count:
+        final = solved("adjoint", Adaptive("dopri54", tolerance=1e-4))
+        final.sum().backward()
+    assert isinstance(count.backward, int)
+    assert count.backward > 2
+    assert (count.backward - 2) % 7 == 0
+
+
+def test_nested_counts_each_see_all_that_happens_inside_them() -> None:
+    with counting() as outer:
+        solved()
+        with counting() as inner:
+            solved()
+        solved()
+    assert (outer.forward, inner.forward) == (3 * FORTY, FORTY)
+
+
+def test_nothing_is_counted_once_a_context_is_closed() -> None:
+    with counting() as count:
+        solved()
+    solved()
+    assert count.forward == FORTY
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_a_backward_pass_after_the_context_closed_belongs_to_its_forward_solve(gradient: Gradient) -> None:
+    with counting() as count:
+        final = solved(gradient)
+    with counting() as other:
+        final.sum().backward()
+    assert count.forward == FORTY
+    assert (count.recomputed, count.backward) == ((FORTY, 0) if gradient == "checkpoint" else (0, FORTY))
+    assert (other.forward, other.backward, other.recomputed) == (0, 0, 0)
+
+
+def test_a_check_counts_as_a_check_whatever_it_does() -> None:
+    with counting() as count:
+        solved()
+        with checking():
+            solved()
+            late = solved("adjoint")
+            with checking():
+                solved("checkpoint").sum().backward()
+        late.sum().backward()
+        solved()
+    assert (count.forward, count.backward, count.recomputed) == (2 * FORTY, 0, 0)
+    assert count.checks == (1 + 2 + 2) * FORTY
+
+
+def test_a_context_is_closed_by_an_exception_too() -> None:
+    with pytest.raises(ZeroDivisionError), counting() as count, checking():
+        raise ZeroDivisionError
+    solved()
+    with counting() as after:
+        solved()
+    assert (count.forward, after.forward, after.checks) == (0, FORTY, 0)
+
+
+def test_another_thread_has_counts_of_its_own() -> None:
+    with counting() as count:
+        thread = Thread(target=solved)
+        thread.start()
+        thread.join()
+        assert count.forward == 0
+
+
+def test_an_ensemble_is_counted_member_by_member() -> None:
+    solvers = [FixedStep("heun", step=1 / n) for n in (2, 5, 3)]
+    z = some_states(3, 4, 2)
+    with counting() as count:
+        solve(elementwise, z, solvers)
+        solve(elementwise, z, [solvers[0]] * 3)
+    assert isinstance(count.forward, np.ndarray)
+    assert count.forward.tolist() == [4 + 4, 10 + 4, 6 + 4]
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_an_ensembles_backward_work_is_counted_member_by_member(gradient: Gradient) -> None:
+    solvers = [FixedStep("heun", step=1 / n) for n in (2, 5, 3)]
+    with counting() as count:
+        final = solve(Network(), some_states(3, 4, 2), solvers, gradient=gradient).final
+        assert isinstance(final, Tensor)
+        final.sum().backward()
+    tally = count.recomputed if gradient == "checkpoint" else count.backward
+    assert np.asarray(tally).tolist() == np.asarray(count.forward).tolist() == [4, 10, 6]
+
+
+@pytest.mark.parametrize("members", [None, 2])
+def test_samples_with_steps_of_their_own_cost_what_the_slowest_one_costs(members: int | None) -> None:
+    solver = Adaptive("dopri54", tolerance=1e-5, control="sample")
+    field = Recorder(elementwise)
+    z = some_states(*(() if members is None else (members,)), 6, 2)
+    with counting() as count:
+        stats = solve(field, z, solver if members is None else [solver] * members).stats
+    assert np.asarray(count.forward).tolist() == np.max(stats.evaluations, axis=-1).tolist()
+    assert np.max(count.forward) == field.calls
+
+
+def test_a_tally_does_not_change_behind_ones_back() -> None:
+    with counting() as count:
+        solve(elementwise, some_states(2, 3), [TEN, FixedStep("rk4", step=1)])
+        before = count.forward
+        solve(elementwise, some_states(2, 3), [TEN, FixedStep("rk4", step=1)])
+    assert np.asarray(before).tolist() == [40, 4]
+    assert np.asarray(count.forward).tolist() == [80, 8]
+
+
+def test_ensembles_of_different_sizes_do_not_fit_into_one_count() -> None:
+    with counting(), pytest.raises(UsageError, match="ensembles of different sizes"):
+        solve(elementwise, some_states(2, 3), [TEN] * 2)
+        solve(elementwise, some_states(3, 3), [TEN] * 3)
+
+
+def test_counting_works_without_gradients() -> None:
+    with counting() as count, torch.no_grad():
+        solved("adjoint")
+    assert (count.forward, count.backward) == (FORTY, 0)
