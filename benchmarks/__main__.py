@@ -2,9 +2,9 @@
 
 import sys
 
-from benchmarks import memory, phenomenon, sphere_step
+from benchmarks import calibration, memory, phenomenon, sphere_step
 
-BENCHMARKS = {"sphere_step": sphere_step.run, "memory": memory.run, "phenomenon": phenomenon.run}
+BENCHMARKS = {"sphere_step": sphere_step.run, "memory": memory.run, "phenomenon": phenomenon.run, "calibration": calibration.run}
 
 
 def main(names: list[str]) -> int:

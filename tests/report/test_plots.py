@@ -129,7 +129,7 @@ def test_the_frame_around_states_is_a_square_that_holds_them_all() -> None:
         ({"states": np.zeros((1, 40, 2))}, r"states must have shape"),
         ({"states": np.full((9, 40, 2), np.inf)}, "states must be finite: 40 of 40 trajectories"),
         ({"labels": np.zeros(39)}, r"labels must have shape \[40\], one for each point, not \(39,\)"),
-        ({"labels": np.full(40, 2)}, "labels must be classes 0 and 1, and 2 is among them"),
+        ({"labels": np.full(40, 10)}, "labels must be classes from 0 to 9, and 10 is among them"),
         ({"accuracy": np.zeros(4)}, r"test_steps and accuracy must share one shape \[tests\], not \(5,\)"),
         ({"accuracy": np.full(5, 98.0)}, "accuracy must lie between 0 and 1"),
         ({"accuracy": np.full(5, np.nan)}, "accuracy must lie between 0 and 1"),
@@ -146,7 +146,7 @@ def test_decision_regions_of_different_shapes_are_refused() -> None:
     grid = np.zeros((3, 3))
     with pytest.raises(UsageError, match=r"xx, yy and predicted must share one shape \[R, C\]"):
         DecisionRegions(xx=grid, yy=grid[:2], predicted=grid)
-    with pytest.raises(UsageError, match="predicted must be classes 0 and 1"):
+    with pytest.raises(UsageError, match="predicted must be classes from 0 to 9"):
         DecisionRegions(xx=grid, yy=grid, predicted=grid + 0.5)
 
 

@@ -27,7 +27,7 @@ def elementwise(t: Tensor, z: Tensor) -> Tensor:
 
 
 def some_states(*shape: int, seed: int = 0, dtype: torch.dtype = DOUBLE) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE).to(dtype)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=DOUBLE).to(dtype)
 
 
 class Recorder:

@@ -46,10 +46,8 @@ def test_an_adaptive_solve_evaluates_twice_at_the_start_and_then_its_stages_less
     assert rejected > 0
     table = METHODS[method]
     tries = accepted + rejected
-    if table.fsal:
-        expected = 2 + tries * (table.stages - 1)
-    else:  # the first stage is known at the start and after a rejection
-        expected = 2 + tries * (table.stages - 1) + (accepted - 1)
+    # Without FSAL the first stage is known at the start and after a rejection only.
+    expected = 2 + tries * (table.stages - 1) + (0 if table.fsal else accepted - 1)
     assert field.calls == int(torch.as_tensor(stats.evaluations).max()) == expected
 
 

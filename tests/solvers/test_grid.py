@@ -1,6 +1,8 @@
 """Fixed grids: never a step too many, never one of 1e-8, always exactly to the end."""
 
+from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -38,13 +40,13 @@ def test_a_step_of_one_over_n_of_the_span_takes_n_steps_and_ends_exactly(
 
 @pytest.mark.parametrize("accumulate", ["halved", "summed", "shrunk"])
 def test_a_step_that_carries_the_rounding_of_a_computation_still_counts_as_one_over_n(accumulate: str) -> None:
-    make = {
+    ways: dict[str, Callable[[int], float]] = {
         "halved": lambda n: 1 / (n / 2) / 2,
         "summed": lambda n: float(torch.full((n,), 1 / n, dtype=torch.float32).cumsum(0)[-1]) / n,
         "shrunk": lambda n: 1.1 / n / 1.1,
-    }[accumulate]
+    }
     for n in WHOLE:
-        assert len(FixedStep("euler", step=make(n)).nodes(0.0, 1.0)) == n + 1, n
+        assert len(FixedStep("euler", step=ways[accumulate](n)).nodes(0.0, 1.0)) == n + 1, n
 
 
 @pytest.mark.parametrize("state", [torch.float32, torch.float64])
@@ -119,7 +121,7 @@ def test_a_grid_of_its_own_is_walked_as_given_forwards_and_backwards() -> None:
     assert field.times[4:] == list(times[:0:-1])
     assert isinstance(there.final, Tensor)
     expected = z
-    for before, after in zip(times[:-1], times[1:], strict=True):
+    for before, after in pairwise(times):
         expected = expected + (after - before) * elementwise(torch.tensor(before, dtype=DOUBLE), expected)
     torch.testing.assert_close(there.final, expected)
 

@@ -28,7 +28,9 @@ def states(solution: Solution) -> Tensor:
 @EVERY
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 5)])
-def test_a_sample_does_not_notice_the_rest_of_its_batch(method: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+def test_a_sample_does_not_notice_the_rest_of_its_batch(
+    method: str, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
     solver = Adaptive(method, tolerance=1e-4, control="sample")
     z = some_states(9, *shape, dtype=dtype)
     together = solve(elementwise, z, solver, TIMES)

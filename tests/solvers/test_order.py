@@ -12,9 +12,14 @@ from tests.solvers.fields import DOUBLE, coupled, coupled_numpy, some_states
 from windermere.solvers import METHODS, Adaptive, FixedStep, Tableau, solve
 
 SPAN = 6.0
-STEPS = {1: (768, 1152, 1536, 2304), 2: (384, 480, 576, 768), 3: (384, 480, 576, 768), 4: (288, 384, 480, 576)}
+STEPS: dict[int, tuple[int, ...]] = {
+    1: (768, 1152, 1536, 2304),
+    2: (384, 480, 576, 768),
+    3: (384, 480, 576, 768),
+    4: (288, 384, 480, 576),
+    5: (384, 432, 480, 540, 600),
+}
 """Numbers of steps for each order: fine enough for the slope to have settled, coarse enough to stay above rounding."""
-STEPS[5] = (384, 432, 480, 540, 600)
 
 
 @cache
@@ -70,7 +75,8 @@ def test_stages_that_all_use_the_time_of_their_steps_start_would_be_seen_as_orde
 def scipys() -> Tensor:
     """DOP853 at the tightest tolerance it takes, sample by sample."""
     ends = [
-        solve_ivp(coupled_numpy, (0, SPAN), z.numpy(), method="DOP853", rtol=3e-14, atol=1e-14).y[:, -1] for z in start()
+        solve_ivp(coupled_numpy, (0, SPAN), z.numpy(), method="DOP853", rtol=3e-14, atol=1e-14).y[:, -1]
+        for z in start()
     ]
     return torch.tensor(np.stack(ends), dtype=DOUBLE)
 

@@ -50,7 +50,7 @@ def test_there_are_as_many_rooted_trees_as_cayley_counted(nodes: int, count: int
     found = list(trees(nodes))
     assert len(found) == count
     assert all(size(tree) == nodes for tree in found)
-    # Each can be grown node by node in n! / (gamma sigma) ways, and there are (n-1)! ways in all: none is missing or twice.
+    # Each can be grown node by node in n! / (gamma sigma) ways, of (n-1)! in all: none is missing, none is twice.
     assert sum(factorial(nodes) // (density(tree) * symmetries(tree)) for tree in found) == factorial(nodes - 1)
 
 
@@ -125,7 +125,7 @@ def test_four_methods_estimate_their_error_and_the_others_say_which_do() -> None
     for name in adaptive_names():
         assert sum(METHODS[name].error_weights) == pytest.approx(0, abs=1e-14)
         assert any(abs(weight) > 1e-3 for weight in METHODS[name].error_weights)
-    with pytest.raises(UsageError, match="'rk4' has no error estimate: use FixedStep, or one of .*dopri54"):
+    with pytest.raises(UsageError, match=r"'rk4' has no error estimate: use FixedStep, or one of .*dopri54"):
         METHODS["rk4"].error_weights  # noqa: B018
 
 

@@ -1,4 +1,4 @@
-"""What is audited: anything that turns a batch of inputs into outputs by solving an ODE, under whichever solver is asked.
+"""What is audited: anything that turns a batch of inputs into outputs by solving an ODE, under any solver.
 
 Shapes: n samples, D = size of one sample's state at the end of the last solve.
 """
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from windermere.errors import DoublePrecisionError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.solvers import Solver, checking, counting
 
@@ -65,3 +66,118 @@ class Subject(Protocol):
     def insight(self, x: Any) -> Insight | None:
         """The last solve from inside, None where the model hides it."""
         ...
+
+
+class ModelSubject:
+    """Any module with ODEBlocks inside."""
+
+    library = "windermere"
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self.solvers = tuple(block.solver for block in ode_blocks(model))
+        self.notes: tuple[str, ...] = ()
+        self._double: nn.Module | None = None
+
+    def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
+        model = self._in_double() if double else self.model
+        ends: list[Any] = []
+        with _watching(model) as model, ExitStack() as stack:
+            if change is not None:
+                stack.enter_context(using(model, change))
+            stack.enter_context(_hooks(ode_blocks(model), lambda block, inputs, end: ends.append(end)))
+            count = stack.enter_context(counting())
+            outputs = model(_like(x, model))
+        states = flat(ends[-1]) if isinstance(ends[-1], Tensor) else None
+        return Pass(outputs=as_outputs(outputs), states=states, evaluations=int(np.max(count.checks)))
+
+    def insight(self, x: Any) -> Insight | None:
+        model = self._in_double()
+        seen: list[tuple[ODEBlock, Any]] = []
+        with _watching(model) as model, _hooks(ode_blocks(model), lambda b, inputs, end: seen.append((b, inputs[0]))):
+            model(_like(x, model))
+        block, start = seen[-1]
+        if not isinstance(start, Tensor):
+            return None
+        times = (block.times[0], block.times[-1])
+        return Insight(field=block.field, start=start, times=times, head=_after(model, block))
+
+    def _in_double(self) -> nn.Module:
+        if self._double is None:
+            self._double = copy.deepcopy(self.model).double()
+        return self._double
+
+
+class PredictSubject:
+    """A callable predict(x, solver) from anywhere: no field, no states, and whatever precision it computes in."""
+
+    library = "predict"
+
+    def __init__(self, predict: Callable[[Any, Solver], Any], trained_with: Solver) -> None:
+        self.predict = predict
+        self.solvers: tuple[Solver, ...] = (trained_with,)
+        self.notes: tuple[str, ...] = (
+            "a bare predict shows no field: the reference is the finest solve it was asked for, in its own precision",
+        )
+
+    def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
+        if double:
+            raise DoublePrecisionError("a bare predict computes in its own precision")
+        own = self.solvers[0]
+        with counting() as count, checking():
+            outputs = self.predict(x, own if change is None else change(own))
+        return Pass(outputs=as_outputs(outputs), states=None, evaluations=int(np.max(count.checks)))
+
+    def insight(self, x: Any) -> Insight | None:
+        return None
+
+
+def as_outputs(outputs: Any) -> Tensor:
+    """Torch, NumPy or JAX, as float64 on the CPU."""
+    if isinstance(outputs, Tensor):
+        return outputs.detach().double().cpu()
+    return torch.as_tensor(np.array(outputs, dtype=np.float64))
+
+
+def flat(states: Tensor) -> Tensor:
+    """[n, ...] to [n, D], float64 on the CPU."""
+    return states.detach().double().cpu().flatten(1)
+
+
+@contextmanager
+def _watching(model: nn.Module) -> Iterator[nn.Module]:
+    """In eval mode (dropout off, running statistics), without gradients, and every solve counts as a check."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad(), checking():
+            yield model
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+@contextmanager
+def _hooks(blocks: Sequence[ODEBlock], hook: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+    handles = [block.register_forward_hook(hook) for block in blocks]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _like(x: Any, model: nn.Module) -> Any:
+    """Inputs on the model's device and, where they are floating, in its dtype."""
+    first = next(model.parameters(), None)
+    if first is None or not isinstance(x, Tensor):
+        return x
+    return x.to(first.device, first.dtype if x.dtype.is_floating_point else x.dtype)
+
+
+def _after(model: nn.Module, block: ODEBlock) -> nn.Module | None:
+    """What follows the block, where the model is a sequence of layers."""
+    if not isinstance(model, nn.Sequential) or not any(child is block for child in model):
+        return None
+    position = next(i for i, child in enumerate(model) if child is block)
+    return model[position + 1 :]

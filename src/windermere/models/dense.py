@@ -108,7 +108,8 @@ class _DenseWalk(torch.autograd.Function):
         w1, b1, w2, b2, w3, b3 = layers
         affine, count = _affine(z0), propagating_stages(tableau)
         first, second = (z0.new_empty(*z0.shape[:-1], w.shape[-1]) for w in (w1, w2))
-        w3, b3, z = (x.mT.contiguous() for x in (w3, b3, z0))
+        w3, b3 = w3.mT.contiguous(), b3.mT.contiguous()
+        z = z0.mT.clone(memory_format=torch.contiguous_format)  # always a copy: it is walked in place
         inputs = z.new_empty(len(sizes) * count if keep else 1, *z.shape)
         rows, rates = inputs.unbind(0), z.new_empty(count, *z.shape).unbind(0)
         for n, h in enumerate(sizes):

@@ -1,5 +1,17 @@
 """Figures, drawn from arrays and records; what computes does not draw, and what draws does not compute."""
 
-from windermere.report.plots import DecisionRegions, Frame, TrajectoryPanel, draw_training, draw_trajectories
+from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
+from windermere.report.plane import DecisionRegions, Frame
+from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
 
-__all__ = ["DecisionRegions", "Frame", "TrajectoryPanel", "draw_training", "draw_trajectories"]
+__all__ = [
+    "AuditFigure",
+    "DecisionRegions",
+    "Frame",
+    "Plane",
+    "SolverPoint",
+    "TrajectoryPanel",
+    "draw_audit",
+    "draw_training",
+    "draw_trajectories",
+]

@@ -1,112 +1,24 @@
-"""The figures: each function checks its arrays, draws on a Figure of its own and saves a PNG atomically.
+"""The figures of runs: each function checks its arrays, draws on a Figure of its own and saves a PNG atomically.
 
-Shapes: S solver steps, N points in the plane, K numbers of test steps, R x C a grid over the plane.
-No pyplot: its global state would leak between figures, and into the notebook of whoever calls this.
+Shapes: S solver steps, N points in the plane, K numbers of test steps.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
-from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, NullLocator
-from numpy.typing import NDArray
+from matplotlib.ticker import NullLocator
 
 from windermere.errors import UsageError
-from windermere.records.atomic import write_atomically
+from windermere.report.plane import DecisionRegions, Frame, check_labels, check_states, draw_plane, plane_legend
+from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save, wrapped
 
-Array = NDArray[Any]
-
-DPI = 150
-INK = "#22272e"
-FAINT = "#8a94a0"
-GRID = "#dfe3e8"
-CLASSES = ("#0072b2", "#d55e00")
-"""Okabe and Ito's blue and vermilion, which people of any colour vision tell apart."""
-REGIONS = ("#e3eff7", "#fbeade")
-"""The same, as a background."""
-MEMBERS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's other colours too, for the seeds of an ensemble."""
 PIECES = 150
 """A curve of at least twice as many rows is drawn as means over so many pieces."""
-
-house_style = style.context(
-    [
-        "default",
-        {
-            "text.color": INK,
-            "axes.labelcolor": INK,
-            "axes.edgecolor": FAINT,
-            "axes.titlesize": 12,
-            "axes.titlepad": 8,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "grid.color": GRID,
-            "legend.edgecolor": GRID,
-        },
-    ]
-)
-"""Around every figure, and gone after it: no figure depends on the user's settings, or changes them."""
-
-
-# ---------------------------------------------------------------------------------------------------------
-# What goes in
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """A square piece of the plane."""
-
-    left: float
-    right: float
-    bottom: float
-    top: float
-
-    @classmethod
-    def around(cls, states: Array, margin: float = 0.06) -> Self:
-        """The smallest square around all states [..., 2], and a margin."""
-        low, high = states.reshape(-1, 2).min(axis=0), states.reshape(-1, 2).max(axis=0)
-        centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-6) * (1 + 2 * margin)
-        (left, bottom), (right, top) = centre - half, centre + half
-        return cls(left=float(left), right=float(right), bottom=float(bottom), top=float(top))
-
-    def grid(self, resolution: int) -> tuple[Array, Array]:
-        """x and y [resolution, resolution] of points that cover the frame: where to ask a classifier."""
-        x = np.linspace(self.left, self.right, resolution)
-        y = np.linspace(self.bottom, self.top, resolution)
-        xx, yy = np.meshgrid(x, y)
-        return xx, yy
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DecisionRegions:
-    """What a classifier says of each point of a grid over the plane."""
-
-    xx: Array
-    """[R, C]"""
-    yy: Array
-    """[R, C]"""
-    predicted: Array
-    """[R, C], 0 or 1"""
-
-    def __post_init__(self) -> None:
-        shape = np.shape(self.predicted)
-        if len(shape) != 2 or min(shape) < 2 or np.shape(self.xx) != shape or np.shape(self.yy) != shape:
-            shapes = f"{np.shape(self.xx)}, {np.shape(self.yy)} and {shape}"
-            raise UsageError(f"xx, yy and predicted must share one shape [R, C] of at least 2 x 2, not {shapes}")
-        _check_classes("predicted", self.predicted)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,7 +30,7 @@ class TrajectoryPanel:
     states: Array
     """[S + 1, N, 2], the start included"""
     labels: Array
-    """[N], 0 or 1"""
+    """[N], classes from 0 to 9"""
     test_steps: Array
     """[K], increasing, with the number of steps it was trained with among them"""
     accuracy: Array
@@ -128,29 +40,11 @@ class TrajectoryPanel:
     """What the layer after the flow says of its end points."""
 
     def __post_init__(self) -> None:
-        _check_states(self.states)
-        points = self.states.shape[1]
-        if np.shape(self.labels) != (points,):
-            raise UsageError(f"labels must have shape [{points}], one for each point, not {np.shape(self.labels)}")
-        _check_classes("labels", self.labels)
+        check_states("states", self.states)
+        check_labels("labels", self.labels, self.states.shape[1])
         _check_accuracy(self.test_steps, self.accuracy)
         if self.trained_steps not in np.asarray(self.test_steps):
             raise UsageError(f"trained_steps = {self.trained_steps} must be one of test_steps, to be marked there")
-
-
-def _check_states(states: Array) -> None:
-    shape = np.shape(states)
-    if len(shape) != 3 or shape[2] != 2 or shape[0] < 2 or shape[1] < 1:
-        raise UsageError(f"states must have shape [steps + 1, points, 2], not {shape}")
-    broken = int((~np.isfinite(states).all(axis=(0, 2))).sum())
-    if broken:
-        raise UsageError(f"states must be finite: {broken} of {shape[1]} trajectories are not, leave those out")
-
-
-def _check_classes(name: str, values: Array) -> None:
-    strange = np.setdiff1d(values, (0, 1))
-    if strange.size:
-        raise UsageError(f"{name} must be classes 0 and 1, and {strange[0]} is among them")
 
 
 def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
@@ -172,54 +66,18 @@ def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
     """Each model's trajectories above its accuracy with other numbers of steps, side by side, as a PNG."""
     if not panels:
         raise UsageError("there is nothing to draw: give at least one TrajectoryPanel")
-    figure = _figure(5.0 * len(panels), 8.5)
+    figure = new_figure(5.0 * len(panels), 8.5)
     rows = figure.subplots(2, len(panels), squeeze=False, height_ratios=(5.0, 2.6))
     for panel, plane, curve in zip(panels, rows[0], rows[1], strict=True):
-        _draw_plane(plane, panel)
+        draw_plane(plane, panel.states, panel.labels, Frame.around(panel.states), panel.decision)
+        plane.set_title(wrapped(panel.title))
         _draw_accuracy(curve, panel)
     rows[1, 0].set_ylabel("test accuracy")
-    handles = _plane_legend(shaded=any(panel.decision is not None for panel in panels))
+    classes = max(2, *(int(np.max(panel.labels)) + 1 for panel in panels))
+    handles = plane_legend(classes, shaded=any(panel.decision is not None for panel in panels))
     columns = 3 if len(panels) == 1 else len(handles)  # what is as wide as the figure
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
-    _save(figure, path)
-
-
-def _draw_plane(axes: Axes, panel: TrajectoryPanel) -> None:
-    frame = Frame.around(panel.states)
-    colors = np.array(CLASSES)[np.asarray(panel.labels, dtype=int)]
-    if panel.decision is not None:
-        _shade(axes, panel.decision)
-    lines = panel.states.transpose(1, 0, 2)
-    axes.add_collection(LineCollection(list(lines), colors=colors, linewidths=0.6, alpha=0.45, zorder=2))
-    start, end = panel.states[0].T, panel.states[-1].T
-    axes.scatter(start[0], start[1], s=4, c=colors, linewidths=0, alpha=0.9, zorder=3)
-    axes.scatter(end[0], end[1], s=22, c=colors, linewidths=0.4, edgecolors="white", zorder=4)
-    axes.set(xlim=(frame.left, frame.right), ylim=(frame.bottom, frame.top), aspect="equal")
-    axes.set_title(_wrapped(panel.title))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
-
-
-def _shade(axes: Axes, decision: DecisionRegions) -> None:
-    colors = ListedColormap(REGIONS)
-    axes.contourf(decision.xx, decision.yy, decision.predicted, levels=(-0.5, 0.5, 1.5), cmap=colors, zorder=0)
-
-
-def _wrapped(title: str, width: int = 46) -> str:
-    """A title in lines that fit a panel, broken at its colon if anywhere."""
-    if len(title) <= width:
-        return title
-    parts = title.replace(": ", ":\n", 1).splitlines()
-    return "\n".join(textwrap.fill(part, width) for part in parts)
-
-
-def _plane_legend(*, shaded: bool) -> list[Line2D | Patch]:
-    """Words for both classes, both ends of a trajectory, and the background."""
-    classes = [Line2D([], [], color=color, label=f"class {n}", linewidth=2) for n, color in enumerate(CLASSES)]
-    start = Line2D([], [], color=FAINT, marker="o", markersize=2.5, linewidth=0, label="start")
-    end = Line2D([], [], color=FAINT, marker="o", markersize=6, linewidth=0, label="end")
-    region = Patch(facecolor=REGIONS[0], edgecolor=GRID, label="shaded: decided as that class")
-    return [*classes, start, end, *([region] if shaded else [])]
+    save(figure, path)
 
 
 def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
@@ -255,7 +113,7 @@ def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path) ->
     """
     if not members or not all(members):
         raise UsageError("there is nothing to draw: each member needs at least one row of metrics")
-    figure = _figure(8.0, 6.5)
+    figure = new_figure(8.0, 6.5)
     upper, lower = figure.subplots(2, 1, sharex=True)
     tested = any("test_accuracy" in row for rows in members for row in rows)
     _draw_curves(upper, [_curve(rows, "loss") for rows in members])
@@ -266,7 +124,7 @@ def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path) ->
     lower.set_ylim(top=1.02)
     handles = _member_legend([f"seed {rows[0].get('seed', index)}" for index, rows in enumerate(members)])
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False)
-    _save(figure, path)
+    save(figure, path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,19 +187,3 @@ def _scale_loss(axes: Axes) -> None:
 def _member_legend(names: Sequence[str]) -> list[Line2D]:
     colors = [MEMBERS[index % len(MEMBERS)] for index in range(len(names))]
     return [Line2D([], [], color=color, label=name, linewidth=2) for name, color in zip(names, colors, strict=True)]
-
-
-# ---------------------------------------------------------------------------------------------------------
-# All figures
-
-
-def _figure(width: float, height: float) -> Figure:
-    """A white figure of a size in inches, laid out so that no two texts overlap."""
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    """Saves a PNG in one step; the same drawing gives the same bytes."""
-    png = BytesIO()
-    figure.savefig(png, format="png", dpi=DPI)
-    write_atomically(path, png.getvalue())

@@ -133,17 +133,18 @@ def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Te
     layout, span = problem.layout, times[-1] - times[0]
     t = np.full(layout.groups, float(times[0]))
     k = problem.remember(problem.rate, np.ones(layout.groups, np.int64))(layout.columns(t, z), z)
-    # A field that is not finite divides zero by zero on the way; it is named at the end.
-    with torch.no_grad(), np.errstate(invalid="ignore", divide="ignore"):
+    with torch.no_grad():
         scale = tolerance.scale(z)
         d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
+        if (lost := np.asarray(~np.isfinite(d1))).any():
+            raise non_finite("the field", times[0], _culprits(lost, (k,), problem), problem)
         h0 = np.minimum(probing_step(d0, d1), abs(span))
         probe = combine(z, by_group(np.copysign(h0, span), layout, z), (1.0,), (k,))
         probed = np.clip(t + np.copysign(h0, span), min(times), max(times))
         change = problem.rate(layout.columns(probed, z), probe) - k
-        h = proposed_step(h0, d1, _rms(change / scale, problem) / h0, problem.tableau.embedded_order)
-    if not np.isfinite(h).all():
-        raise non_finite("the field", times[0], _culprits(~np.isfinite(h), (k, change), problem), problem)
+        d2 = _rms(change / scale, problem) / h0
+    # A probe that went too far to be finite says only that: begin small, and let the error estimate decide.
+    h = np.where(np.isfinite(d2), proposed_step(h0, d1, d2, problem.tableau.embedded_order), 1e-3 * h0)
     counts = np.zeros(layout.groups, np.int64)
     return Clock(t, np.minimum(h, abs(span)), counts + 2, counts.copy(), counts.copy()), k
 

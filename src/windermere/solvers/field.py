@@ -94,7 +94,7 @@ class Layout:
             return z
         widths = [prod(shape[self.lead :]) for shape in self.parts]
         pieces = z.split_with_sizes(widths, dim=-1)
-        return tuple(piece.reshape(*z.shape[:extra], *shape) for piece, shape in zip(pieces, self.parts, strict=True))
+        return tuple(piece.reshape((*z.shape[:extra], *shape)) for piece, shape in zip(pieces, self.parts, strict=True))
 
     def packed_rate(self, rate: Rate) -> Rate:
         """The rate of the packed state, checked at its first evaluation to be one."""

@@ -1,0 +1,199 @@
+"""`audit`: is this model a flow? Predictions decide, evidence explains."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from windermere.audit.adapters import find_subject
+from windermere.audit.evidence import Drawn, gather_evidence
+from windermere.audit.reference import Reference, reference_flow, refinements
+from windermere.audit.safe_step import ladder, safe_precision
+from windermere.audit.samples import choose
+from windermere.audit.statistics import paired_gap
+from windermere.audit.subject import ModelSubject, PredictSubject, Subject
+from windermere.audit.sweep import (
+    Candidate,
+    Metric,
+    Row,
+    accuracy,
+    default_candidates,
+    joined,
+    measure,
+    row_of,
+)
+from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
+from windermere.audit.wording import recommendation, sentence
+from windermere.errors import AuditError, DoublePrecisionError, UsageError
+from windermere.models import ODEBlock
+from windermere.solvers import Solver
+
+OWN = Candidate("own", 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """All rows of one batch."""
+
+    own: Row
+    flow: Row
+    rows: dict[Candidate, Row]
+    reference: Reference
+
+
+def audit(
+    model: nn.Module | Callable[[Any, Solver], Any] | Subject,
+    batches: Any,
+    *,
+    trained_with: Solver | None = None,
+    metric: Metric | None = None,
+    threshold: float = 0.1,
+    agreement: float = 0.99,
+    samples: int | None = 1000,
+    seed: int = 0,
+    candidates: Sequence[Candidate] | None = None,
+    evidence: bool = True,
+    budget: int | None = None,
+) -> Verdict:
+    """Ask a model whether it is a flow.
+
+    `model` is a module with ODEBlocks, a module that solves with another library, or predict(x, solver) together with
+    `trained_with`. `batches` is a pair (inputs, labels) or an iterable of such pairs. `metric` gives each sample's
+    score (default: accuracy); scores within `threshold` of each other count as the same. `agreement` is the share of
+    the reference's predictions that a safe precision must share. `samples=None` looks at all samples.
+    """
+    chosen = choose(batches, samples, seed)
+    pieces = iter(chosen.batches)
+    first = next(pieces, None)
+    if first is None:
+        raise UsageError("an audit needs samples, but there are none in the batches given")
+    subject = as_subject(model, first[0], trained_with)
+    unsteady = why_not_deterministic(subject, first[0])
+    own = subject.solvers[-1]
+    rungs = ladder(own)
+    asked = list(dict.fromkeys([*(default_candidates(own) if candidates is None else candidates), *rungs]))
+    score = metric or accuracy
+    parts = [examine(subject, x, y, asked, score, budget) for x, y in (first, *pieces)]
+    whole = _joined(parts)
+    drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if evidence and unsteady is None else Drawn()
+    name = "accuracy" if metric is None else getattr(metric, "__name__", "metric")
+    return _verdict(
+        whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
+    )
+
+
+def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
+    """However a model came in."""
+    if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
+        return ModelSubject(model)
+    if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
+        subject: Subject = model
+        return subject
+    if trained_with is not None and callable(model):
+        return PredictSubject(model, trained_with)
+    found: Subject | None = find_subject(model, x)
+    if found is None:
+        raise AuditError(
+            f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
+            "torchode inside, or give predict(x, solver) together with trained_with=..."
+        )
+    return found
+
+
+def why_not_deterministic(subject: Subject, x: Any) -> str | None:
+    """The same batch twice, and a part of it alone: noise, dropout or batch statistics show here."""
+    one, two = subject.forward(x, None), subject.forward(x, None)
+    if _apart(one.outputs, two.outputs) > 1e-4:
+        return "the same batch gives other outputs the second time: there is noise or dropout in the model"
+    coarse = next(refinements(subject.solvers[-1]))
+    few = max(1, min(len(x) // 2, 8))
+    try:
+        whole, part = (subject.forward(x[:n], coarse, double=True) for n in (2 * few, few))
+    except DoublePrecisionError:
+        return None
+    if len(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
+        return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
+    return None
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
+
+
+def examine(
+    subject: Subject, x: Any, y: Any, asked: Sequence[Candidate], metric: Metric, budget: int | None
+) -> Examined:
+    """One batch under its own solver, the reference flow and all solvers asked for."""
+    solver = subject.solvers[-1]
+    done = subject.forward(x, None)
+    reference = reference_flow(subject, x, done, budget=budget)
+    named = {"solver": str(solver), "method": solver.method, "precision": solver.precision, "factor": 1.0}
+    own = row_of(named, done, y, reference.done, metric)
+    flow = row_of({**named, "solver": "reference"}, reference.done, y, reference.done, metric)
+    rows = {c: measure(subject, x, y, c, c, reference.done, metric) for c in asked}
+    return Examined(own=own, flow=flow, rows=rows, reference=reference)
+
+
+def _joined(parts: Sequence[Examined]) -> Examined:
+    if len(parts) == 1:
+        return parts[0]
+    worst = min(parts, key=lambda part: part.reference.converged)
+    return Examined(
+        own=joined([part.own for part in parts]),
+        flow=joined([part.flow for part in parts]),
+        rows={c: joined([part.rows[c] for part in parts]) for c in parts[0].rows},
+        reference=worst.reference,
+    )
+
+
+def _verdict(
+    whole: Examined,
+    rungs: Sequence[Candidate],
+    drawn: Drawn,
+    subject: Subject,
+    metric: str,
+    threshold: float,
+    agreement: float,
+    population: str,
+    unsteady: str | None,
+    classes: bool,
+) -> Verdict:
+    """Put the rule, the numbers and the words together."""
+    own, flow, reference = whole.own, whole.flow, whole.reference
+    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
+    gap = paired_gap(own.scores, flow.scores)
+    doubt = unsteady or (None if reference.converged else f"the reference flow did not converge: {reference.reason}")
+    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
+    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
+    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
+    facts = ReferenceFacts(
+        solver=reference.solver,
+        dtype=reference.dtype,
+        metric=flow.metric,
+        error=float(np.median(reference.error)),
+        order=reference.order,
+        converged=reference.converged,
+        reason=reference.reason,
+    )
+    spent = sum(row.evaluations for row in whole.rows.values()) + 2 * own.evaluations + reference.evaluations
+    return Verdict(
+        outcome=outcome,
+        sentence=sentence(outcome, own, facts, gaps, threshold, metric, doubt),
+        recommendation=recommendation(outcome, safe, own, classes),
+        threshold=threshold,
+        metric=metric,
+        samples=len(own.scores),
+        population=population,
+        own=line_of(own, own, flow),
+        reference=facts,
+        gap=gap,
+        agreement=own.agreement(flow),
+        table=table,
+        safe=safe,
+        evidence=drawn.evidence,
+        notes=subject.notes,
+        evaluations=(spent / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
+        plane=drawn.plane,
+    )

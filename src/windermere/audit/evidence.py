@@ -1,0 +1,221 @@
+"""Evidence: it explains a verdict and never decides one. Each piece says what it proves and what it does not.
+
+Shapes: P points of the batch, K steps that the training solver takes, n samples of the batch, D entries of a state.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windermere.audit.crossings import count_crossings
+from windermere.audit.lipschitz import lipschitz
+from windermere.audit.margins import margins
+from windermere.audit.orientation import step_orientation
+from windermere.audit.reference import Reference
+from windermere.audit.stability import stability
+from windermere.audit.subject import Insight, Subject
+from windermere.audit.sweep import Numbers, Row
+from windermere.audit.verdict import Evidence
+from windermere.errors import WindermereError
+from windermere.solvers import Adaptive, FixedStep, Solver, counting, solve
+
+TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256
+NODES = 16
+"""Steps along a trajectory at which Jacobians are looked at, evenly spread."""
+Times: TypeAlias = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The evidence, its cost in passes of the whole batch with the own solver, and arrays for figures."""
+
+    evidence: tuple[Evidence, ...] = ()
+    passes: float = 0.0
+    plane: "Plane | None" = None
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Trajectories in the plane, where states have two entries."""
+
+    own: Numbers
+    """[K + 1, P, 2]"""
+    flow: Numbers
+    labels: Numbers
+    insight: Insight = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """The training solver's way, in float64, for some points of the batch."""
+
+    insight: Insight
+    solver: Solver
+    states: Tensor
+    """[K + 1, P, ...]"""
+    times: Times
+    labels: Numbers
+
+    @property
+    def step(self) -> float:
+        """The largest, with its sign."""
+        steps = np.diff(self.times)
+        return float(steps[np.abs(steps).argmax()])
+
+    def some(self, points: int, nodes: Sequence[int]) -> Tensor:
+        return self.states[list(nodes), :points]
+
+
+def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, reference: Reference) -> Drawn:
+    """All the evidence that this way in can give; what fails or does not apply is left out or says why."""
+    walk = _walk(subject, batch)
+    if walk is None:
+        return Drawn()
+    found: list[Evidence] = []
+    with counting() as count, torch.no_grad():
+        plane = _plane(walk)
+        for piece in (_crossings(walk, plane), _orientation(walk), _lipschitz(walk), _margins(walk, own, reference)):
+            found.extend(piece)
+        found.extend(_stability(walk))
+    evaluations = int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages
+    share = evaluations * walk.states.shape[1] / (max(1, own.evaluations) * len(own.scores))
+    return Drawn(tuple(found), share, plane)
+
+
+def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
+    inputs, labels = batch
+    try:
+        insight = subject.insight(inputs[:TRAJECTORIES])
+        solver = subject.solvers[-1]
+        if insight is None:
+            return None
+        if isinstance(solver, Adaptive):
+            solver = replace(solver, tolerance=None, control="batch")
+        with torch.no_grad():
+            solution = solve(insight.field, insight.start, solver, insight.times, record=True)
+    except WindermereError:
+        return None
+    if solution.trajectory is None or not isinstance(solution.trajectory.states, Tensor):
+        return None
+    return Walk(
+        insight=insight,
+        solver=solver,
+        states=solution.trajectory.states.detach(),
+        times=tuple(solution.trajectory.times.tolist()),
+        labels=np.asarray(torch.as_tensor(labels)[: len(insight.start)].cpu()).reshape(-1),
+    )
+
+
+def _plane(walk: Walk) -> Plane | None:
+    """The same points under the flow, at the same nodes as the training solver's."""
+    if walk.states.shape[2:] != (2,):
+        return None
+    finer = FixedStep("rk4", step=min(float(np.abs(np.diff(walk.times)).min()) / 2, 1 / 64))
+    flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
+    own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (walk.states, flow))
+    return Plane(own, exact, walk.labels, walk.insight)
+
+
+def _crossings(walk: Walk, plane: Plane | None) -> Iterator[Evidence]:
+    """In the plane: what trajectories of different samples cross, beyond what the flow's chords do."""
+    if plane is None:
+        return
+    if not _autonomous(walk):
+        yield Evidence(
+            name="crossings",
+            finding="not counted: the field depends on t, so its trajectories may cross",
+            proves="Nothing.",
+            limits="Only trajectories of autonomous fields must not cross.",
+            numbers={},
+        )
+        return
+    own, flow = (count_crossings(states, plane.labels.astype(np.int64)) for states in (plane.own, plane.flow))
+    beyond = max(0, own.between_classes - flow.between_classes)
+    yield Evidence(
+        name="crossings",
+        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories, {own.between_classes} between classes; "
+        f"the flow's at the same nodes: {flow.total} and {flow.between_classes}",
+        proves="Solutions of an autonomous ODE do not cross, so crossings beyond the flow's own chords are the solver's.",
+        limits="No crossings at this step say nothing of other steps, and a fan of errors can tie a model without any.",
+        numbers={"own": vars(own), "flow": vars(flow), "beyond_between_classes": beyond},
+    )
+
+
+def _autonomous(walk: Walk) -> bool:
+    field_, z = walk.insight.field, walk.insight.start[:8]
+    rates = [field_(z.new_tensor(t), z) for t in (walk.times[0], 0.37 * walk.times[-1] + 0.13, walk.times[-1])]
+    return all(torch.allclose(rate, rates[0], rtol=1e-10, atol=1e-12) for rate in rates[1:])
+
+
+def _nodes(walk: Walk, most: int) -> list[int]:
+    steps = len(walk.times) - 1
+    return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
+
+
+def _orientation(walk: Walk) -> Iterator[Evidence]:
+    """The sign of the step map's determinant, on fewer points and steps where dimensions are many."""
+    large = walk.states[0, 0].numel() > MANY_DIMENSIONS
+    points, nodes = (1, 1) if large else (JACOBIANS, NODES)
+    states = walk.states[:, :points]
+    result = step_orientation(
+        walk.insight.field, walk.solver.tableau, states, walk.times, steps=_nodes(walk, nodes)
+    )
+    finding = result.skipped or (
+        f"{result.negative} of {result.points} sampled steps in {result.dimension} dimensions turn orientation around"
+        + (f" ({result.uncertain} more are too near zero to tell)" if result.uncertain else "")
+    )
+    yield Evidence(
+        name="orientation", finding=finding, proves=result.proves, limits=result.limits, numbers=vars(result).copy()
+    )
+
+
+def _lipschitz(walk: Walk) -> Iterator[Evidence]:
+    nodes = _nodes(walk, NODES // 2)
+    states = walk.some(JACOBIANS if walk.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
+    result = lipschitz(walk.insight.field, states, [walk.times[i] for i in nodes])
+    product = abs(walk.step) * result.largest
+    yield Evidence(
+        name="h L",
+        finding=f"h L is up to {product:.2g} along trajectories (median {abs(walk.step) * result.median:.2g})",
+        proves=result.proves,
+        limits=result.limits,
+        numbers={**vars(result), "largest_hL": product},
+    )
+
+
+def _margins(walk: Walk, own: Row, reference: Reference) -> Iterator[Evidence]:
+    """Only where what follows the flow is known, and errors are those of its states."""
+    head, states = walk.insight.head, reference.done.states
+    if head is None or len(head) == 0 if hasattr(head, "__len__") else head is None:  # type: ignore[arg-type]
+        return
+    if states is None or own.error is None:
+        return
+    shaped = states.reshape(len(states), *walk.states.shape[2:])
+    result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))  # type: ignore[union-attr]
+    kind = "" if result.exact else " (an estimate: the head is not linear)"
+    yield Evidence(
+        name="margins",
+        finding=f"{result.safe:.1%} of decisions cannot be changed by any solver at least as accurate{kind}",
+        proves=result.proves,
+        limits=result.limits,
+        numbers={"safe": result.safe, "exact": result.exact, "median_margin": result.median_margin},
+    )
+
+
+def _stability(walk: Walk) -> Iterator[Evidence]:
+    nodes = _nodes(walk, NODES // 2)
+    times = [walk.times[i] for i in nodes]
+    result = stability(walk.insight.field, walk.solver.tableau, walk.some(JACOBIANS, nodes), times, walk.step)
+    if result.skipped is None:
+        yield Evidence(
+            name="stability",
+            finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow; "
+            f"|h lambda| is up to {result.fastest:.2g}",
+            proves=result.proves,
+            limits=result.limits,
+            numbers=vars(result).copy(),
+        )

@@ -1,0 +1,47 @@
+"""The safe precision for test time: the coarsest one from which on everything finer agrees with the reference flow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windermere.audit.sweep import Candidate, Row
+from windermere.solvers import Adaptive, Solver
+
+STEP_LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+TOLERANCE_LADDER = (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safe:
+    """Which precision of the training method may be used at test time."""
+
+    precision: float | None
+    """The coarsest safe one on the ladder; None where not even the finest agrees with the reference."""
+    solver: str | None
+    ladder: tuple[tuple[float, float], ...]
+    """Precision and share of agreement with the reference, from fine to coarse."""
+
+
+def ladder(own: Solver) -> list[Candidate]:
+    """The training method from fine to coarse."""
+    factors = TOLERANCE_LADDER if isinstance(own, Adaptive) else STEP_LADDER
+    return [Candidate(own.method, factor) for factor in factors]
+
+
+def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) -> Safe:
+    """Walk from the finest rung to coarser ones until one fails: agreement is not monotone, so later luck is no help.
+
+    Rungs that a solver cannot resolve (tolerances below rounding) are passed over at the fine end only.
+    """
+    safe: Row | None = None
+    for rung in rungs:
+        if rung.failed is not None:
+            if safe is None:
+                continue
+            break
+        if rung.agreement(reference) < agreement:
+            break
+        safe = rung
+    shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
+    if safe is None:
+        return Safe(precision=None, solver=None, ladder=shown)
+    return Safe(precision=safe.precision, solver=safe.solver, ladder=shown)

@@ -1,0 +1,170 @@
+"""The paper's sweep: one model under many solvers, each compared with its own solver and with the reference flow.
+
+Shapes: n samples. A row holds numbers for every sample; means are taken when it is shown.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.audit.subject import Change, Pass, Subject
+from windermere.errors import SolverError, UsageError
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+
+Numbers: TypeAlias = NDArray[np.float64]
+Metric: TypeAlias = Callable[[Any, Any], Any]
+"""metric(outputs [n, ...], labels [n, ...]) gives every sample's score, [n]."""
+
+STEP_METHODS, STEP_FACTORS = ("euler", "midpoint", "rk4"), (0.5, 0.75, 1.0, 1.5, 2.0)
+TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A solver to test with, given by what it makes of a solve's own one: another method, a precision by a factor."""
+
+    method: str
+    factor: float
+
+    def __call__(self, own: Solver) -> Solver:
+        precision = own.precision * self.factor
+        if isinstance(own, Adaptive):
+            scaled = own.with_precision(precision)
+            return Adaptive(
+                self.method, rtol=scaled.rtol, atol=scaled.atol, control=own.control, max_steps=own.max_steps
+            )
+        if isinstance(own, OnGrid):
+            return OnGrid(self.method, own.with_precision(precision).times)
+        return FixedStep(self.method, step=precision)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One solver's results, by sample."""
+
+    solver: str
+    method: str
+    precision: float
+    factor: float
+    scores: Numbers
+    outputs: Tensor
+    error: Numbers | None
+    """Distance of the end state (of the output, where states are hidden) from the reference's."""
+    evaluations: int
+    failed: str | None = None
+
+    @property
+    def metric(self) -> float:
+        return float(self.scores.mean()) if len(self.scores) else float("nan")
+
+    @property
+    def median_error(self) -> float:
+        return float("nan") if self.error is None or not len(self.error) else float(np.median(self.error))
+
+    def agreement(self, other: "Row") -> float:
+        """The share of samples that both put into the same class."""
+        return float((decisions(self.outputs) == decisions(other.outputs)).double().mean())
+
+
+def decisions(outputs: Tensor) -> Tensor:
+    """The class of each sample: the largest output, or the sign of a single one."""
+    table = outputs.flatten(1) if outputs.ndim > 1 else outputs.unsqueeze(1)
+    return table.argmax(dim=1) if table.shape[1] > 1 else (table[:, 0] > 0).long()
+
+
+def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The default metric: 1 where the class is right."""
+    return (decisions(outputs) == labels.flatten().long().cpu()).double()
+
+
+def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
+    """Every sample's score, checked to be that."""
+    values = np.asarray(torch.as_tensor(metric(outputs, labels)), dtype=np.float64)
+    if values.shape != (len(outputs),):
+        raise UsageError(
+            f"the metric must give one score for each of {len(outputs)} samples, but gave shape {values.shape}: "
+            "leave out the mean at its end"
+        )
+    return values
+
+
+def distance(one: Pass, other: Pass) -> Numbers:
+    """The global error, by sample: between end states where both are known, else between outputs."""
+    if one.states is not None and other.states is not None:
+        return _numbers((one.states - other.states).norm(dim=1))
+    difference = one.outputs - other.outputs
+    return _numbers(difference.flatten(1).norm(dim=1) if difference.ndim > 1 else difference.abs())
+
+
+def _numbers(values: Tensor) -> Numbers:
+    numbers: Numbers = values.numpy()
+    return numbers
+
+
+def default_candidates(own: Solver) -> list[Candidate]:
+    """Euler, midpoint and rk4 at five step factors, or the own method and dopri54 at three tolerance factors."""
+    adaptive = isinstance(own, Adaptive)
+    methods: tuple[str, ...] = TOLERANCE_METHODS if adaptive else STEP_METHODS
+    factors: tuple[float, ...] = TOLERANCE_FACTORS if adaptive else STEP_FACTORS
+    names = methods if own.method in methods else (own.method, *methods)
+    return [Candidate(name, factor) for name in names for factor in factors]
+
+
+def sweep(
+    subject: Subject, x: Any, labels: Any, candidates: Iterable[Candidate], reference: Pass, metric: Metric
+) -> dict[Candidate, Row]:
+    """A row for each candidate; one that fails (a step that blows up, an unresolvable tolerance) says so."""
+    return {c: measure(subject, x, labels, c, c, reference, metric) for c in candidates}
+
+
+def measure(
+    subject: Subject,
+    x: Any,
+    labels: Any,
+    candidate: Candidate,
+    change: Change | None,
+    reference: Pass,
+    metric: Metric,
+) -> Row:
+    """One row: the candidate names it, `change` carries it out (None: the model's own solver, as it is)."""
+    own = subject.solvers[-1]
+    shown = own if change is None else candidate(own)
+    named = {"solver": str(shown), "method": shown.method, "precision": shown.precision, "factor": candidate.factor}
+    try:
+        done = subject.forward(x, change)
+        if not done.outputs.isfinite().all():
+            raise SolverError("outputs that are not finite")
+    except SolverError as error:
+        nothing = np.zeros(0)
+        return Row(**named, scores=nothing, outputs=torch.zeros(0), error=None, evaluations=0, failed=str(error))  # type: ignore[arg-type]
+    return row_of(named, done, labels, reference, metric)
+
+
+def row_of(named: dict[str, Any], done: Pass, labels: Any, reference: Pass | None, metric: Metric) -> Row:
+    error = None if reference is None else distance(done, reference)
+    scores = score(metric, done.outputs, labels)
+    return Row(**named, scores=scores, outputs=done.outputs, error=error, evaluations=done.evaluations)
+
+
+def joined(rows: Sequence[Row]) -> Row:
+    """The same solver's rows of several batches as one; it failed if it failed on any."""
+    failed = next((row for row in rows if row.failed is not None), None)
+    if failed is not None or len(rows) == 1:
+        return failed or rows[0]
+    first = rows[0]
+    errors = [row.error for row in rows if row.error is not None]
+    return Row(
+        solver=first.solver,
+        method=first.method,
+        precision=first.precision,
+        factor=first.factor,
+        scores=np.concatenate([row.scores for row in rows]),
+        outputs=torch.cat([row.outputs for row in rows]),
+        error=np.concatenate(errors) if errors else None,
+        evaluations=round(np.mean([row.evaluations for row in rows])),
+    )

@@ -1,0 +1,176 @@
+"""The verdict: FLOW, TIED or UNDECIDED, by the paper's rule, and all that it rests on."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from math import isfinite
+from typing import Any
+
+from windermere.audit.safe_step import Safe
+from windermere.audit.statistics import Gap, paired_gap
+from windermere.audit.sweep import Row
+
+
+class Outcome(StrEnum):
+    """Is the model a flow?"""
+
+    FLOW = "FLOW"
+    TIED = "TIED"
+    UNDECIDED = "UNDECIDED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One solver of the sweep beside the model's own."""
+
+    solver: str
+    method: str
+    precision: float
+    metric: float
+    agreement_own: float
+    agreement_reference: float
+    error: float
+    """Median over samples of the distance from the reference flow at the end."""
+    evaluations: int
+    gap: Gap | None
+    """Score of the own solver minus this one's, paired."""
+    counts: bool
+    """Whether its measured error is no larger than the own solver's, so that the rule looks at it."""
+    failed: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One piece of evidence: what was found, what it proves, and what it does not."""
+
+    name: str
+    finding: str
+    proves: str
+    limits: str
+    numbers: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceFacts:
+    """How well the flow itself is known."""
+
+    solver: str
+    dtype: str
+    metric: float
+    error: float
+    """Median estimate of its own error."""
+    order: float | None
+    """Observed order of convergence."""
+    converged: bool
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The answer to: is this model a flow?"""
+
+    outcome: Outcome
+    sentence: str
+    recommendation: str
+    threshold: float
+    metric: str
+    samples: int
+    population: str
+    """What the samples are: all, or a random subsample of how many."""
+    own: Line
+    reference: ReferenceFacts
+    gap: Gap
+    """Own solver minus reference flow, on the same samples, with its 95% interval."""
+    agreement: float
+    """Share of samples that own solver and reference flow put into the same class."""
+    table: tuple[Line, ...]
+    safe: Safe
+    evidence: tuple[Evidence, ...]
+    notes: tuple[str, ...]
+    evaluations: float
+    """Spent on all of this, in units of one pass with the own solver."""
+    plane: Any = field(default=None, repr=False, compare=False)
+    """Trajectories for `plot`, where states have two entries."""
+
+    @property
+    def safe_step(self) -> float | None:
+        """The coarsest safe step or tolerance of the training method, None where there is none."""
+        return self.safe.precision
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        values = asdict(replace(self, plane=None))
+        del values["plane"]
+        plain: dict[str, Any] = _plain(values)
+        return plain
+
+
+def line_of(row: Row, own: Row, reference: Row) -> Line:
+    """A row in numbers. It counts where its error is no larger than the own solver's."""
+    if row.failed is not None:
+        missing = float("nan")
+        return Line(
+            solver=row.solver, method=row.method, precision=row.precision, metric=missing, agreement_own=missing,
+            agreement_reference=missing, error=missing, evaluations=0, gap=None, counts=False, failed=row.failed,
+        )  # fmt: skip
+    return Line(
+        solver=row.solver,
+        method=row.method,
+        precision=row.precision,
+        metric=row.metric,
+        agreement_own=row.agreement(own),
+        agreement_reference=row.agreement(reference),
+        error=row.median_error,
+        evaluations=row.evaluations,
+        gap=paired_gap(own.scores, row.scores),
+        counts=row.median_error <= own.median_error * (1 + 1e-6),
+        failed=None,
+    )
+
+
+def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
+    """The paper's rule: every solver at least as accurate, and the flow itself, scores within the threshold."""
+    answers = [gap.exceeds(threshold) for gap in gaps]
+    if any(answer is True for answer in answers):
+        return Outcome.TIED
+    return Outcome.UNDECIDED if any(answer is None for answer in answers) else Outcome.FLOW
+
+
+def _lines(verdict: Verdict) -> list[str]:
+    own, reference = verdict.own, verdict.reference
+    head = [verdict.sentence, verdict.recommendation, ""]
+    facts = [
+        f"{verdict.metric}: {own.metric:.3f} with its own solver ({own.solver}), {reference.metric:.3f} under the "
+        f"flow; gap {verdict.gap.value:+.3f} (95%: {verdict.gap.low:+.3f} to {verdict.gap.high:+.3f})",
+        f"predictions agree with the flow's for {verdict.agreement:.1%} of {verdict.samples} samples "
+        f"({verdict.population})",
+        f"reference: {reference.solver} in {reference.dtype}, error about {reference.error:.1e}"
+        + (f", observed order {reference.order:.1f}" if reference.order is not None else ""),
+        "",
+        f"{'solver':<26}{verdict.metric:>10}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}",
+    ]
+    rows = [_row_text(line) for line in verdict.table]
+    evidence = ["", *(f"{e.name}: {e.finding}" for e in verdict.evidence)] if verdict.evidence else []
+    notes = ["", *(f"note: {note}" for note in verdict.notes)] if verdict.notes else []
+    return [*head, *facts, *rows, *evidence, *notes]
+
+
+def _row_text(line: Line) -> str:
+    if line.failed is not None:
+        return f"{line.solver:<26}  failed: {line.failed}"
+    mark = "*" if line.counts else " "
+    shares = f"{line.metric:>10.3f}{line.agreement_own:>9.3f}{line.agreement_reference:>9.3f}"
+    return f"{line.solver:<25}{mark}{shares}{line.error:>10.1e}{line.evaluations:>8}"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return str(value) if isinstance(value, Outcome) else value

@@ -1,0 +1,131 @@
+"""What the audit's figure is drawn from.
+
+Shapes: K and K' steps, P points with trajectories, n samples, m any number of points in the plane.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from windermere.errors import UsageError
+from windermere.report.plane import check_labels, check_states
+from windermere.report.style import Array
+
+OUTCOMES = {"FLOW": "#007a5a", "TIED": "#b8390e", "UNDECIDED": "#5c6670"}
+"""Bluish green, vermilion and grey, dark enough for text; the word stands there too."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SolverPoint:
+    """One solver: what the model scores with it, and how far from the flow it ends."""
+
+    method: str
+    precision: float
+    """Its step or tolerance"""
+    evaluations: int
+    """0 where they could not be counted"""
+    metric: float
+    """Not a number where the solver failed"""
+    error: float
+    """Median distance from the reference flow; may be 0"""
+    counts: bool
+    """At least as accurate as the training solver: the rule looks at it"""
+    own: bool
+    """The training solver itself"""
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.precision) and self.precision > 0):
+            raise UsageError(f"the precision of {self.method} must be a positive number, not {self.precision}")
+        if self.evaluations < 0 or self.error < 0:
+            numbers = f"{self.evaluations} and {self.error}"
+            raise UsageError(f"evaluations and error of {self.method} must not be negative, but are {numbers}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plane:
+    """States of two dimensions on their way, under the training solver and under the flow."""
+
+    own: Array
+    """[K + 1, P, 2]: trajectories as the training solver walks them"""
+    flow: Array
+    """[K' + 1, P, 2]: the reference flow of the same points"""
+    labels: Array
+    """[P], classes from 0 to 9"""
+    ends_own: Array
+    """[n, 2]: end points of all samples under the training solver"""
+    ends_flow: Array
+    """[n, 2]: and under the reference flow"""
+    all_labels: Array
+    """[n], classes from 0 to 9"""
+    decide: Callable[[Array], Array] | None
+    """Points [m, 2] to classes [m]: the decision layer, for regions"""
+
+    def __post_init__(self) -> None:
+        check_states("own", self.own)
+        check_states("flow", self.flow)
+        points, others = self.own.shape[1], self.flow.shape[1]
+        if points != others:
+            raise UsageError(f"own and flow must be trajectories of the same points, not of {points} and {others}")
+        check_labels("labels", self.labels, points)
+        _check_ends("ends_own", self.ends_own)
+        _check_ends("ends_flow", self.ends_flow)
+        if len(self.ends_own) != len(self.ends_flow):
+            counts = f"{len(self.ends_own)} and {len(self.ends_flow)}"
+            raise UsageError(f"ends_own and ends_flow must be of the same samples, not of {counts}")
+        check_labels("all_labels", self.all_labels, len(self.ends_own))
+
+
+def _check_ends(name: str, ends: Array) -> None:
+    shape = np.shape(ends)
+    if len(shape) != 2 or shape[1] != 2 or shape[0] < 1:
+        raise UsageError(f"{name} must have shape [samples, 2], not {shape}")
+    broken = int((~np.isfinite(ends).all(axis=1)).sum())
+    if broken:
+        raise UsageError(f"{name} must be finite: {broken} of {shape[0]} end points are not, leave those out")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuditFigure:
+    """All that the figure shows."""
+
+    outcome: str
+    """FLOW, TIED or UNDECIDED"""
+    sentence: str
+    """The verdict; it may begin with the outcome"""
+    metric_name: str
+    precision_name: str
+    """`step` or `tolerance`"""
+    points: Sequence[SolverPoint]
+    """The training solver, once, and those it is compared with"""
+    reference_metric: float
+    reference_error: float
+    """Of the reference itself: what is nearer to it than this is as good as the flow"""
+    threshold: float
+    """How far a metric may lie from the training solver's"""
+    order: float | None
+    """Observed order of convergence"""
+    plane: Plane | None
+    """None where states have more than two dimensions, or are hidden"""
+
+    def __post_init__(self) -> None:
+        if self.outcome not in OUTCOMES:
+            raise UsageError(f"outcome must be FLOW, TIED or UNDECIDED, not {self.outcome!r}")
+        if self.precision_name not in ("step", "tolerance"):
+            raise UsageError(f"precision_name must be 'step' or 'tolerance', not {self.precision_name!r}")
+        own = sum(point.own for point in self.points)
+        if own != 1:
+            raise UsageError(f"points must hold the training solver (own=True) once, not {own} times")
+        if not (isfinite(self.threshold) and self.threshold >= 0):
+            raise UsageError(f"threshold must be a number of at least 0, not {self.threshold}")
+
+    @property
+    def own(self) -> SolverPoint:
+        """The training solver."""
+        return next(point for point in self.points if point.own)
+
+    @property
+    def methods(self) -> list[str]:
+        """In the order in which they come, each once."""
+        return list(dict.fromkeys(point.method for point in self.points))

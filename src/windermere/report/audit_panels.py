@@ -1,0 +1,205 @@
+"""The audit's two panels of solvers: what the model scores with each, and how far from the flow each ends.
+
+In both, a marker is a method, and its colour says whether the rule looks at the solver.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log, log10
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullLocator
+
+from windermere.report.audit_data import AuditFigure, SolverPoint
+from windermere.report.style import FAINT, INK
+
+COUNTS, COARSE, BAND = "#6a3d9a", "#b9c1ca", "#efe9f5"
+"""A violet that is no class's colour, a light grey for what does not count, and the violet as a background."""
+MARKERS = {
+    "euler": "o", "midpoint": "x", "rk4": "^", "heun": "s", "rk4_38": "v",
+    "fehlberg21": "D", "bosh32": "+", "dopri54": "p", "tsit54": "h",
+}  # fmt: skip
+OTHER = "*"
+FILLED = {"x": "X", "+": "P"}
+REACH = 3.0
+"""Metrics of solvers that don't count are shown up to so many ranges away from those that do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spot:
+    """A solver's place in a panel."""
+
+    x: float
+    y: float
+    point: SolverPoint
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Metrics
+
+
+def draw_metrics(axes: Axes, figure: AuditFigure) -> None:
+    """The metric under each solver against its cost, or its precision where costs could not be counted."""
+    there = [point for point in figure.points if isfinite(point.metric)]
+    counted = all(point.evaluations > 0 for point in there)
+    spots = [_Spot(x=p.evaluations if counted else p.precision, y=p.metric, point=p) for p in there]
+    _draw_band(axes, figure)
+    _draw_spots(axes, spots)
+    _scale_x(axes, [spot.x for spot in spots], octaves=counted or figure.precision_name == "step")
+    low, high = _metric_limits(figure, there)
+    outside = sum(not low <= point.metric <= high for point in there)
+    axes.set(ylim=(low, high), xlabel="evaluations of the field" if counted else figure.precision_name)
+    axes.set_ylabel(figure.metric_name, parse_math=False)
+    axes.set_title("The same weights under other solvers" + (f"\n({outside} lie outside)" if outside else ""))
+    axes.grid()
+
+
+def _draw_band(axes: Axes, figure: AuditFigure) -> None:
+    """Where the rule wants every solver that counts, and the flow."""
+    own, flow = figure.own.metric, figure.reference_metric
+    if isfinite(own):
+        axes.axhspan(own - figure.threshold, own + figure.threshold, color=BAND, linewidth=0, zorder=0)
+    if isfinite(flow):
+        axes.axhline(flow, color=INK, linestyle=(0, (5, 3)), linewidth=1.2, zorder=2)
+        _beside(axes, flow, "the flow\nitself")
+
+
+def _metric_limits(figure: AuditFigure, there: Sequence[SolverPoint]) -> tuple[float, float]:
+    """All that decides, and what does not as far as it leaves room for the rest to be read."""
+    own = figure.own.metric
+    deciding = [own - figure.threshold, own + figure.threshold, figure.reference_metric]
+    deciding = [m for m in (*deciding, *(p.metric for p in there if p.counts)) if isfinite(m)] or [0.0]
+    low, high = min(deciding), max(deciding)
+    reach = REACH * max(high - low, 1e-9)
+    low = min([low, *(p.metric for p in there if p.metric >= low - reach)])
+    high = max([high, *(p.metric for p in there if p.metric <= high + reach)])
+    if figure.metric_name == "accuracy":  # no accuracy is above 1, though the band may be
+        high = min(high, 1.0)
+    margin = 0.07 * max(high - low, 1e-9)
+    return low - margin, high + margin
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Errors
+
+
+def draw_errors(axes: Axes, figure: AuditFigure) -> None:
+    """The distance from the flow against the step or tolerance; exact solvers lie on a line marked 0."""
+    there = [point for point in figure.points if isfinite(point.error)]
+    positive = [point.error for point in there if point.error > 0]
+    zero = 10.0 ** floor(log10(min(positive, default=1.0)) - 1)
+    spots = [_Spot(x=p.precision, y=p.error or zero, point=p) for p in there]
+    axes.set_yscale("log")
+    _draw_spots(axes, spots)
+    _scale_x(axes, [spot.x for spot in spots], octaves=figure.precision_name == "step")
+    if len(positive) < len(there):
+        _mark_zero(axes, zero, labelled=bool(positive))
+    _draw_reference_error(axes, figure.reference_error, positive)
+    _draw_order(axes, figure.order, [spot for spot in spots if spot.point.error > 0])
+    axes.set(xlabel=figure.precision_name, ylabel="distance from the flow (median)")
+    axes.set_title("How far from the flow they end")
+    axes.grid()
+
+
+def _mark_zero(axes: Axes, zero: float, *, labelled: bool) -> None:
+    """A place for zero on a logarithmic axis, below all that is positive."""
+    axes.axhline(zero, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
+    axes.set_ylim(bottom=zero / 2, **({} if labelled else {"top": zero * 10}))
+    axes.text(-0.012, zero, "0", transform=axes.get_yaxis_transform(), ha="right", va="center")
+    plain = LogFormatterMathtext()
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, at: plain(y, at) if labelled and y > 3 * zero else ""))
+    if not labelled:
+        axes.yaxis.set_minor_locator(NullLocator())
+
+
+def _draw_reference_error(axes: Axes, error: float, positive: Sequence[float]) -> None:
+    """Unless it is so small that it would squeeze all else."""
+    if isfinite(error) and positive and error > min(positive) / 1e3:
+        axes.axhline(error, color=FAINT, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=1)
+        _beside(axes, error, "error of the\nreference", FAINT)
+
+
+def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None:
+    """A thin line of the observed slope, through the finest solve of the most accurate method."""
+    if order is None or not isfinite(order) or not spots:
+        return
+    best = min(spots, key=lambda spot: spot.y)
+    ends = [spot.x for spot in spots if spot.point.method == best.point.method]
+    x = np.array([min(ends) / 1.4, max(ends) * 1.4])
+    axes.plot(x, best.y * (x / best.x) ** order, color=INK, linewidth=0.9, zorder=2)
+    middle = float(np.sqrt(x.prod()))
+    axes.annotate(
+        f"observed order {order:.1f}", (middle, best.y * (middle / best.x) ** order), (10, -8),
+        textcoords="offset points", ha="left", va="top", zorder=5,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Both
+
+
+def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
+    """Words for the markers, their colours, and the band."""
+    methods = [Line2D([], [], **_look(method, INK, 7), label=method) for method in figure.methods]
+    own = figure.own
+    described = f"trained with: {own.method}, {figure.precision_name} {fraction(own.precision)}"
+    return [
+        *methods,
+        Line2D([], [], **_look(own.method, INK, 10, filled=True), label=described),
+        Line2D([], [], marker="s", color=COUNTS, linewidth=0, label="at least as accurate: counts"),
+        Line2D([], [], marker="s", color=COARSE, linewidth=0, label="less accurate: does not count"),
+        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.threshold:g} of its own {figure.metric_name}"),
+    ]
+
+
+def fraction(value: float) -> str:
+    """0.015625 as 1/64, and what is no such fraction in three digits."""
+    parts = round(1 / value)
+    return f"1/{parts}" if 1 < parts < 10_000 and abs(parts * value - 1) < 1e-9 else f"{value:.3g}"
+
+
+def _draw_spots(axes: Axes, spots: Sequence[_Spot]) -> None:
+    """A thin line along each method, the solvers that count above those that don't, the training solver above all."""
+    for method in dict.fromkeys(spot.point.method for spot in spots):
+        along = sorted((spot for spot in spots if spot.point.method == method), key=lambda spot: spot.x)
+        axes.plot([s.x for s in along], [s.y for s in along], color=COARSE, linewidth=0.9, alpha=0.7, zorder=1)
+    for spot in spots:
+        if not spot.point.own:
+            color, order = (COUNTS, 4) if spot.point.counts else (COARSE, 3)
+            axes.plot(spot.x, spot.y, **_look(spot.point.method, color, 7), zorder=order)
+    for spot in spots:
+        if spot.point.own:
+            axes.plot(spot.x, spot.y, **_look(spot.point.method, INK, 11, filled=True), zorder=6)
+
+
+def _look(method: str, color: str, size: float, *, filled: bool = False) -> dict[str, Any]:
+    """Hollow, so that two solvers in one place are both seen; the training solver is filled."""
+    marker = MARKERS.get(method, OTHER)
+    if filled:
+        return {"marker": FILLED.get(marker, marker), "markersize": size, "color": color, "linewidth": 0}
+    return {
+        "marker": marker, "markersize": size, "markeredgewidth": 1.5, "color": color, "markerfacecolor": "none",
+        "linewidth": 0,
+    }  # fmt: skip
+
+
+def _scale_x(axes: Axes, values: Sequence[float], *, octaves: bool) -> None:
+    """Logarithmic, from one power of 2 or 10 to another, however few the values."""
+    base = 2.0 if octaves else 10.0
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(LogLocator(base=base, numticks=9))
+    if octaves:
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, at: fraction(x)))
+    if values:
+        low, high = floor(log(min(values), base) + 1e-9), ceil(log(max(values), base) - 1e-9)
+        axes.set_xlim(base ** (low - 0.4), base ** (max(high, low + 1) + 0.4))
+
+
+def _beside(axes: Axes, y: float, words: str, color: str = INK) -> None:
+    """Words to the right of a horizontal line, outside the panel, where nothing is in their way."""
+    axes.text(1.015, y, words, transform=axes.get_yaxis_transform(), color=color, ha="left", va="center", fontsize=9)

@@ -1,0 +1,120 @@
+"""The plane: trajectories through it, coloured by class, over the regions of a classifier's decisions.
+
+Shapes: S solver steps, N points in the plane, R x C a grid over the plane.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from windermere.errors import UsageError
+from windermere.report.style import CLASSES, FAINT, GRID, REGIONS, Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """A square piece of the plane."""
+
+    left: float
+    right: float
+    bottom: float
+    top: float
+
+    @classmethod
+    def around(cls, states: Array, margin: float = 0.06) -> Self:
+        """The smallest square around all states [..., 2], and a margin."""
+        low, high = states.reshape(-1, 2).min(axis=0), states.reshape(-1, 2).max(axis=0)
+        centre, half = (low + high) / 2, max(float((high - low).max()) / 2, 1e-6) * (1 + 2 * margin)
+        (left, bottom), (right, top) = centre - half, centre + half
+        return cls(left=float(left), right=float(right), bottom=float(bottom), top=float(top))
+
+    def grid(self, resolution: int) -> tuple[Array, Array]:
+        """x and y [resolution, resolution] of points that cover the frame: where to ask a classifier."""
+        x = np.linspace(self.left, self.right, resolution)
+        y = np.linspace(self.bottom, self.top, resolution)
+        xx, yy = np.meshgrid(x, y)
+        return xx, yy
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecisionRegions:
+    """What a classifier says of each point of a grid over the plane."""
+
+    xx: Array
+    """[R, C]"""
+    yy: Array
+    """[R, C]"""
+    predicted: Array
+    """[R, C], classes from 0 to 9"""
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.predicted)
+        if len(shape) != 2 or min(shape) < 2 or np.shape(self.xx) != shape or np.shape(self.yy) != shape:
+            shapes = f"{np.shape(self.xx)}, {np.shape(self.yy)} and {shape}"
+            raise UsageError(f"xx, yy and predicted must share one shape [R, C] of at least 2 x 2, not {shapes}")
+        check_classes("predicted", self.predicted)
+
+
+def check_states(name: str, states: Array) -> None:
+    """Whether these are trajectories [S + 1, N, 2], all of them finite."""
+    shape = np.shape(states)
+    if len(shape) != 3 or shape[2] != 2 or shape[0] < 2 or shape[1] < 1:
+        raise UsageError(f"{name} must have shape [steps + 1, points, 2], not {shape}")
+    broken = int((~np.isfinite(states).all(axis=(0, 2))).sum())
+    if broken:
+        raise UsageError(f"{name} must be finite: {broken} of {shape[1]} trajectories are not, leave those out")
+
+
+def check_labels(name: str, labels: Array, points: int) -> None:
+    """Whether these are labels [N] of so many points."""
+    if np.shape(labels) != (points,):
+        raise UsageError(f"{name} must have shape [{points}], one for each point, not {np.shape(labels)}")
+    check_classes(name, labels)
+
+
+def check_classes(name: str, values: Array) -> None:
+    """Whether there is a colour for each."""
+    strange = np.setdiff1d(values, range(len(CLASSES)))
+    if strange.size:
+        raise UsageError(f"{name} must be classes from 0 to {len(CLASSES) - 1}, and {strange[0]} is among them")
+
+
+def draw_plane(axes: Axes, states: Array, labels: Array, frame: Frame, decision: DecisionRegions | None) -> None:
+    """Trajectories [S + 1, N, 2] from small dots to large ones, coloured by class [N]."""
+    colors = class_colors(labels)
+    if decision is not None:
+        _shade(axes, decision)
+    lines = states.transpose(1, 0, 2)
+    axes.add_collection(LineCollection(list(lines), colors=colors, linewidths=0.6, alpha=0.45, zorder=2))
+    start, end = states[0].T, states[-1].T
+    axes.scatter(start[0], start[1], s=4, c=colors, linewidths=0, alpha=0.9, zorder=3)
+    axes.scatter(end[0], end[1], s=22, c=colors, linewidths=0.4, edgecolors="white", zorder=4)
+    axes.set(xlim=(frame.left, frame.right), ylim=(frame.bottom, frame.top), aspect="equal")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(5))
+
+
+def class_colors(labels: Array) -> list[str]:
+    return [CLASSES[label] for label in np.asarray(labels, dtype=int)]
+
+
+def _shade(axes: Axes, decision: DecisionRegions) -> None:
+    """Each class apart: one contour plot of all would put a seam of class 1 between classes 0 and 2."""
+    for label in np.unique(decision.predicted).astype(int):
+        inside = (np.asarray(decision.predicted) == label).astype(float)
+        axes.contourf(decision.xx, decision.yy, inside, levels=(0.5, 1.5), colors=[REGIONS[label]], zorder=0)
+
+
+def plane_legend(classes: int, *, shaded: bool) -> list[Line2D | Patch]:
+    """Words for the classes, both ends of a trajectory, and the background."""
+    lines = [Line2D([], [], color=CLASSES[n], label=f"class {n}", linewidth=2) for n in range(classes)]
+    start = Line2D([], [], color=FAINT, marker="o", markersize=2.5, linewidth=0, label="start")
+    end = Line2D([], [], color=FAINT, marker="o", markersize=6, linewidth=0, label="end")
+    region = Patch(facecolor=REGIONS[0], edgecolor=GRID, label="shaded: decided as that class")
+    return [*lines, start, end, *([region] if shaded else [])]

@@ -1,0 +1,262 @@
+"""The adjoint converges to backprop, whatever its solver, the times, the groups and the state."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.solvers.fields import DOUBLE, Network, some_states
+from tests.solvers.test_gradients import gradients, loss_of
+from windermere.errors import FieldError, NonFiniteError, UsageError
+from windermere.solvers import METHODS, Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, solve
+
+TIMES = pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.4, 0.5, 1.2)])
+
+
+def gap(field: Any, z: Any, solver: Any, times: Any, gradient: Gradient = "adjoint", backprop: Any = None) -> float:
+    """The largest difference between the adjoint's gradient and backprop's."""
+    expected = gradients(field, z, backprop if backprop is not None else solver, times)
+    found = gradients(field, z, solver, times, gradient)
+    return max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@TIMES
+def test_on_a_fixed_grid_the_adjoint_converges_to_backprop_with_the_methods_order(
+    method: str, times: tuple[float, ...]
+) -> None:
+    order = METHODS[method].order
+    steps = (80, 160, 320) if order == 1 else (10, 20, 30)
+    gaps = [gap(Network(), some_states(3, 2), FixedStep(method, step=1 / n), times) for n in steps]
+    assert gaps[-1] < 0.02
+    assert -np.polyfit(np.log(steps), np.log(gaps), 1)[0] > order - 0.4
+
+
+@pytest.mark.parametrize("method", ["bosh32", "dopri54", "tsit54"])
+@pytest.mark.parametrize("control", ["batch", "sample"])
+@TIMES
+def test_with_tolerances_the_adjoint_converges_to_backprop(method: str, control: Any, times: tuple[float, ...]) -> None:
+    for tolerance in (1e-3, 1e-5, 1e-7):
+        solver = Adaptive(method, tolerance=tolerance, control=control)
+        assert gap(Network(), some_states(4, 2), solver, times) < 100 * tolerance
+
+
+def test_fehlbergs_adjoint_converges_to_backprop() -> None:
+    """Its estimate is 1/512 of an Euler step's error, so its tolerance promises less."""
+    gaps = [gap(Network(), some_states(4, 2), Adaptive("fehlberg21", tolerance=tol), (0, 1)) for tol in (1e-3, 1e-5)]
+    assert gaps[1] < gaps[0] / 10
+    assert gaps[1] < 0.02
+
+
+@pytest.mark.parametrize(
+    "finer",
+    [
+        FixedStep("rk4", step=1 / 64),
+        OnGrid("rk4", tuple(np.linspace(0, 1, 65))),
+        Adaptive("dopri54", tolerance=1e-8),
+        Adaptive("tsit54", tolerance=1e-8, control="sample"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "coarse", [FixedStep("heun", step=1 / 32), Adaptive("dopri54", tolerance=1e-9, control="sample")], ids=str
+)
+def test_the_adjoint_may_have_a_solver_of_its_own(coarse: Any, finer: Any) -> None:
+    """Its gradient is then that of the flow, from the end that the forward solver reached."""
+    network, z, times = Network(), some_states(3, 2), (0.0, 1.0)
+    exact = gradients(network, z, FixedStep("rk4", step=1 / 100), times)
+    found = gradients(network, z, coarse, times, Adjoint(solver=finer))
+    own = gradients(network, z, coarse, times, "adjoint")
+    for got, mine, want in zip(found, own, exact, strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=3e-3 if isinstance(coarse, FixedStep) else 1e-6)
+        assert not torch.equal(got, mine)
+
+
+def test_a_finer_adjoint_costs_its_own_evaluations() -> None:
+    with counting() as count:
+        gradients(
+            Network(),
+            some_states(2, 2),
+            FixedStep("heun", step=1 / 8),
+            (0.0, 1.0),
+            Adjoint(FixedStep("rk4", step=1 / 3)),
+        )
+    assert (count.forward, count.backward) == (16, 12)
+
+
+class Stacked(torch.nn.Module):
+    """A network for each member, with parameters of its own along the first axis."""
+
+    def __init__(self, members: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(some_states(members, 2, 2, seed=7) * 0.7)
+        self.bias = torch.nn.Parameter(some_states(members, 1, 2, seed=8) * 0.5)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.tanh(torch.baddbmm(self.bias * torch.cos(t), z, self.weight))
+
+    def member(self, s: int) -> "Stacked":
+        alone = Stacked(1)
+        alone.weight.data, alone.bias.data = self.weight.data[s : s + 1], self.bias.data[s : s + 1]
+        return alone
+
+
+ENSEMBLES: dict[str, Any] = {
+    "equal": [FixedStep("rk4", step=1 / 6)] * 3,
+    "ragged": [FixedStep("rk4", step=1 / n) for n in (6, 3, 9)],
+    "batch": [Adaptive("dopri54", tolerance=tol) for tol in (1e-3, 1e-5, 1e-7)],
+    "sample": [Adaptive("dopri54", tolerance=tol, control="sample") for tol in (1e-3, 1e-5, 1e-7)],
+}
+
+
+@pytest.mark.parametrize("kind", ENSEMBLES)
+@TIMES
+def test_a_members_adjoint_is_that_of_the_member_alone(kind: str, times: tuple[float, ...]) -> None:
+    field, z, solvers = Stacked(3), some_states(3, 4, 2), ENSEMBLES[kind]
+    start = z.clone().requires_grad_()
+    final = solve(field, start, solvers, times, gradient="adjoint").final
+    assert isinstance(final, Tensor)
+    together = torch.autograd.grad(final.square().sum(), [start, *field.parameters()])
+    for s in range(3):
+        alone, own = field.member(s), z[s : s + 1].clone().requires_grad_()
+        end = solve(alone, own, solvers[s : s + 1], times, gradient="adjoint").final
+        assert isinstance(end, Tensor)
+        for ours, mine in zip(
+            together, torch.autograd.grad(end.square().sum(), [own, *alone.parameters()]), strict=True
+        ):
+            torch.testing.assert_close(ours[s : s + 1], mine, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ENSEMBLES)
+def test_an_ensembles_adjoint_is_close_to_its_backprop(kind: str) -> None:
+    assert gap(Stacked(3), some_states(3, 4, 2), ENSEMBLES[kind], (0.0, 1.0)) < 2e-2
+
+
+@pytest.mark.parametrize("kind", ENSEMBLES)
+@pytest.mark.parametrize("finer", [FixedStep("rk4", step=1 / 40), Adaptive("dopri54", tolerance=1e-9)], ids=str)
+def test_an_ensembles_adjoint_takes_one_finer_solver_for_all_members_or_one_for_each(kind: str, finer: Any) -> None:
+    field, z = Stacked(3), some_states(3, 4, 2)
+    one = gradients(field, z, ENSEMBLES[kind], gradient=Adjoint(solver=finer))
+    with counting() as count:
+        each = gradients(field, z, ENSEMBLES[kind], gradient=Adjoint(solver=[finer] * 3))
+    assert np.shape(count.backward) == (3,)
+    for a, b in zip(one, each, strict=True):
+        assert torch.equal(a, b)
+    truth = gradients(field, z, FixedStep("rk4", step=1 / 40))
+    for a, b in zip(one, truth, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("solver", [[FixedStep("rk4", step=1)] * 2, [FixedStep("rk4", step=1)] * 3])
+def test_adjoint_solvers_that_do_not_fit_are_refused(solver: Any) -> None:
+    with pytest.raises(UsageError, match="it takes one, or in an ensemble one for each member"):
+        solve(Network(), some_states(2, 2), FixedStep("rk4", step=1), gradient=Adjoint(solver=solver))
+    if len(solver) == 3:
+        with pytest.raises(UsageError, match="3 solvers"):
+            solve(Network(), some_states(2, 2, 2), [FixedStep("rk4", step=1)] * 2, gradient=Adjoint(solver=solver))
+
+
+class Pair(torch.nn.Module):
+    """A field of a tuple whose parts differ in shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Network(width=3)
+
+    def forward(self, t: Tensor, z: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        rate = self.inner(t, torch.cat([z[0], z[1].unsqueeze(-1)], dim=-1))
+        return rate[..., :2], rate[..., 2]
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        FixedStep("rk4", step=1 / 20),
+        Adaptive("dopri54", tolerance=1e-7),
+        Adaptive("dopri54", tolerance=1e-7, control="sample"),
+    ],
+    ids=lambda s: getattr(s, "control", "fixed"),
+)
+@TIMES
+def test_the_adjoint_of_a_tuple_converges_to_backprop(solver: Any, times: tuple[float, ...]) -> None:
+    z = (some_states(4, 2), some_states(4, seed=1))
+    assert gap(Pair(), z, solver, times) < 1e-5
+    assert gap(Pair(), z, solver, times, Adjoint(Adaptive("tsit54", tolerance=1e-8))) < 1e-5
+
+
+def test_the_adjoint_of_parts_that_share_no_axis_converges_to_backprop() -> None:
+    class Unshared(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rate = torch.nn.Parameter(torch.tensor(0.3, dtype=DOUBLE))
+
+        def forward(self, t: Tensor, z: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            return torch.sin(self.rate * z[0]) + z[1], -z[1] * z[0].mean()
+
+    z = (some_states(2, 3), torch.tensor(0.4, dtype=DOUBLE))
+    assert gap(Unshared(), z, Adaptive("dopri54", tolerance=1e-8), (0.0, 1.0)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3, control="sample")], ids=str
+)
+def test_a_plain_function_that_hides_parameters_is_refused(solver: Any) -> None:
+    network = Network()
+    with pytest.raises(FieldError, match=r"make it an nn.Module, or give gradient=Adjoint\(parameters=...\)"):
+        solve(lambda t, z: network(t, z), some_states(2, 2), solver, gradient="adjoint")
+
+
+def test_a_plain_function_without_parameters_has_the_gradient_of_its_state() -> None:
+    z = some_states(3, 2)
+    assert gap(lambda t, z: torch.sin(t + z), z, FixedStep("rk4", step=1 / 30), (0.0, 1.0)) < 1e-5
+
+
+def test_parameters_given_by_hand_have_their_gradient() -> None:
+    network, z = Network(), some_states(3, 2)
+    solver = FixedStep("rk4", step=1 / 30)
+    gradient = Adjoint(parameters=tuple(network.parameters()))
+    final = solve(lambda t, z: network(t, z), z, solver, gradient=gradient).final
+    found = torch.autograd.grad(loss_of(final), list(network.parameters()))
+    expected = torch.autograd.grad(loss_of(solve(network, z, solver).final), list(network.parameters()))
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_frozen_parameter_has_no_gradient_and_the_others_have_theirs() -> None:
+    network, z = Network(), some_states(3, 2)
+    network.inner.requires_grad_(False)
+    solver = FixedStep("rk4", step=1 / 30)
+    for parameters in (None, tuple(network.parameters())):
+        final = solve(network, z, solver, gradient=Adjoint(parameters=parameters)).final
+        found = torch.autograd.grad(loss_of(final), list(network.outer.parameters()))
+        expected = torch.autograd.grad(loss_of(solve(network, z, solver).final), list(network.outer.parameters()))
+        for got, want in zip(found, expected, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_parameter_that_the_field_does_not_use_has_a_gradient_of_zero() -> None:
+    network = Network()
+    network.idle = torch.nn.Parameter(torch.ones(2, dtype=DOUBLE))
+    solved = solve(network, some_states(3, 2), FixedStep("rk4", step=1 / 4), gradient="adjoint").final
+    loss_of(solved).backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(network.idle.grad, torch.zeros(2, dtype=DOUBLE))
+
+
+def test_a_field_that_ignores_the_state_carries_the_gradient_back_unchanged() -> None:
+    z = some_states(3, 2).requires_grad_()
+    final = solve(lambda t, z: torch.ones_like(z) * t, z, FixedStep("rk4", step=1 / 4), gradient="adjoint").final
+    assert isinstance(final, Tensor)
+    (found,) = torch.autograd.grad(final.sum(), z)
+    assert torch.equal(found, torch.ones_like(z))
+
+
+def test_a_failure_of_the_adjoints_solve_is_named() -> None:
+    """Euler's steps are far too long for the adjoint of this stiff field, and its cotangent is near overflow."""
+    start = some_states(3, 2).requires_grad_()
+    gradient = Adjoint(FixedStep("euler", step=1 / 4))
+    final = solve(lambda t, z: -60 * z, start, FixedStep("rk4", step=1 / 100), gradient=gradient).final
+    assert isinstance(final, Tensor)
+    with pytest.raises(NonFiniteError, match=r"the (state|field) is not finite at t = 0"):
+        (1e305 * final).sum().backward()  # type: ignore[no-untyped-call]

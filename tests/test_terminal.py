@@ -1,0 +1,72 @@
+"""What a training shows: the numbers that matter, and plain lines where there is no terminal."""
+
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from windermere import terminal
+from windermere.terminal import describe, download_progress, training_progress
+from windermere.training import Report
+
+REPORT = Report(
+    iteration=50,
+    iterations=1000,
+    loss=[0.5, 0.7],
+    accuracy=[0.75, 1.0],
+    test_accuracy=[0.8, 0.9],
+    precision=[1 / 4, 1 / 8],
+    evaluations=[4.0, 8.0],
+    seconds=2.0,
+)
+
+
+def test_a_report_is_described_by_its_means_over_members() -> None:
+    assert describe(REPORT, "step") == "loss 0.6000  acc 0.875  test 0.850  steps 6  evals/it 6.0"
+
+
+def test_a_tolerance_is_described_as_one() -> None:
+    report = replace(REPORT, precision=[1e-4, 3e-4], evaluations=[26.0, 27.5])
+    assert describe(report, "tolerance") == "loss 0.6000  acc 0.875  test 0.850  tol 0.0002  evals/it 26.8"
+
+
+def test_without_an_evaluation_yet_there_is_a_dash() -> None:
+    assert "test -  steps" in describe(replace(REPORT, test_accuracy=None), "step")
+
+
+def test_off_a_terminal_there_is_a_plain_line_for_every_twentieth_of_the_way(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with training_progress("sphere2", 1000, "step") as report:
+        for iteration in range(10, 1001, 10):
+            report(replace(REPORT, iteration=iteration, seconds=iteration / 100))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "sphere2 10/1000", *(f"sphere2 {n}/1000" for n in range(50, 1001, 50))
+    ]  # fmt: skip
+    assert lines[0] == f"sphere2 10/1000  {describe(REPORT, 'step')}  10 s left"
+    assert lines[-1].endswith("0 s left")
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_line_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+    with training_progress("sphere2 " * 30, 1000, "step") as report:
+        report(REPORT)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_on_a_terminal_there_is_a_bar_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=200, record=True, file=StringIO())
+    monkeypatch.setattr(terminal, "stderr", console)
+    with training_progress("sphere2", 1000, "step") as report:
+        report(replace(REPORT, iteration=1000))
+    shown = console.export_text()
+    assert "1000/1000" in shown
+    assert describe(REPORT, "step") in shown
+
+
+def test_a_download_off_a_terminal_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with download_progress("mnist") as progress:
+        progress(5, 10)
+    assert capsys.readouterr().err.strip() == ""
