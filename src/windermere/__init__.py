@@ -1,5 +1,6 @@
 """Windermere: is your neural ODE really an ODE?"""
 
+from windermere.audit import Verdict, audit
 from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import (
     Adaptive,
@@ -29,7 +30,9 @@ __all__ = [
     "Solution",
     "Stats",
     "Trajectory",
+    "Verdict",
     "__version__",
+    "audit",
     "checking",
     "counting",
     "initial_step",

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,11 +13,6 @@ def coupled(t: Tensor, z: Tensor) -> Tensor:
     x, y = z.unbind(-1)
     t = t.squeeze(-1) if t.ndim == z.ndim else t
     return torch.stack([torch.sin(2 * y + 3 * t), torch.cos(3 * x * torch.cos(2 * t)) - y / 4], dim=-1)
-
-
-def coupled_numpy(t: float, z: Any) -> Any:
-    """`coupled` for one sample, as SciPy wants it."""
-    return coupled(torch.tensor(t, dtype=DOUBLE), torch.as_tensor(np.asarray(z), dtype=DOUBLE)).numpy()
 
 
 def elementwise(t: Tensor, z: Tensor) -> Tensor:

@@ -53,6 +53,7 @@ def test_a_field_that_hardly_moves_the_state_is_not_probed_beyond_the_end_either
     field = Recorder(lambda t, z: rate * z)
     solve(field, torch.ones(2, 2, dtype=DOUBLE), Adaptive("dopri54", tolerance=1e-4), (0.2, 0.7))
     assert max(field.times) == 0.7
+    torch.testing.assert_close(field.nodes[1][1], torch.full((2, 2), 1 + 0.5 * rate, dtype=DOUBLE))
 
 
 @EVERY
@@ -146,28 +147,9 @@ def test_a_step_shortened_to_land_does_not_shorten_the_one_after_it() -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_both_dtypes_take_the_same_steps_where_rounding_is_far_below_the_tolerance(
-    method: str, dtype: torch.dtype
-) -> None:
-    z = some_states(6, 2)
-    stats = solve(coupled, z.to(dtype), Adaptive(method, tolerance=1e-3), (0.0, 3.0)).stats
-    assert stats == solve(coupled, z, Adaptive(method, tolerance=1e-3), (0.0, 3.0)).stats
-
-
-@CONTROLS
-def test_choosing_steps_stays_outside_the_gradient(control: Any) -> None:
-    """The gradient is that of the steps taken: the same as on the grid that the solve chose."""
-    from windermere.solvers import OnGrid
-
-    z = some_states(1, 2).requires_grad_()
-    solution = solve(coupled, z, Adaptive("dopri54", tolerance=1e-4, control=control), record=True)
-    assert solution.trajectory is not None
-    grid = OnGrid("dopri54", tuple(solution.trajectory.times.reshape(-1).tolist()))
-    for end in (solution.final, solve(coupled, z, grid).final):
-        assert isinstance(end, Tensor)
-        (gradient,) = torch.autograd.grad(end.square().sum(), z)
-        torch.testing.assert_close(end, solution.final, rtol=1e-13, atol=1e-13)
-        if end is solution.final:
-            chosen = gradient
-    torch.testing.assert_close(gradient, chosen, rtol=1e-12, atol=1e-12)
+def test_both_dtypes_take_the_same_steps_where_rounding_is_far_below_the_tolerance(method: str) -> None:
+    """But for a decision that rounding tips."""
+    z, solver, times = some_states(6, 2), Adaptive(method, tolerance=1e-3), (0.0, 3.0)
+    single, double = (solve(coupled, state, solver, times) for state in (z.float(), z))
+    assert single.stats.accepted == pytest.approx(double.stats.accepted, abs=1)
+    torch.testing.assert_close(single.final, z.new_tensor(0) + double.final, check_dtype=False, rtol=0, atol=1e-3)

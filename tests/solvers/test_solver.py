@@ -173,9 +173,9 @@ def test_a_grid_that_is_not_monotone_is_refused(times: Any) -> None:
 
 @pytest.mark.parametrize("make", [FixedStep, OnGrid, Adaptive])
 def test_an_unknown_method_is_refused_when_the_solver_is_made(make: Any) -> None:
-    rest: dict[str, Any] = {FixedStep: {"step": 1}, OnGrid: {"times": (0, 1)}, Adaptive: {"tolerance": 1}}[make]
+    rests: dict[Any, dict[str, Any]] = {FixedStep: {"step": 1}, OnGrid: {"times": (0, 1)}, Adaptive: {"tolerance": 1}}
     with pytest.raises(UnknownNameError, match="did you mean 'dopri54'"):
-        make("dopri5", **rest)
+        make("dopri5", **rests[make])
 
 
 @pytest.mark.parametrize(

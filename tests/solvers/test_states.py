@@ -190,4 +190,4 @@ def test_an_empty_batch_goes_through_a_fixed_grid_but_leaves_an_adaptive_solver_
     assert tensor(solve(elementwise, empty, FixedStep("rk4", step=1 / 4)).final).shape == (0, 2)
     for control in ("batch", "sample"):
         with pytest.raises(UsageError, match="the state is empty"):
-            solve(elementwise, empty, Adaptive("dopri54", tolerance=1e-3, control=control))  # type: ignore[arg-type]
+            solve(elementwise, empty, Adaptive("dopri54", tolerance=1e-3, control=control))

@@ -96,7 +96,9 @@ def test_runs_of_a_demo_with_other_settings_are_refused(tmp_path: Path, monkeypa
         demo.run(tmp_path, progress=Watched())
 
 
-@pytest.mark.parametrize(("own", "finer", "judgement"), [(1.0, 0.6, "tied"), (1.0, 0.95, "a flow"), (0.5, 0.9, "a flow")])
+@pytest.mark.parametrize(
+    ("own", "finer", "judgement"), [(1.0, 0.6, "tied"), (1.0, 0.95, "a flow"), (0.5, 0.9, "a flow")]
+)
 def test_a_model_is_tied_to_its_solver_if_a_better_one_takes_a_tenth_off(
     own: float, finer: float, judgement: str
 ) -> None:

@@ -25,7 +25,7 @@ def test_a_config_is_frozen_and_takes_keywords_only() -> None:
     with pytest.raises(FrozenInstanceError):
         a_config().lr = 1.0  # type: ignore[misc]
     with pytest.raises(TypeError, match="positional"):
-        RunConfig(*DEFAULTS.values())
+        RunConfig(*DEFAULTS.values())  # type: ignore[call-arg]
 
 
 def test_nothing_that_decides_a_training_has_a_default() -> None:

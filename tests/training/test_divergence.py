@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -105,7 +106,8 @@ def with_gradients(change: Callable[[int, Tensor], Tensor]) -> Callable[[Ensembl
     def register(ensemble: Ensemble) -> None:
         for tensor in ensemble.parameters():
             passes = count(1)
-            tensor.register_hook(lambda gradient, passes=passes: change(next(passes), gradient))
+            hook = partial(lambda passes, gradient: change(next(passes), gradient), passes)
+            tensor.register_hook(hook)  # type: ignore[no-untyped-call]
 
     return register
 
@@ -139,7 +141,9 @@ def test_a_step_that_makes_parameters_infinite_does_not_overwrite_a_good_checkpo
         return torch.zeros_like(gradient) if iteration < 4 else torch.full_like(gradient, 1e30)
 
     spoil(monkeypatch, with_gradients(leap))
-    with pytest.raises(DivergedError, match=r"stopped after iteration 4: .* not finite; the last checkpoint .* is kept"):
+    with pytest.raises(
+        DivergedError, match=r"stopped after iteration 4: .* not finite; the last checkpoint .* is kept"
+    ):
         trained(tmp_path, a_config(optimizer="sgd", lr=1e10, checkpoint_every=1, evaluate_every=100))
     found = checkpoint(tmp_path)
     assert found.meta["iteration"] == 3

@@ -171,7 +171,8 @@ class Swinging(nn.Module):
         if t.ndim > 0:
             raise AssertionError(f"t is of shape {tuple(t.shape)}")
         time = t.expand(*z.shape[:-1], 1)
-        return self.out(torch.tanh(self.into(torch.cat([z, time], dim=-1)))) * torch.cos(3 * t)
+        hidden = torch.tanh(self.into(torch.cat([z, time], dim=-1)))
+        return torch.as_tensor(self.out(hidden) * torch.cos(3 * t))
 
 
 def a_model_of_many_layers(seed: int) -> nn.Module:
@@ -313,12 +314,12 @@ class Residual(nn.Module):
         self.block = ODEBlock(Swinging(2), steps("euler", 1))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.block(x)
+        return torch.as_tensor(x + self.block(x))
 
 
 class Doubled(nn.Sequential):
     def forward(self, x: Tensor) -> Tensor:
-        return 2 * super().forward(x)  # type: ignore[no-any-return]
+        return torch.as_tensor(2 * self[0](x))
 
 
 LINEAR = nn.Linear(2, 2)
@@ -337,7 +338,17 @@ LINEAR = nn.Linear(2, 2)
         ([nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Linear(2, 3))], "share one architecture"),
         ([nn.Sequential(nn.Linear(2, 2)), nn.Sequential(nn.Tanh(), nn.Linear(2, 2))], "share one architecture"),
     ],
-    ids=["none", "no sequential", "a block inside", "own forward", "buffers", "hidden block", "shared", "shape", "name"],
+    ids=[
+        "none",
+        "no sequential",
+        "a block inside",
+        "own forward",
+        "buffers",
+        "hidden block",
+        "shared",
+        "shape",
+        "name",
+    ],
 )
 def test_what_cannot_be_walked_layer_by_layer_is_refused(models: list[nn.Module], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):

@@ -13,11 +13,11 @@ from windermere.training import RunConfig, evaluate, open_run, paper_settings, t
 pytestmark = pytest.mark.real_data
 
 
-def test_mnist_trains_with_the_papers_settings_and_is_evaluated_with_a_finer_solver(tmp_path: Path) -> None:
+def test_mnist_trains_with_the_papers_optimizer_and_is_evaluated_with_a_finer_solver(tmp_path: Path) -> None:
     data, euler = real("mnist"), FixedStep.of("euler", steps=2)
-    settings = {**paper_settings("mnist", euler), "iterations": 3}
+    settings = {**paper_settings("mnist", euler), "iterations": 3, "batch_size": 32}
     config = RunConfig(data="mnist", solver=euler, seeds=(0,), log_every=1, **settings)
-    test_set = (data.test.inputs[:100], data.test.labels[:100])
+    test_set = (data.test.inputs[:50], data.test.labels[:50])
     with open_run(tmp_path, config) as run:
         outcome = train(config, (data.train.inputs, data.train.labels), test_set, run)
     rows = read_metrics(tmp_path)
@@ -27,4 +27,4 @@ def test_mnist_trains_with_the_papers_settings_and_is_evaluated_with_a_finer_sol
     found = trained_ensemble(tmp_path).ensemble
     assert outcome.test == evaluate(found, [euler], test_set)
     finer = evaluate(found, [FixedStep.of("rk4", steps=2)], test_set)
-    assert (finer.evaluations, finer.samples) == ([8], 100)
+    assert (finer.evaluations, finer.samples) == ([8], 50)

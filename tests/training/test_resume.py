@@ -27,7 +27,13 @@ def test_a_run_stopped_twice_and_resumed_equals_one_that_was_not(
     tmp_path: Path, solver: Solver, gradient: str, optimizer: str
 ) -> None:
     config = a_config(
-        solver=solver, seeds=(4, 1), gradient=gradient, optimizer=optimizer, iterations=12, log_every=1, checkpoint_every=4
+        solver=solver,
+        seeds=(4, 1),
+        gradient=gradient,
+        optimizer=optimizer,
+        iterations=12,
+        log_every=1,
+        checkpoint_every=4,
     )
     trained(tmp_path / "whole", config)
     for resume, stop_at in ((False, 3), (True, 7), (True, None)):

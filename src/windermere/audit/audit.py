@@ -16,21 +16,19 @@ from windermere.audit.statistics import paired_gap
 from windermere.audit.subject import ModelSubject, PredictSubject, Subject
 from windermere.audit.sweep import (
     Candidate,
+    Measure,
     Metric,
     Row,
     accuracy,
     default_candidates,
     joined,
-    measure,
-    row_of,
+    try_out,
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import Solver
-
-OWN = Candidate("own", 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +72,11 @@ def audit(
     own = subject.solvers[-1]
     rungs = ladder(own)
     asked = list(dict.fromkeys([*(default_candidates(own) if candidates is None else candidates), *rungs]))
-    score = metric or accuracy
-    parts = [examine(subject, x, y, asked, score, budget) for x, y in (first, *pieces)]
+    measure = Measure(metric or accuracy, metric is None, threshold)
+    parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     whole = _joined(parts)
-    drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if evidence and unsteady is None else Drawn()
+    wanted = evidence and unsteady is None
+    drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
     name = "accuracy" if metric is None else getattr(metric, "__name__", "metric")
     return _verdict(
         whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
@@ -123,16 +122,14 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 
 def examine(
-    subject: Subject, x: Any, y: Any, asked: Sequence[Candidate], metric: Metric, budget: int | None
+    subject: Subject, x: Any, y: Any, asked: Sequence[Candidate], measure: Measure, budget: int | None
 ) -> Examined:
     """One batch under its own solver, the reference flow and all solvers asked for."""
     solver = subject.solvers[-1]
     done = subject.forward(x, None)
-    reference = reference_flow(subject, x, done, budget=budget)
-    named = {"solver": str(solver), "method": solver.method, "precision": solver.precision, "factor": 1.0}
-    own = row_of(named, done, y, reference.done, metric)
-    flow = row_of({**named, "solver": "reference"}, reference.done, y, reference.done, metric)
-    rows = {c: measure(subject, x, y, c, c, reference.done, metric) for c in asked}
+    reference = reference_flow(subject, x, done, classes=measure.classes, budget=budget)
+    own, flow = (measure.row(solver, 1.0, each, y, reference.done) for each in (done, reference.done))
+    rows = {c: try_out(subject, x, y, c, reference.done, measure) for c in asked}
     return Examined(own=own, flow=flow, rows=rows, reference=reference)
 
 

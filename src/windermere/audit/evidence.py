@@ -3,7 +3,7 @@
 Shapes: P points of the batch, K steps that the training solver takes, n samples of the batch, D entries of a state.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -75,15 +75,39 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, referenc
     walk = _walk(subject, batch)
     if walk is None:
         return Drawn()
-    found: list[Evidence] = []
+    seen = _Seen(walk.insight.field)
+    watched = replace(walk, insight=replace(walk.insight, field=seen))
     with counting() as count, torch.no_grad():
         plane = _plane(walk)
-        for piece in (_crossings(walk, plane), _orientation(walk), _lipschitz(walk), _margins(walk, own, reference)):
-            found.extend(piece)
-        found.extend(_stability(walk))
-    evaluations = int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages
-    share = evaluations * walk.states.shape[1] / (max(1, own.evaluations) * len(own.scores))
-    return Drawn(tuple(found), share, plane)
+        pieces = {
+            "crossings": lambda: _crossings(watched, plane),
+            "orientation": lambda: _orientation(watched),
+            "h L": lambda: _lipschitz(watched),
+            "margins": lambda: _margins(watched, own, reference),
+            "stability": lambda: _stability(watched),
+        }
+        found = [e for name, piece in pieces.items() if (e := _attempted(name, piece)) is not None]
+    walked = (int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages) * walk.states.shape[1]
+    return Drawn(tuple(found), (walked + seen.samples) / (max(1, own.evaluations) * len(own.scores)), plane)
+
+
+class _Seen:
+    """A field that counts the samples it is evaluated for."""
+
+    def __init__(self, rate: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.rate, self.samples = rate, 0
+
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        self.samples += len(z)
+        return self.rate(t, z)
+
+
+def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None:
+    """Evidence that cannot be had says why; the verdict stands without it."""
+    try:
+        return piece()
+    except WindermereError as error:
+        return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
 
 
 def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
@@ -120,26 +144,25 @@ def _plane(walk: Walk) -> Plane | None:
     return Plane(own, exact, walk.labels, walk.insight)
 
 
-def _crossings(walk: Walk, plane: Plane | None) -> Iterator[Evidence]:
+def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
     """In the plane: what trajectories of different samples cross, beyond what the flow's chords do."""
     if plane is None:
-        return
+        return None
     if not _autonomous(walk):
-        yield Evidence(
+        return Evidence(
             name="crossings",
             finding="not counted: the field depends on t, so its trajectories may cross",
             proves="Nothing.",
             limits="Only trajectories of autonomous fields must not cross.",
             numbers={},
         )
-        return
     own, flow = (count_crossings(states, plane.labels.astype(np.int64)) for states in (plane.own, plane.flow))
     beyond = max(0, own.between_classes - flow.between_classes)
-    yield Evidence(
+    return Evidence(
         name="crossings",
-        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories, {own.between_classes} between classes; "
-        f"the flow's at the same nodes: {flow.total} and {flow.between_classes}",
-        proves="Solutions of an autonomous ODE do not cross, so crossings beyond the flow's own chords are the solver's.",
+        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories, {own.between_classes} between classes "
+        f"(the flow, sampled at the same nodes: {flow.total} and {flow.between_classes})",
+        proves="Solutions of an autonomous ODE do not cross: crossings beyond the flow's own chords are the solver's.",
         limits="No crossings at this step say nothing of other steps, and a fan of errors can tie a model without any.",
         numbers={"own": vars(own), "flow": vars(flow), "beyond_between_classes": beyond},
     )
@@ -156,29 +179,27 @@ def _nodes(walk: Walk, most: int) -> list[int]:
     return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
 
 
-def _orientation(walk: Walk) -> Iterator[Evidence]:
+def _orientation(walk: Walk) -> Evidence | None:
     """The sign of the step map's determinant, on fewer points and steps where dimensions are many."""
     large = walk.states[0, 0].numel() > MANY_DIMENSIONS
     points, nodes = (1, 1) if large else (JACOBIANS, NODES)
     states = walk.states[:, :points]
-    result = step_orientation(
-        walk.insight.field, walk.solver.tableau, states, walk.times, steps=_nodes(walk, nodes)
-    )
+    result = step_orientation(walk.insight.field, walk.solver.tableau, states, walk.times, steps=_nodes(walk, nodes))
     finding = result.skipped or (
         f"{result.negative} of {result.points} sampled steps in {result.dimension} dimensions turn orientation around"
         + (f" ({result.uncertain} more are too near zero to tell)" if result.uncertain else "")
     )
-    yield Evidence(
+    return Evidence(
         name="orientation", finding=finding, proves=result.proves, limits=result.limits, numbers=vars(result).copy()
     )
 
 
-def _lipschitz(walk: Walk) -> Iterator[Evidence]:
+def _lipschitz(walk: Walk) -> Evidence | None:
     nodes = _nodes(walk, NODES // 2)
     states = walk.some(JACOBIANS if walk.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
     result = lipschitz(walk.insight.field, states, [walk.times[i] for i in nodes])
     product = abs(walk.step) * result.largest
-    yield Evidence(
+    return Evidence(
         name="h L",
         finding=f"h L is up to {product:.2g} along trajectories (median {abs(walk.step) * result.median:.2g})",
         proves=result.proves,
@@ -187,35 +208,34 @@ def _lipschitz(walk: Walk) -> Iterator[Evidence]:
     )
 
 
-def _margins(walk: Walk, own: Row, reference: Reference) -> Iterator[Evidence]:
+def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
     """Only where what follows the flow is known, and errors are those of its states."""
     head, states = walk.insight.head, reference.done.states
-    if head is None or len(head) == 0 if hasattr(head, "__len__") else head is None:  # type: ignore[arg-type]
-        return
-    if states is None or own.error is None:
-        return
+    if head is None or not list(head.modules())[1:] + list(head.parameters()) or states is None or own.error is None:
+        return None
     shaped = states.reshape(len(states), *walk.states.shape[2:])
-    result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))  # type: ignore[union-attr]
-    kind = "" if result.exact else " (an estimate: the head is not linear)"
-    yield Evidence(
+    result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))
+    certain, guessed = "no solver at least as accurate can change", "as a first-order estimate, hardly change"
+    return Evidence(
         name="margins",
-        finding=f"{result.safe:.1%} of decisions cannot be changed by any solver at least as accurate{kind}",
+        finding=f"{result.safe:.1%} of decisions {certain if result.exact else guessed}",
         proves=result.proves,
         limits=result.limits,
         numbers={"safe": result.safe, "exact": result.exact, "median_margin": result.median_margin},
     )
 
 
-def _stability(walk: Walk) -> Iterator[Evidence]:
+def _stability(walk: Walk) -> Evidence | None:
     nodes = _nodes(walk, NODES // 2)
     times = [walk.times[i] for i in nodes]
     result = stability(walk.insight.field, walk.solver.tableau, walk.some(JACOBIANS, nodes), times, walk.step)
-    if result.skipped is None:
-        yield Evidence(
-            name="stability",
-            finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow; "
-            f"|h lambda| is up to {result.fastest:.2g}",
-            proves=result.proves,
-            limits=result.limits,
-            numbers=vars(result).copy(),
-        )
+    if result.skipped is not None:
+        return None
+    return Evidence(
+        name="stability",
+        finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow; "
+        f"|h lambda| is up to {result.fastest:.2g}",
+        proves=result.proves,
+        limits=result.limits,
+        numbers=vars(result).copy(),
+    )

@@ -38,7 +38,9 @@ class Reference:
     """Why it did not converge."""
 
 
-def reference_flow(subject: Subject, x: Any, own: Pass, *, budget: int | None = None) -> Reference:
+def reference_flow(
+    subject: Subject, x: Any, own: Pass, *, classes: bool = True, budget: int | None = None
+) -> Reference:
     """Refine until the estimated error is small against the training solver's and decisions stand still.
 
     Steps are halved (rk4), or for models trained with adaptive steps tolerances tightened (dopri54). Never judged by a
@@ -56,7 +58,7 @@ def reference_flow(subject: Subject, x: Any, own: Pass, *, budget: int | None = 
         else:
             failure, passes, spent, cost = None, [*passes[-2:], done], spent + done.evaluations, 2 * done.evaluations
         if len(passes) == 3:
-            best = _judge(passes, own, str(change(subject.solvers[-1])), dtype)
+            best = _judge(passes, own, change(subject.solvers[-1]), dtype, classes)
         if best.converged or spent + cost > limit:
             break
     return replace(best, evaluations=spent, reason=None if best.converged else failure or _why(best))
@@ -95,24 +97,25 @@ def _finest_pass(subject: Subject, x: Any, change: Change) -> tuple[Pass, str]:
         return subject.forward(x, change), "float32"
 
 
-def _judge(passes: list[Pass], own: Pass, solver: str, dtype: str) -> Reference:
+def _judge(passes: list[Pass], own: Pass, solver: Solver, dtype: str, classes: bool) -> Reference:
     """Successive differences d1, d2 of three refinements: the error left is about d2 r / (1 - r), r = d2 / d1."""
     coarse, middle, fine = passes
     before, last = distance(coarse, middle), distance(middle, fine)
-    scale = float(np.median(np.abs(fine.states if fine.states is not None else fine.outputs)))
+    scale = float((fine.states if fine.states is not None else fine.outputs).abs().median())
     rounding = (1e-12 if dtype == "float64" else 1e-5) * max(scale, 1e-12)
     ratio = float(np.median((last + rounding) / (before + rounding)))
     shrink = min(max(ratio, 1 / 32), 0.99)
     error = last * shrink / (1 - shrink)
-    flips = float((decisions(middle.outputs) != decisions(fine.outputs)).double().mean())
+    flips = float((decisions(middle.outputs) != decisions(fine.outputs)).double().mean()) if classes else 0.0
     needed = max(SHARE_OF_OWN * float(np.median(distance(own, fine))), 10 * rounding)
     converged = float(np.median(error)) <= needed and flips <= FLIPS
-    order = -float(np.log2(ratio)) if np.median(last) > 10 * rounding else None
+    seen = np.median(last) > 10 * rounding and not isinstance(solver, Adaptive)
+    order = -float(np.log2(ratio)) if seen else None
     return Reference(
         done=fine,
         error=error,
         order=order,
-        solver=solver,
+        solver=str(solver),
         dtype=dtype,
         evaluations=0,
         converged=converged,
@@ -120,11 +123,11 @@ def _judge(passes: list[Pass], own: Pass, solver: str, dtype: str) -> Reference:
     )
 
 
-def _why(reference: Reference) -> str | None:
-    if reference.converged:
-        return None
+def _why(reference: Reference) -> str:
+    if reference.solver == "-":
+        return "its budget did not allow three refinements"
     if reference.order is None:
-        return "rounding hides the differences between refinements"
+        return "rounding, or a tolerance that cannot be met, hides the differences between refinements"
     if reference.order < 0.3:
         return "halving the step does not bring solutions closer: the field is chaotic or stiff"
     return f"solutions approach each other only with order {reference.order:.1f}, too slowly for the budget"

@@ -3,8 +3,8 @@
 Shapes: n samples. A row holds numbers for every sample; means are taken when it is shown.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.audit.subject import Change, Pass, Subject
+from windermere.audit.subject import Pass, Subject
 from windermere.errors import SolverError, UsageError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
@@ -52,7 +52,10 @@ class Row:
     precision: float
     factor: float
     scores: Numbers
-    outputs: Tensor
+    votes: Numbers
+    """What agreement is about: classes, or where the metric is no accuracy the scores themselves."""
+    slack: float
+    """By how much votes may differ and still agree: 0 for classes."""
     error: Numbers | None
     """Distance of the end state (of the output, where states are hidden) from the reference's."""
     evaluations: int
@@ -67,8 +70,8 @@ class Row:
         return float("nan") if self.error is None or not len(self.error) else float(np.median(self.error))
 
     def agreement(self, other: "Row") -> float:
-        """The share of samples that both put into the same class."""
-        return float((decisions(self.outputs) == decisions(other.outputs)).double().mean())
+        """The share of samples on which both agree."""
+        return float((np.abs(self.votes - other.votes) <= self.slack).mean())
 
 
 def decisions(outputs: Tensor) -> Tensor:
@@ -115,40 +118,54 @@ def default_candidates(own: Solver) -> list[Candidate]:
     return [Candidate(name, factor) for name in names for factor in factors]
 
 
-def sweep(
-    subject: Subject, x: Any, labels: Any, candidates: Iterable[Candidate], reference: Pass, metric: Metric
-) -> dict[Candidate, Row]:
-    """A row for each candidate; one that fails (a step that blows up, an unresolvable tolerance) says so."""
-    return {c: measure(subject, x, labels, c, c, reference, metric) for c in candidates}
+@dataclass(frozen=True)
+class Measure:
+    """How outputs are judged: by a metric, and by agreement of classes or, for other tasks, of scores."""
 
+    metric: Metric
+    classes: bool
+    threshold: float
 
-def measure(
-    subject: Subject,
-    x: Any,
-    labels: Any,
-    candidate: Candidate,
-    change: Change | None,
-    reference: Pass,
-    metric: Metric,
-) -> Row:
-    """One row: the candidate names it, `change` carries it out (None: the model's own solver, as it is)."""
-    own = subject.solvers[-1]
-    shown = own if change is None else candidate(own)
-    named = {"solver": str(shown), "method": shown.method, "precision": shown.precision, "factor": candidate.factor}
-    try:
-        done = subject.forward(x, change)
-        if not done.outputs.isfinite().all():
-            raise SolverError("outputs that are not finite")
-    except SolverError as error:
+    def row(self, solver: Solver, factor: float, done: Pass, labels: Any, reference: Pass) -> Row:
+        scores = score(self.metric, done.outputs, labels)
+        return Row(
+            solver=str(solver),
+            method=solver.method,
+            precision=solver.precision,
+            factor=factor,
+            scores=scores,
+            votes=_numbers(decisions(done.outputs).double()) if self.classes else scores,
+            slack=0.0 if self.classes else self.threshold,
+            error=distance(done, reference),
+            evaluations=done.evaluations,
+        )
+
+    def failed(self, solver: Solver, factor: float, reason: str) -> Row:
         nothing = np.zeros(0)
-        return Row(**named, scores=nothing, outputs=torch.zeros(0), error=None, evaluations=0, failed=str(error))  # type: ignore[arg-type]
-    return row_of(named, done, labels, reference, metric)
+        return Row(
+            solver=str(solver),
+            method=solver.method,
+            precision=solver.precision,
+            factor=factor,
+            scores=nothing,
+            votes=nothing,
+            slack=0.0,
+            error=None,
+            evaluations=0,
+            failed=reason,
+        )
 
 
-def row_of(named: dict[str, Any], done: Pass, labels: Any, reference: Pass | None, metric: Metric) -> Row:
-    error = None if reference is None else distance(done, reference)
-    scores = score(metric, done.outputs, labels)
-    return Row(**named, scores=scores, outputs=done.outputs, error=error, evaluations=done.evaluations)
+def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass, measure: Measure) -> Row:
+    """One solver's row; where it fails (a step that blows up, an unresolvable tolerance) the row says so."""
+    solver = candidate(subject.solvers[-1])
+    try:
+        done = subject.forward(x, candidate)
+    except SolverError as error:
+        return measure.failed(solver, candidate.factor, str(error))
+    if not done.outputs.isfinite().all():
+        return measure.failed(solver, candidate.factor, "its outputs are not finite")
+    return measure.row(solver, candidate.factor, done, labels, reference)
 
 
 def joined(rows: Sequence[Row]) -> Row:
@@ -156,15 +173,11 @@ def joined(rows: Sequence[Row]) -> Row:
     failed = next((row for row in rows if row.failed is not None), None)
     if failed is not None or len(rows) == 1:
         return failed or rows[0]
-    first = rows[0]
     errors = [row.error for row in rows if row.error is not None]
-    return Row(
-        solver=first.solver,
-        method=first.method,
-        precision=first.precision,
-        factor=first.factor,
+    return replace(
+        rows[0],
         scores=np.concatenate([row.scores for row in rows]),
-        outputs=torch.cat([row.outputs for row in rows]),
+        votes=np.concatenate([row.votes for row in rows]),
         error=np.concatenate(errors) if errors else None,
-        evaluations=round(np.mean([row.evaluations for row in rows])),
+        evaluations=round(float(np.mean([row.evaluations for row in rows]))),
     )

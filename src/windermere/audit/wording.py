@@ -28,7 +28,8 @@ def sentence(
     if outcome is Outcome.TIED:
         return (
             f"TIED to its solver: {metric} {own.metric:.3f} with {own.solver}, {reference.metric:.3f} under the flow "
-            f"of its field; the gap to a solver at least as accurate is {abs(largest.value):.3f}, more than {threshold:g}."
+            f"of its field; the gap to a solver at least as accurate is "
+            f"{abs(largest.value):.3f}, more than {threshold:g}."
         )
     if doubt is not None:
         return f"UNDECIDED: {doubt}."

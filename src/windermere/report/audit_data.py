@@ -126,6 +126,19 @@ class AuditFigure:
         return next(point for point in self.points if point.own)
 
     @property
+    def trained_with(self) -> str:
+        """The training solver in words."""
+        return f"{self.own.method}, {self.precision_name} {fraction(self.own.precision)}"
+
+    @property
     def methods(self) -> list[str]:
         """In the order in which they come, each once."""
         return list(dict.fromkeys(point.method for point in self.points))
+
+
+def fraction(value: float) -> str:
+    """0.015625 as 1/64, and what is no such fraction in a few digits."""
+    parts = round(1 / value)
+    if 1 < parts < 10_000 and abs(parts * value - 1) < 1e-9:
+        return f"1/{parts}"
+    return f"{value:g}" if value >= 1 else f"{value:.3g}"

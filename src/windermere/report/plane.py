@@ -34,6 +34,21 @@ class Frame:
         (left, bottom), (right, top) = centre - half, centre + half
         return cls(left=float(left), right=float(right), bottom=float(bottom), top=float(top))
 
+    @property
+    def width(self) -> float:
+        return self.right - self.left
+
+    @property
+    def corners(self) -> Array:
+        """[2, 2]: lower left, upper right"""
+        return np.array([[self.left, self.bottom], [self.right, self.top]])
+
+    def holds(self, points: Array) -> Array:
+        """Which of the points [..., 2] lie in it."""
+        (low, high) = self.corners
+        inside: Array = ((points >= low) & (points <= high)).all(axis=-1)
+        return inside
+
     def grid(self, resolution: int) -> tuple[Array, Array]:
         """x and y [resolution, resolution] of points that cover the frame: where to ask a classifier."""
         x = np.linspace(self.left, self.right, resolution)

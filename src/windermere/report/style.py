@@ -4,12 +4,17 @@ No pyplot: its global state would leak between figures, and into the notebook of
 """
 
 import textwrap
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import style
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from windermere.records.atomic import write_atomically
@@ -52,9 +57,18 @@ house_style = style.context(
 """Around every figure, and gone after it: no figure depends on the user's settings, or changes them."""
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """A white figure of a size in inches, laid out so that no two texts overlap."""
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained", facecolor="white")
+def new_figure(width: float, height: float, padding: float = 3 / 72) -> Figure:
+    """A white figure of a size in inches, laid out so that no two texts overlap, with padding between its parts."""
+    layout = ConstrainedLayoutEngine(h_pad=padding, w_pad=padding)
+    return Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
+
+
+def add_legend(row: SubFigure, handles: Sequence[Line2D | Patch]) -> None:
+    """Below all panels of a row, in as many columns as fit its width."""
+    letters = [len(str(handle.get_label())) + 7 for handle in handles]  # and the sign before it
+    width = 12.0 * row.bbox.width / row.dpi
+    fitting = (n for n in range(len(handles), 1, -1) if sum(map(max, np.array_split(letters, n))) <= width)
+    row.legend(handles=handles, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,12 +1,15 @@
 """What comes after the last solve, found by watching which modules lead from its end to the model's output."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from windermere.audit.adapters.solves import Tape
 
 
 @dataclass(frozen=True)
@@ -16,48 +19,49 @@ class Call:
     module: nn.Module
     given: Tensor
     returned: Tensor
-    after: int
-    """How many solves were through when it began; as many as when it ended."""
 
 
 @contextmanager
-def watching(model: nn.Module, solves: Callable[[], int]) -> Iterator[list[Call]]:
-    """All calls of modules that solve nothing themselves, outer ones before the inner ones they make."""
+def watching(model: nn.Module, tape: Tape) -> Iterator[list[Call]]:
+    """The calls of modules after the last solve, outer ones before the inner ones that they make."""
     begun: list[tuple[int, int]] = []
     calls: list[tuple[int, Call]] = []
     found: list[Call] = []
-    number = iter(range(10**9))
+    number = count()
 
     def before(module: nn.Module, given: Any) -> None:
-        begun.append((next(number), solves()))
+        begun.append((next(number), len(tape.solvers)))
+        if tape.solving or not tape.solvers:
+            calls.clear()  # a field's activations would fill the memory
 
     def behind(module: nn.Module, given: Any, returned: Any) -> None:
-        place, after = begun.pop()
+        place, solved = begun.pop()
         single = len(given) == 1 and isinstance(given[0], Tensor) and isinstance(returned, Tensor)
-        if single and after == solves():
-            calls.append((place, Call(module, given[0], returned, after)))
+        if single and not tape.solving and solved == len(tape.solvers) > 0:
+            calls.append((place, Call(module, given[0], returned)))
 
-    handles = [h for m in model.modules() for h in (m.register_forward_pre_hook(before), m.register_forward_hook(behind))]
+    hooks = [(m.register_forward_pre_hook(before), m.register_forward_hook(behind)) for m in model.modules()]
     try:
         yield found
     finally:
-        for handle in handles:
+        for handle in chain.from_iterable(hooks):
             handle.remove()
         found.extend(call for _, call in sorted(calls, key=lambda one: one[0]))
 
 
-def head_between(calls: list[Call], solves: int, end: Tensor, outputs: Tensor) -> nn.Module | None:
-    """The chain of modules from the last solve's end to the outputs; None where something else happens on the way."""
-    chain: list[nn.Module] = []
+def head_between(calls: list[Call], end: Tensor, outputs: Tensor) -> nn.Module | None:
+    """The modules that lead from the last solve's end to the outputs; None where something else happens on the way."""
+    layers: list[nn.Module] = []
     current = end
     for call in calls:
-        if call.after != solves or not (_same(call.given, current) or _same(call.given, current.flatten(1))):
+        if _same(call.given, current):
+            layers.append(call.module)
+        elif current.ndim > 2 and _same(call.given, current.flatten(1)):
+            layers.extend([nn.Flatten(), call.module])
+        else:
             continue
-        if call.given.shape != current.shape:
-            chain.append(nn.Flatten())
-        chain.append(call.module)
         current = call.returned
-    head = nn.Sequential(*chain)
+    head = nn.Sequential(*layers)
     return head if _same(current, outputs) and _leads(head, end, outputs) else None
 
 

@@ -31,7 +31,7 @@ class Asked:
     original: Callable[[Watch], Any]
     """The library's own result."""
     end_of: Callable[[Any], State]
-    """Where the library's result ends."""
+    """Where such a result ends."""
     result: Callable[[Solution], Any]
     """Our solution, as the library would have returned it."""
 
@@ -44,6 +44,8 @@ class Tape:
         self.solvers: list[Solver] = []
         self.notes: list[str] = []
         self.evaluations = 0
+        self.solving = 0
+        """How many solves are under way: a field may solve on its own."""
         self.last: Asked | None = None
         """The solve that ended last."""
         self.end: State | None = None
@@ -51,17 +53,22 @@ class Tape:
     def answer(self, asked: Asked) -> Any:
         for part in parts_of(asked.start):
             self._check_double(part, "a solve starts from")
-        if self.change is None:
-            result = asked.original(self.watch)
-            end = asked.end_of(result)
-        else:
-            solution = solve_at(asked.field, asked.start, self.change(asked.own), asked.times)
-            self.evaluations += int(np.max(solution.stats.evaluations))
-            result, end = asked.result(solution), solution.final
+        self.solving += 1
+        try:
+            result = self._solved(asked)
+        finally:
+            self.solving -= 1
         self.solvers.append(asked.own)
         self.notes.extend(note for note in asked.notes if note not in self.notes)
-        self.last, self.end = asked, end
+        self.last, self.end = asked, asked.end_of(result)
         return result
+
+    def _solved(self, asked: Asked) -> Any:
+        if self.change is None:
+            return asked.original(self.watch)
+        solution = solve_at(asked.field, asked.start, self.change(asked.own), asked.times)
+        self.evaluations += int(np.max(solution.stats.evaluations))
+        return asked.result(solution)
 
     def watch(self, rate: Tensor) -> None:
         self.evaluations += 1

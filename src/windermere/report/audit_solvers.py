@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from windermere.report.audit_data import AuditFigure, SolverPoint
+from windermere.report.audit_data import AuditFigure, SolverPoint, fraction
 from windermere.report.style import FAINT, INK
 
 COUNTS, COARSE, BAND = "#6a3d9a", "#b9c1ca", "#efe9f5"
@@ -24,6 +24,8 @@ MARKERS = {
     "fehlberg21": "D", "bosh32": "+", "dopri54": "p", "tsit54": "h",
 }  # fmt: skip
 OTHER = "*"
+REFERENCE = "rk4"
+"""The method whose steps the audit halves to find the flow, and the order."""
 FILLED = {"x": "X", "+": "P"}
 REACH = 3.0
 """Metrics of solvers that don't count are shown up to so many ranges away from those that do."""
@@ -54,7 +56,8 @@ def draw_metrics(axes: Axes, figure: AuditFigure) -> None:
     outside = sum(not low <= point.metric <= high for point in there)
     axes.set(ylim=(low, high), xlabel="evaluations of the field" if counted else figure.precision_name)
     axes.set_ylabel(figure.metric_name, parse_math=False)
-    axes.set_title("The same weights under other solvers" + (f"\n({outside} lie outside)" if outside else ""))
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.set_title("The same weights under other solvers" + (f" ({outside} outside)" if outside else ""))
     axes.grid()
 
 
@@ -79,7 +82,7 @@ def _metric_limits(figure: AuditFigure, there: Sequence[SolverPoint]) -> tuple[f
     high = max([high, *(p.metric for p in there if p.metric <= high + reach)])
     if figure.metric_name == "accuracy":  # no accuracy is above 1, though the band may be
         high = min(high, 1.0)
-    margin = 0.07 * max(high - low, 1e-9)
+    margin = 0.07 * max(high - low, 0.01 * abs(high), 1e-9)
     return low - margin, high + margin
 
 
@@ -88,7 +91,10 @@ def _metric_limits(figure: AuditFigure, there: Sequence[SolverPoint]) -> tuple[f
 
 
 def draw_errors(axes: Axes, figure: AuditFigure) -> None:
-    """The distance from the flow against the step or tolerance; exact solvers lie on a line marked 0."""
+    """The distance from the flow against the step or tolerance; solvers without any lie on a line marked 0.
+
+    The reference's own error is left out where it is so small that it would squeeze all else.
+    """
     there = [point for point in figure.points if isfinite(point.error)]
     positive = [point.error for point in there if point.error > 0]
     zero = 10.0 ** floor(log10(min(positive, default=1.0)) - 1)
@@ -97,43 +103,38 @@ def draw_errors(axes: Axes, figure: AuditFigure) -> None:
     _draw_spots(axes, spots)
     _scale_x(axes, [spot.x for spot in spots], octaves=figure.precision_name == "step")
     if len(positive) < len(there):
-        _mark_zero(axes, zero, labelled=bool(positive))
-    _draw_reference_error(axes, figure.reference_error, positive)
+        _mark_zero(axes, zero, positive)
+    if isfinite(figure.reference_error) and positive and figure.reference_error > 2 * zero:
+        axes.axhline(figure.reference_error, color=FAINT, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=1)
+        _beside(axes, figure.reference_error, "error of the\nreference", FAINT)
     _draw_order(axes, figure.order, [spot for spot in spots if spot.point.error > 0])
     axes.set(xlabel=figure.precision_name, ylabel="distance from the flow (median)")
     axes.set_title("How far from the flow they end")
     axes.grid()
 
 
-def _mark_zero(axes: Axes, zero: float, *, labelled: bool) -> None:
+def _mark_zero(axes: Axes, zero: float, positive: Sequence[float]) -> None:
     """A place for zero on a logarithmic axis, below all that is positive."""
     axes.axhline(zero, color=FAINT, linewidth=0.8, linestyle=":", zorder=1)
-    axes.set_ylim(bottom=zero / 2, **({} if labelled else {"top": zero * 10}))
-    axes.text(-0.012, zero, "0", transform=axes.get_yaxis_transform(), ha="right", va="center")
-    plain = LogFormatterMathtext()
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, at: plain(y, at) if labelled and y > 3 * zero else ""))
-    if not labelled:
-        axes.yaxis.set_minor_locator(NullLocator())
-
-
-def _draw_reference_error(axes: Axes, error: float, positive: Sequence[float]) -> None:
-    """Unless it is so small that it would squeeze all else."""
-    if isfinite(error) and positive and error > min(positive) / 1e3:
-        axes.axhline(error, color=FAINT, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=1)
-        _beside(axes, error, "error of the\nreference", FAINT)
+    axes.set_ylim(zero / 2, max([*positive, zero * 10]) * 2)
+    every = range(ceil(log10(min(positive))), ceil(log10(max(positive))) + 1) if positive else range(0)
+    powers = every[:: 1 + len(every) // 9]
+    axes.set_yticks([zero, *(10.0**power for power in powers)], ["0", *(f"$10^{{{power}}}$" for power in powers)])
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None:
-    """A thin line of the observed slope, through the finest solve of the most accurate method."""
+    """A thin line of the observed slope, through the finest solve of the method that the reference refines."""
     if order is None or not isfinite(order) or not spots:
         return
-    best = min(spots, key=lambda spot: spot.y)
-    ends = [spot.x for spot in spots if spot.point.method == best.point.method]
-    x = np.array([min(ends) / 1.4, max(ends) * 1.4])
-    axes.plot(x, best.y * (x / best.x) ** order, color=INK, linewidth=0.9, zorder=2)
-    middle = float(np.sqrt(x.prod()))
+    along = [s for s in spots if s.point.method == REFERENCE] or spots
+    anchor = min(along, key=lambda spot: spot.x)
+    x = np.array([min(spot.x for spot in spots) / 1.4, max(spot.x for spot in along) * 1.4])
+    axes.set_ylim(axes.get_ylim())  # the line must not widen it
+    axes.plot(x, anchor.y * (x / anchor.x) ** order, color=INK, linewidth=0.9, zorder=2)
+    where = anchor.x * 1.25
     axes.annotate(
-        f"observed order {order:.1f}", (middle, best.y * (middle / best.x) ** order), (10, -8),
+        f"observed order {order:.1f}", (where, anchor.y * (where / anchor.x) ** order), (8, -6),
         textcoords="offset points", ha="left", va="top", zorder=5,
     )  # fmt: skip
 
@@ -145,25 +146,19 @@ def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None
 def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
     """Words for the markers, their colours, and the band."""
     methods = [Line2D([], [], **_look(method, INK, 7), label=method) for method in figure.methods]
-    own = figure.own
-    described = f"trained with: {own.method}, {figure.precision_name} {fraction(own.precision)}"
     return [
         *methods,
-        Line2D([], [], **_look(own.method, INK, 10, filled=True), label=described),
+        Line2D([], [], **_look(figure.own.method, INK, 10, filled=True), label=f"trained with: {figure.trained_with}"),
         Line2D([], [], marker="s", color=COUNTS, linewidth=0, label="at least as accurate: counts"),
         Line2D([], [], marker="s", color=COARSE, linewidth=0, label="less accurate: does not count"),
-        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.threshold:g} of its own {figure.metric_name}"),
+        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.threshold:g} of its own score"),
     ]
-
-
-def fraction(value: float) -> str:
-    """0.015625 as 1/64, and what is no such fraction in three digits."""
-    parts = round(1 / value)
-    return f"1/{parts}" if 1 < parts < 10_000 and abs(parts * value - 1) < 1e-9 else f"{value:.3g}"
 
 
 def _draw_spots(axes: Axes, spots: Sequence[_Spot]) -> None:
     """A thin line along each method, the solvers that count above those that don't, the training solver above all."""
+    if not spots:
+        axes.text(0.5, 0.25, "every solver failed", transform=axes.transAxes, ha="center", va="center")
     for method in dict.fromkeys(spot.point.method for spot in spots):
         along = sorted((spot for spot in spots if spot.point.method == method), key=lambda spot: spot.x)
         axes.plot([s.x for s in along], [s.y for s in along], color=COARSE, linewidth=0.9, alpha=0.7, zorder=1)

@@ -1,0 +1,143 @@
+"""Equinox models that solve with diffrax, however they imported `diffeqsolve`.
+
+Our solvers are torch's and can't run inside JAX, so diffrax itself solves, with our methods and precisions: any tableau
+of ours becomes a solver of its own. What JAX has compiled before does not call `diffeqsolve` again: where that is the
+case, its caches are cleared before and after each pass, so that no compiled function keeps a solver that was only tested.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, watching
+from windermere.audit.subject import Change, Insight, Pass, as_outputs
+from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.solvers import FixedStep, Solver
+
+__all__ = ["DiffraxSubject", "diffrax_solver"]
+
+Call = Callable[[Any, Any], Any]
+"""call(model, x): the model for a whole batch."""
+
+
+class DiffraxSubject:
+    """An equinox model, as it is. `call(model, x)` gives its outputs for a batch; without it the model is taken to be
+    written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX."""
+
+    library = "diffrax"
+
+    def __init__(self, model: Any, example_batch: Any, *, call: Call | None = None) -> None:
+        self.model, self.call = model, call or _mapped
+        self.compiled = False
+        seen = self._look(example_batch)
+        if not seen:
+            raise AuditError(
+                f"this {type(model).__name__} called diffrax.diffeqsolve not once on the example batch: give "
+                "call(model, x), which runs it on a batch"
+            )
+        self.solvers: tuple[Solver, ...] = tuple(solve.own() for solve in seen)
+        about = [note for solve in seen for note in solve.notes()]
+        self.notes: tuple[str, ...] = (*dict.fromkeys(about), *self._why_not_double(example_batch))
+
+    @classmethod
+    def found(cls, model: Any, example_batch: Any) -> "DiffraxSubject | None":
+        """The subject, or None where the model solves nothing."""
+        jax = import_module("jax")
+        with watching(None, double=False) as seen:
+            jax.clear_caches()
+            _mapped(model, _as_jax(example_batch))
+        return cls(model, example_batch) if seen else None
+
+    def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
+        outputs, seen = self._run(x, change, double=double)
+        return Pass(outputs=as_outputs(outputs), states=None, evaluations=sum(solve.evaluations() for solve in seen))
+
+    def insight(self, x: Any) -> Insight | None:
+        return None
+
+    def predict(self, x: Any, solver: Solver) -> Tensor:
+        """As `windermere.audit(predict, ...)` takes it."""
+        return self.forward(x, lambda own: solver).outputs
+
+    def _look(self, x: Any) -> list[Solve]:
+        """The solves of a pass. If a second one shows fewer of them, JAX has compiled the calls away."""
+        _, first = self._run(x, None, double=False)
+        _, second = self._run(x, None, double=False)
+        if first and len(first) == len(second):
+            return first
+        self.compiled = True
+        return self._run(x, None, double=False)[1]
+
+    def _run(self, x: Any, change: Change | None, *, double: bool) -> tuple[Any, list[Solve]]:
+        jax = import_module("jax")
+        with self._fresh(), _precision(double), _naming_failures(double), watching(change, double=double) as seen:
+            model = _in_double(self.model) if double else self.model
+            outputs = np.asarray(self.call(model, _as_jax(x)))
+            jax.effects_barrier()
+        return outputs, seen
+
+    @contextmanager
+    def _fresh(self) -> Iterator[None]:
+        clear = import_module("jax").clear_caches if self.compiled else lambda: None
+        clear()
+        try:
+            yield
+        finally:
+            clear()
+
+    def _why_not_double(self, x: Any) -> tuple[str, ...]:
+        try:
+            self._run(x, lambda own: FixedStep("euler", step=1e6), double=True)
+        except DoublePrecisionError as error:
+            return (str(error),)
+        except SolverError:
+            pass
+        return ()
+
+
+@contextmanager
+def _naming_failures(double: bool) -> Iterator[None]:
+    """diffrax stops with errors of JAX's; ours are sentences."""
+    equinox = import_module("equinox")
+    try:
+        yield
+    except equinox.EquinoxRuntimeError as error:
+        said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+        raise SolverError(f"diffrax stopped: {said}") from error
+    except TypeError as error:
+        if not double or "float32" not in str(error):
+            raise
+        raise DoublePrecisionError(f"the model cannot run in float64: {str(error).splitlines()[0]}") from error
+
+
+def _precision(double: bool) -> Any:
+    jax = import_module("jax")
+    switch = getattr(jax, "enable_x64", None) or import_module("jax.experimental").enable_x64
+    return switch(True) if double else switch(bool(jax.config.jax_enable_x64))
+
+
+def _in_double(model: Any) -> Any:
+    jax, equinox = import_module("jax"), import_module("equinox")
+    convert = partial(_converted, equinox, import_module("jax.numpy"))
+    return jax.tree_util.tree_map(convert, model)
+
+
+def _converted(equinox: Any, jnp: Any, leaf: Any) -> Any:
+    return jnp.asarray(leaf, jnp.float64) if equinox.is_inexact_array(leaf) else leaf
+
+
+def _as_jax(x: Any) -> Any:
+    """Torch or NumPy batches as JAX arrays, in float64 only where that is switched on."""
+    jax, jnp = import_module("jax"), import_module("jax.numpy")
+    bare = jax.tree_util.tree_map(lambda v: v.detach().cpu().numpy() if isinstance(v, Tensor) else v, x)
+    return jax.tree_util.tree_map(lambda v: jnp.asarray(v, float) if np.result_type(v).kind == "f" else v, bare)
+
+
+def _mapped(model: Any, x: Any) -> Any:
+    vmap = import_module("jax").vmap
+    return vmap(model)(*x) if isinstance(x, tuple) else vmap(model)(x)

@@ -1,0 +1,144 @@
+"""A torch module whose solves another library makes, as a subject: what all such libraries share."""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from windermere.audit.adapters.heads import head_between, watching
+from windermere.audit.adapters.modules import (
+    batch_first,
+    double_of,
+    evaluating,
+    inputs_for,
+    naming_double,
+    packed,
+    samples_of,
+    values_of,
+)
+from windermere.audit.adapters.solves import Asked, Tape, parts_of
+from windermere.audit.subject import Change, Insight, Pass, as_outputs
+from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.solvers import FixedStep, Solver
+
+
+class TorchSubject(ABC):
+    """A module that asks a library for its solves. A tuple of inputs is given as several arguments, a dict by name."""
+
+    library: str
+
+    def __init__(self, model: nn.Module, example_batch: Any) -> None:
+        self.model = model
+        tape, result = self._run(model, example_batch, None)
+        if not tape.solvers:
+            raise AuditError(
+                f"this {type(model).__name__} asked {self.library} for no solve on the example batch: "
+                "give the module whose forward pass solves, or audit a predict(x, solver)"
+            )
+        self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
+        several = (
+            () if isinstance(result, Tensor) else (f"of the model's {type(result).__name__}, one tensor is audited",)
+        )
+        self.notes: tuple[str, ...] = (*tape.notes, *several, *self._why_not_double(example_batch))
+
+    @staticmethod
+    @abstractmethod
+    def intercepting(tape: Tape) -> AbstractContextManager[None]:
+        """While open, the tape answers every solve that the library is asked for."""
+
+    def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
+        model = double_of(self.model) if double else self.model
+        tape, result = self._run(model, x, change, double=double)
+        n = samples_of(x)
+        states = None if tape.end is None else packed(tape.end, n)
+        outputs = batch_first(self.output_of(result), n, tape.last)
+        return Pass(
+            outputs=as_outputs(outputs),
+            states=None if states is None else as_outputs(states),
+            evaluations=tape.evaluations,
+        )
+
+    def insight(self, x: Any) -> Insight | None:
+        """The last solve of a pass in float64. None where its state is not one for each sample, where a sample's rate
+        can't be had without the rest of the batch, and where the model can't run in float64."""
+        try:
+            model = double_of(self.model)
+            tape = Tape(None, double=True)
+            with watching(model, tape) as calls:
+                result = self._call(model, x, tape)
+        except DoublePrecisionError:
+            return None
+        model.requires_grad_(False)
+        n, asked = samples_of(x), tape.last
+        start = None if asked is None else packed(asked.start, n)
+        if asked is None or start is None or tape.end is None:
+            return None
+        field = _Rate(asked, start)
+        if not field.is_of_samples():
+            return None
+        head = None
+        if isinstance(tape.end, Tensor):
+            head = head_between(calls, tape.end, batch_first(self.output_of(result), n, asked))
+        return Insight(field=field, start=field.start, times=(asked.times[0], asked.times[-1]), head=head)
+
+    def output_of(self, result: Any) -> Tensor:
+        """What is audited of what a model returns: the first tensor in it."""
+        first = next((value for value in values_of(result) if isinstance(value, Tensor)), None)
+        if first is None or first.ndim == 0:
+            what = "a single number" if first is not None else f"a {type(result).__name__} without a tensor"
+            raise AuditError(f"the model returns {what}: wrap it so that it returns one output for each sample")
+        return first
+
+    def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
+        tape = Tape(change, double=double)
+        return tape, self._call(model, x, tape)
+
+    def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
+        arguments, named = inputs_for(model, x, double=tape.double)
+        with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape):
+            return model(*arguments, **named)
+
+    def _why_not_double(self, x: Any) -> tuple[str, ...]:
+        """Try float64 with one Euler step for each solve."""
+        try:
+            self.forward(x, lambda own: FixedStep("euler", step=1e6), double=True)
+        except DoublePrecisionError as error:
+            return (str(error),)
+        except SolverError:
+            pass  # one step may well blow up, in float64
+        return ()
+
+
+def _about(result: Any) -> tuple[str, ...]:
+    """Which of several results is looked at."""
+    return () if isinstance(result, Tensor) else (f"of the {type(result).__name__} it returns, one tensor is audited",)
+
+
+class _Rate:
+    """The field of a solve on states [n, ...]; a tuple's parts lie side by side in [n, D]."""
+
+    def __init__(self, asked: Asked, packed_start: Tensor) -> None:
+        self.asked = asked
+        self.parts = None if isinstance(asked.start, Tensor) else [part.shape[1:] for part in asked.start]
+        self.start = packed_start if isinstance(asked.start, tuple) else parts_of(asked.start)[0]
+
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        time = torch.as_tensor(t, dtype=z.dtype, device=z.device)
+        if self.parts is None:
+            rate: Tensor = self.asked.field(time, z)
+            return rate
+        pieces = z.split_with_sizes([shape.numel() for shape in self.parts], dim=1)
+        state = tuple(piece.reshape(len(z), *shape) for piece, shape in zip(pieces, self.parts, strict=True))
+        return torch.cat([k.reshape(len(z), -1) for k in self.asked.field(time, state)], dim=1)
+
+    def is_of_samples(self) -> bool:
+        """Whether one sample's rate can be had alone: fields that hold a context for each sample can't give it."""
+        t = self.start.new_tensor(self.asked.times[0])
+        with torch.no_grad():
+            try:
+                alone, together = self(t, self.start[:1]), self(t, self.start)[:1]
+            except (RuntimeError, ValueError, IndexError):
+                return False
+        return alone.shape == together.shape and torch.allclose(alone, together, rtol=1e-6, atol=1e-9)

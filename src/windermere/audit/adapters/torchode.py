@@ -1,0 +1,223 @@
+"""Models that solve with torchode.
+
+While a pass runs, `solve` of its adjoints is replaced; `solve_ivp` and `BacksolveAdjoint` go through it too. What
+TorchScript has compiled is not seen.
+
+Shapes: n samples with D features, T evaluation points. torchode lets every sample have its own times; where they
+differ, time is rescaled to s in [0, 1] for each sample.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.audit.adapters.solves import Asked, Tape, Watch, nearest_method, stand_in_note
+from windermere.audit.adapters.torch_model import TorchSubject
+from windermere.errors import AuditError, SolverError
+from windermere.solvers import Adaptive, FixedStep, Solution, Solver
+
+METHODS = {"Euler": "euler", "Heun": "heun", "Dopri5": "dopri54", "Tsit5": "tsit54"}
+"""Its classes and our names."""
+ADAPTIVE = {"Dopri5", "Tsit5"}
+"""Those that have an error estimate here too."""
+
+
+class TorchodeSubject(TorchSubject):
+    """A module whose forward pass calls torchode, as it is."""
+
+    library = "torchode"
+
+    @staticmethod
+    @contextmanager
+    def intercepting(tape: Tape) -> Iterator[None]:
+        adjoints = import_module("torchode.adjoints")
+        alone, joint = adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve
+        switch = _Switch(tape, alone, joint)
+        adjoints.AutoDiffAdjoint.solve = lambda adjoint, *given, **named: switch.alone(adjoint, *given, **named)
+        adjoints.JointBacksolveAdjoint.solve = lambda adjoint, *given, **named: switch.joint(adjoint, *given, **named)
+        try:
+            yield
+        finally:
+            adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve = alone, joint
+
+
+class _Switch:
+    """Who answers: the tape, or within a joint solve (all samples as one) the loop below it."""
+
+    def __init__(self, tape: Tape, alone: Callable[..., Any], joint: Callable[..., Any]) -> None:
+        self.tape, self.own_alone, self.own_joint = tape, alone, joint
+        self.watching: Watch | None = None
+
+    def alone(self, adjoint: Any, problem: Any, term: Any = None, dt0: Any = None, args: Any = None) -> Any:
+        used = term if term is not None else adjoint.step_method.term
+
+        def original(watch: Watch) -> Any:
+            return _checked(self.own_alone(adjoint, problem, _Watched(used, watch), dt0, args), adjoint)
+
+        if self.watching is not None:
+            return original(self.watching)
+        return self.tape.answer(_Request(adjoint, problem, used, dt0, args).asked(original, control="sample"))
+
+    def joint(
+        self, adjoint: Any, problem: Any, term: Any = None, dt0: Any = None, args: Any = None, **more: Any
+    ) -> Any:
+        def original(watch: Watch) -> Any:
+            self.watching = watch
+            try:
+                return self.own_joint(adjoint, problem, term, dt0, args, **more)
+            finally:
+                self.watching = None
+
+        request = _Request(adjoint.forward_loop, problem, adjoint.term.term, dt0, args)
+        return self.tape.answer(request.asked(original, control="batch"))
+
+
+class _Watched:
+    """A term whose evaluations are told."""
+
+    def __init__(self, term: Any, watch: Watch) -> None:
+        self.term, self.watch = term, watch
+
+    def init(self, problem: Any, stats: Any) -> None:
+        self.term.init(problem, stats)
+
+    def vf(self, t: Tensor, y: Tensor, stats: Any, args: Any) -> Tensor:
+        rate: Tensor = self.term.vf(t, y, stats, args)
+        self.watch(rate)
+        return rate
+
+
+def _checked(solution: Any, adjoint: Any) -> Any:
+    """Where a solve of torchode's fails, it returns uninitialised values behind a status."""
+    failed = solution.status != 0
+    if failed.any():
+        names = import_module("torchode.status_codes").Status
+        why = names(int(solution.status[failed][0])).name
+        raise SolverError(
+            f"torchode's own {type(adjoint.step_method).__name__} stopped early ({why}) for {int(failed.sum())} of "
+            f"{len(failed)} samples: loosen its tolerance or raise max_steps"
+        )
+    return solution
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What one call of `solve` was given."""
+
+    loop: Any
+    problem: Any
+    term: Any
+    dt0: Any
+    args: Any
+
+    def asked(self, original: Callable[[Watch], Any], *, control: Any) -> Asked:
+        clock = _Clock.of(self.problem)
+        own, notes = self.own(clock, control)
+        return Asked(
+            own=own,
+            notes=notes,
+            field=partial(self.rate, clock, self.stats()),
+            start=self.problem.y0,
+            times=clock.times,
+            original=original,
+            end_of=lambda solution: solution.ys[:, -1],
+            result=partial(self.result, clock),
+        )
+
+    def stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = {}
+        self.term.init(self.problem, stats)
+        return stats
+
+    def rate(self, clock: "_Clock", stats: dict[str, Any], s: Tensor, z: Tensor) -> Tensor:
+        """torchode's terms take one time for each sample."""
+        moment = s.reshape(-1).to(z.dtype).expand(len(z))
+        if clock.same:
+            rate: Tensor = self.term.vf(moment, z, stats, self.args)
+            return rate
+        scaled: Tensor = self.term.vf(clock.start + clock.span * moment, z, stats, self.args) * clock.span[:, None]
+        return scaled
+
+    def own(self, clock: "_Clock", control: Any) -> tuple[Solver, tuple[str, ...]]:
+        """Our equivalent. A method without an error estimate keeps its first step under any controller."""
+        name, controller = type(self.loop.step_method).__name__, self.loop.step_size_controller
+        adaptive = hasattr(controller, "rtol") and name != "Euler"
+        known = name in METHODS and (name in ADAPTIVE or not adaptive)
+        order = self.loop.step_method.convergence_order()
+        method = METHODS[name] if known else nearest_method(order, adaptive=adaptive)
+        notes = () if known else (stand_in_note("torchode", f"adaptive {name}" if adaptive else name, method),)
+        if adaptive:
+            rtol, atol = float(controller.rtol), float(controller.atol)
+            return Adaptive(method, rtol=rtol, atol=atol, control=control), notes
+        steps = (self.first_step(controller, order) / clock.span).abs()
+        if steps.max() > steps.min() * (1 + 1e-6):
+            notes = (
+                *notes,
+                "samples have steps of their own: where one solver must stand for all, it takes the finest",
+            )
+        return FixedStep(method, step=float(steps.min())), notes
+
+    def first_step(self, controller: Any, order: int) -> Tensor:
+        step, _, _ = controller.init(self.term, self.problem, order, self.dt0, stats=self.stats(), args=self.args)
+        return torch.as_tensor(step)
+
+    def result(self, clock: "_Clock", solution: Solution) -> Any:
+        states = solution.states
+        if not isinstance(states, Tensor):
+            raise AuditError("torchode's state became a tuple on the way")
+        samples = torch.arange(states.shape[1], device=states.device)[:, None]
+        ys = states[torch.as_tensor(clock.places, device=states.device), samples]
+        counts = {
+            "n_f_evals": solution.stats.evaluations,
+            "n_steps": np.add(solution.stats.accepted, solution.stats.rejected),
+            "n_accepted": solution.stats.accepted,
+            "n_initialized": ys.shape[1],
+        }
+        stats = {name: torch.as_tensor(np.broadcast_to(value, len(ys)).copy()) for name, value in counts.items()}
+        status = torch.zeros(len(ys), dtype=torch.long, device=ys.device)
+        return import_module("torchode.solution").Solution(clock.outputs, ys, stats, status)
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """The times of a problem: as they are where all samples share them, else rescaled to s in [0, 1]."""
+
+    start: Tensor
+    """[n]"""
+    span: Tensor
+    """[n]; ones where nothing is rescaled."""
+    same: bool
+    times: tuple[float, ...]
+    places: NDArray[np.int64]
+    """[n, T]: which of `times` each sample is evaluated at."""
+    outputs: Tensor
+    """[n, T]: its evaluation points, as torchode returns them."""
+
+    @classmethod
+    def of(cls, problem: Any) -> "_Clock":
+        start, end = problem.t_start.double(), problem.t_end.double()
+        outputs = problem.t_end[:, None] if problem.t_eval is None else problem.t_eval
+        asked = outputs.double()
+        same = all(bool((t == t[:1]).all()) for t in (start, end, asked))
+        span = torch.ones_like(start) if same else end - start
+        moments = (asked if same else (asked - start[:, None]) / span[:, None]).cpu().numpy()
+        times, places = _distinct(moments, float(start[0]) if same else 0.0)
+        dtype = problem.y0.dtype
+        return cls(start.to(dtype), span.to(dtype), same, times, places, outputs)
+
+
+def _distinct(moments: NDArray[np.float64], first: float) -> tuple[tuple[float, ...], NDArray[np.int64]]:
+    """The times to stop at, from the first on, and where among them each moment is found."""
+    sign = 1.0 if moments.max() > first else -1.0
+    tiny = 1e-12 * abs(moments - first).max()
+    rising = np.unique(sign * np.append(moments, first))
+    apart = rising[np.append(True, np.diff(rising) > tiny)]
+    return tuple((sign * apart).tolist()), np.searchsorted(apart, sign * moments - tiny).clip(max=len(apart) - 1)

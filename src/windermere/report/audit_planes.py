@@ -1,0 +1,115 @@
+"""The audit's two planes: where the training solver and the flow take the same points (the paper's Figures 1 and 2).
+
+Shapes: K steps, P points with trajectories, n samples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+
+from windermere.errors import UsageError
+from windermere.report.audit_data import Plane
+from windermere.report.plane import DecisionRegions, Frame, class_colors, draw_plane, plane_legend
+from windermere.report.style import INK, Array, add_legend
+
+WIDER = 5.0
+"""Both planes have the same limits, unless that made one of them so many times wider than it need be."""
+FAR = 0.02
+"""The share of samples, the farthest ones, that may end outside, where that halves a plane."""
+RESOLUTION = 300
+INSET = 0.42
+"""Its width and height as shares of the plane's."""
+CORNERS = ((0.02, 0.56), (0.56, 0.02), (0.56, 0.56), (0.02, 0.02))
+"""Where an inset may have its lower left corner; the first of the emptiest is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """One of the two planes."""
+
+    title: str
+    states: Array
+    """[K + 1, P, 2]"""
+    ends: Array
+    """[n, 2]"""
+    plane: Plane
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Around all of it or, where that halves it, around all but the farthest samples."""
+        distance = np.abs(self.ends - np.median(self.ends, axis=0)).max(axis=1)
+        near = Frame.around(self.ends[distance <= np.quantile(distance, 1 - FAR)])
+        most = _around(self.states[:, near.holds(self.states[-1])], self.ends[near.holds(self.ends)])
+        whole = _around(self.states, self.ends)
+        return most if most.width < whole.width / 2 else whole
+
+    def draw(self, axes: Axes, frame: Frame) -> str:
+        """All samples' end points and above them the trajectories of some; says how many end outside, if any do."""
+        x, y = self.ends.T
+        axes.scatter(x, y, s=7, c=class_colors(self.plane.all_labels), linewidths=0, alpha=0.5, zorder=1)
+        draw_plane(axes, self.states, self.plane.labels, frame, _regions(self.plane, frame))
+        outside = int((~frame.holds(self.ends)).sum())
+        return f"{outside} of {len(self.ends)} samples end outside" if outside else ""
+
+    def draw_inset(self, axes: Axes, frame: Frame) -> None:
+        """A small piece of it, in the emptiest corner."""
+        inset = axes.inset_axes((*self._emptiest_corner(), INSET, INSET))
+        self.draw(inset, frame)
+        inset.set(xticks=[], yticks=[])
+        inset.spines[:].set(visible=True, color=INK)
+
+    def _emptiest_corner(self) -> tuple[float, float]:
+        low, high = self.frame.corners
+        places = (np.concatenate([self.states.reshape(-1, 2), self.ends]) - low) / (high - low)
+        covered = [
+            int(((places >= corner) & (places <= np.add(corner, INSET))).all(axis=1).sum()) for corner in CORNERS
+        ]
+        return CORNERS[int(np.argmin(covered))]
+
+
+def _around(*points: Array) -> Frame:
+    return Frame.around(np.concatenate([some.reshape(-1, 2) for some in points]))
+
+
+def _regions(plane: Plane, frame: Frame) -> DecisionRegions | None:
+    if plane.decide is None:
+        return None
+    xx, yy = frame.grid(RESOLUTION)
+    predicted = np.asarray(plane.decide(np.stack([xx, yy], axis=-1).reshape(-1, 2)))
+    if predicted.shape != (xx.size,):
+        raise UsageError(f"decide must turn points [{xx.size}, 2] into classes [{xx.size}], not {predicted.shape}")
+    return DecisionRegions(xx=xx, yy=yy, predicted=predicted.reshape(xx.shape))
+
+
+def draw_planes(row: SubFigure, plane: Plane, trained_with: str) -> None:
+    """The training solver's walk on the left, the flow on the right, over the same regions."""
+    own = _View(f"As its solver walks: {trained_with}", plane.own, plane.ends_own, plane)
+    flow = _View("As the flow takes the same points", plane.flow, plane.ends_flow, plane)
+    panels = row.subplots(1, 2)
+    shared = Frame.around(np.concatenate([own.frame.corners, flow.frame.corners]), margin=0.0)
+    if shared.width > WIDER * min(own.frame.width, flow.frame.width):
+        remarks = _draw_apart(panels, own, flow)
+    else:
+        remarks = [view.draw(axes, shared) for axes, view in zip(panels, (own, flow), strict=True)]
+    for axes, view, remark in zip(panels, (own, flow), remarks, strict=True):
+        axes.set_title(view.title, pad=24 if any(remarks) else 8, parse_math=False)
+        axes.annotate(remark, (0.5, 1), (0, 7), "axes fraction", "offset points", ha="center", size=9.5)
+    classes = 1 + int(max(plane.labels.max(), plane.all_labels.max()))
+    add_legend(row, plane_legend(max(2, classes), shaded=plane.decide is not None))
+
+
+def _draw_apart(panels: Sequence[Axes], own: _View, flow: _View) -> list[str]:
+    """Each with its own limits and, in a much wider one, an inset with the other's; in words for the titles."""
+    remarks = []
+    for axes, view, other, side in zip(panels, (own, flow), (flow, own), ("right", "left"), strict=True):
+        outside = view.draw(axes, view.frame)
+        remark = "limits of its own"
+        if (times := view.frame.width / other.frame.width) > 2:
+            view.draw_inset(axes, other.frame)
+            remark += f", {times:,.0f} times as wide; inset: as on the {side}"
+        remarks.append("; ".join(filter(None, [remark, outside])))
+    return remarks

@@ -1,0 +1,49 @@
+"""Intervals of paired differences."""
+
+import numpy as np
+import pytest
+
+from windermere.audit.statistics import paired_gap
+
+
+def test_no_difference_among_few_samples_does_not_prove_that_there_is_none() -> None:
+    few, many = (paired_gap(np.ones(n), np.ones(n)) for n in (10, 1000))
+    assert few.exceeds(0.1) is None
+    assert many.exceeds(0.1) is False
+
+
+def test_the_interval_covers_the_true_difference_about_95_times_in_100() -> None:
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        first = (generator.random(200) < 0.9).astype(float)
+        flipped = generator.random(200) < 0.12
+        second = np.where(flipped, 1 - first, first)
+        gap = paired_gap(first, second)
+        covered += gap.low <= 0.9 - (0.9 * 0.88 + 0.1 * 0.12) <= gap.high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_a_difference_counts_in_either_direction() -> None:
+    worse, better = np.zeros(500), np.ones(500)
+    assert paired_gap(worse, better).exceeds(0.1) is True
+    assert paired_gap(better, worse).exceeds(0.1) is True
+
+
+def test_more_samples_than_were_predicted_settle_it() -> None:
+    generator = np.random.default_rng(1)
+    first = np.ones(200)
+    second = (generator.random(200) > 0.13).astype(float)
+    gap = paired_gap(first, second)
+    assert gap.exceeds(0.1) is None
+    more = int(gap.more_samples(0.1))
+    copies = -(-(200 + more) // 200) + 1
+    assert paired_gap(np.tile(first, copies), np.tile(second, copies)).exceeds(0.1) is not None
+
+
+def test_real_scores_get_the_normal_interval() -> None:
+    generator = np.random.default_rng(2)
+    first, second = generator.normal(1.0, 1.0, 1000), generator.normal(0.5, 1.0, 1000)
+    gap = paired_gap(first, second)
+    assert gap.value == pytest.approx(0.5, abs=0.15)
+    assert gap.high - gap.low == pytest.approx(2 * 1.96 * np.sqrt(2 / 1000), rel=0.1)
