@@ -28,7 +28,7 @@ from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, l
 from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, UsageError
 from windermere.models import ODEBlock
-from windermere.solvers import Solver
+from windermere.solvers import Adaptive, Solver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +182,7 @@ def _verdict(
         threshold=threshold,
         metric=metric,
         samples=len(own.scores),
+        precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
         population=population,
         own=line_of(own, own, flow),
         reference=facts,

@@ -14,8 +14,8 @@ What counts. A crossing is a point where one sample's polygon passes from one si
 So the count is the same for any order of samples, with time reversed, and with pieces divided where floats allow it.
 
 How. Pieces sorted by x are compared with those that begin before they end, within bands of y that are split for as long as
-it saves work. Blocks of them are compared by two matrix products with a bound on their rounding; the few pairs left
-undecided (all that touch or nearly do) get exact signs.
+it saves work. Blocks of them are compared by matrix products with a bound on their rounding; the few pairs left undecided (all that
+touch or nearly do) get exact signs.
 
 Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of pieces, r rows and c columns of a block.
 """
@@ -23,6 +23,7 @@ Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of piec
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,10 +36,10 @@ Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
 
 ROUNDING = 2.0**-53
-ROWS, COLUMNS = 64, 4096
-"""Pieces in a block: one float array of it fits a cache."""
+ROWS, COLUMNS = 64, 1024
+"""Pieces in a block: it fits a cache, and its matrix products are too small for a BLAS to wake its threads up for."""
 BATCH = 1 << 17
-"""Undecided pairs looked at together: enough to make up for NumPy's overhead, and few megabytes."""
+"""Undecided pairs looked at together: enough to make up for NumPy's overhead, and a few megabytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +57,17 @@ class Crossings:
 def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> Crossings:
     """The crossings of `trajectories` [s + 1, n, 2], which visit their points in order; `labels` [n] are the classes."""
     points = _checked(trajectories)
-    pieces = _Pieces.walked(points, np.zeros(points.shape[1], np.int64) if labels is None else _labels(labels, points))
-    count, undecided, waiting = Crossings(total=0, between_classes=0), list[tuple[Index, Index]](), 0
+    classes = np.zeros(points.shape[1], np.int64) if labels is None else _checked_labels(labels, points.shape[1])
+    pieces = _Pieces.walked(points, classes)
+    count, waiting = Crossings(total=0, between_classes=0), list[tuple[Index, Index]]()
     with np.errstate(all="ignore"):  # overflow and underflow leave a pair undecided, and so to exact arithmetic
         for one, other, sides in _blocks(pieces):
             count += pieces.tally(one[:, None], other, sides < 0)
-            row, column = np.nonzero(sides == 0)
-            undecided.append((one[row], other[column]))
-            waiting += len(row)
-            if waiting > BATCH:
-                count, undecided, waiting = count + _settle(pieces, undecided), [], 0
-        return count + _settle(pieces, undecided)
+            row, column = np.divmod(np.flatnonzero(sides == 0), len(other))
+            waiting.append((one[row], other[column]))
+            if sum(len(pair[0]) for pair in waiting) > BATCH:
+                count, waiting = count + _settle(pieces, waiting), []
+        return count + _settle(pieces, waiting)
 
 
 def _checked(trajectories: ArrayLike) -> Floats:
@@ -75,7 +76,7 @@ def _checked(trajectories: ArrayLike) -> Floats:
         raise UsageError(f"crossings need trajectories of shape [steps + 1, samples, 2], not {list(points.shape)}")
     if points.dtype.kind not in "fiu":
         raise UsageError(f"crossings need trajectories of real numbers, not of {points.dtype}")
-    bad = int((~np.isfinite(points)).any(axis=(0, 2)).sum())
+    bad = np.count_nonzero(~np.isfinite(points).all(axis=(0, 2)))
     if bad:
         raise UsageError(
             f"{bad} of {points.shape[1]} trajectories are not finite, so their crossings mean nothing: leave them out"
@@ -83,11 +84,11 @@ def _checked(trajectories: ArrayLike) -> Floats:
     return points.astype(np.float64)
 
 
-def _labels(labels: ArrayLike, points: Floats) -> NDArray[np.int64]:
+def _checked_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
     classes = np.asarray(labels)
-    if classes.shape != points.shape[1:2] or classes.dtype.kind not in "iub":
+    if classes.shape != (samples,) or classes.dtype.kind not in "iub":
         raise UsageError(
-            f"crossings need one whole number as the label of each of {points.shape[1]} samples, "
+            f"crossings between classes need a whole number as the label of each of {samples} samples, "
             f"not {classes.dtype} of shape {list(classes.shape)}"
         )
     return classes.astype(np.int64)
@@ -98,11 +99,11 @@ class _Pieces:
     """Every step of positive length."""
 
     start: Floats
-    """[m, 2]"""
+    """[2, m]"""
     end: Floats
-    """[m, 2]"""
+    """[2, m]"""
     before: Floats
-    """[m, 2]: where the piece before started; the start itself where there is none."""
+    """[2, m]: where the sample's piece before started; the start itself where there is none."""
     sample: NDArray[np.int32]
     """[m]"""
     label: NDArray[np.int64]
@@ -111,10 +112,9 @@ class _Pieces:
     @classmethod
     def walked(cls, points: Floats, labels: NDArray[np.int64]) -> "_Pieces":
         sample, step = np.nonzero((points[1:] != points[:-1]).any(axis=-1).T)
-        start = points[step, sample]
+        start, end = (np.ascontiguousarray(points[at, sample].T) for at in (step, step + 1))
         first = np.diff(sample, prepend=-1) != 0
-        before = np.where(first[:, None], start, np.roll(start, 1, axis=0))
-        end = points[step + 1, sample]
+        before = np.where(first, start, np.roll(start, 1, axis=1))
         return cls(start=start, end=end, before=before, sample=sample.astype(np.int32), label=labels[sample])
 
     @cached_property
@@ -126,8 +126,9 @@ class _Pieces:
         return np.maximum(self.start, self.end)
 
     def tally(self, one: Index, other: Index, crossing: Mask) -> Crossings:
-        between = crossing & (self.label[one] != self.label[other])
-        return Crossings(total=int(np.count_nonzero(crossing)), between_classes=int(np.count_nonzero(between)))
+        total = int(np.count_nonzero(crossing))
+        between = np.count_nonzero(crossing & (self.label[one] != self.label[other])) if total else 0
+        return Crossings(total=total, between_classes=int(between))
 
 
 # Which pieces to compare: a sweep along x within bands of y.
@@ -145,27 +146,25 @@ class _Band:
     @cached_property
     def until(self) -> Index:
         """[m]: the first member that begins after this one ends."""
-        begin, end = self.pieces.low[self.members, 0], self.pieces.high[self.members, 0]
-        return np.searchsorted(begin, end, side="right")
+        return np.searchsorted(self.pieces.low[0, self.members], self.pieces.high[0, self.members], side="right")
 
     @cached_property
     def reach(self) -> Index:
-        """[m]: with how many later members each one is compared."""
+        """[m]: how many members begin while this one lasts."""
         return self.until - np.arange(len(self.members)) - 1
 
     @cached_property
     def work(self) -> int:
-        """Pairs to compare; a piece by itself costs about as much as 256 of them."""
-        return int(self.reach.sum()) + 256 * len(self.members)
+        """Pairs to compare; a piece by itself costs about as much as 512 of them."""
+        return int(self.reach.sum()) + 512 * len(self.members)
 
     def split(self) -> list["_Band"]:
-        low, high = self.pieces.low[self.members, 1], self.pieces.high[self.members, 1]
+        """Bands with less work in all, as far as halving them at the median saves any."""
+        low, high = self.pieces.low[1, self.members], self.pieces.high[1, self.members]
         cut = float(np.median(low)) if len(low) else 0.0
-        halves = [
-            _Band(self.pieces, self.members[low < cut], self.floor),
-            _Band(self.pieces, self.members[high >= cut], cut),
-        ]
-        if sum(half.work for half in halves) > 0.8 * self.work:
+        below, above = self.members[low < cut], self.members[high >= cut]
+        halves = [_Band(self.pieces, below, self.floor), _Band(self.pieces, above, cut)]
+        if sum(half.work for half in halves) > 0.9 * self.work:
             return [self]
         return [band for half in halves for band in half.split()]
 
@@ -181,71 +180,66 @@ class _Band:
 
 def _blocks(pieces: _Pieces) -> Iterator[tuple[Index, Index, Signs]]:
     """Pieces of rows [r] and columns [c] with what is known of each pair [r, c], every pair of interest once."""
-    order = np.argsort(pieces.low[:, 0], kind="stable")
+    order = np.argsort(pieces.low[0], kind="stable")
     for band in _Band(pieces, order, -np.inf).split():
-        inside = pieces.low[band.members, 1] >= band.floor
-        sample = pieces.sample[band.members]
-        place = np.arange(len(order), dtype=np.int32)
+        inside = pieces.low[1, band.members] >= band.floor
+        sample, place = pieces.sample[band.members], np.arange(len(order), dtype=np.int32)
+        geometry = _geometry(pieces, band.members)
         for row, columns in band.blocks():
-            one, other = band.members[row], band.members[columns]
             wanted = (sample[row, None] != sample[columns]) & (place[row, None] < place[columns])
             wanted &= inside[row, None] | inside[columns]
-            yield one, other, np.where(wanted, _sides(pieces, one, other), np.int8(1))
+            sides = np.where(wanted, _sides(geometry[:, row], geometry[:, columns]), np.int8(1))
+            yield band.members[row], band.members[columns], sides
 
 
-# What two matrix products know of a block of pairs.
+# What matrix products know of a block of pairs.
 
 
-def _sides(pieces: _Pieces, one: Index, other: Index) -> Signs:
-    """[r, c]: -1 where the pieces surely cross inside, 1 where they surely do not meet, 0 where rounding may decide."""
-    origin = pieces.start[one[0]]
-    unit = float(np.median(np.abs(pieces.start[other] - origin).max(axis=1))) or 1.0
-    lines, ends = _homogeneous(pieces, one, origin, unit)
-    other_lines, other_ends = _homogeneous(pieces, other, origin, unit)
-    of_others = _surely(lines @ other_ends[0].T) * _surely(lines @ other_ends[1].T)
-    of_ones = _surely(ends[0] @ other_lines.T) * _surely(ends[1] @ other_lines.T)
-    return np.maximum(of_others, of_ones)
+def _geometry(pieces: _Pieces, some: Index) -> Floats:
+    """[6, m]: x and y of start and end, and the direction, of length 1 by the sum of its coordinates."""
+    start, end = pieces.start[:, some], pieces.end[:, some]
+    return np.concatenate([start, end, (end - start) / np.abs(end - start).sum(axis=0)])
+
+
+def _sides(one: Floats, other: Floats) -> Signs:
+    """[r, c]: -1 where pieces surely cross inside, 1 where they surely do not meet, 0 where rounding might decide."""
+    origin = np.tile(one[:2, :1], (2, 1))
+    unit = float(np.abs(one[:4] - origin).max(axis=0).mean())
+    lines, start, end = _homogeneous(one, origin, unit)
+    other_lines, other_start, other_end = _homogeneous(other, origin, unit)
+    of_other = _surely(lines.T @ other_start) * _surely(lines.T @ other_end)
+    of_one = _surely(start.T @ other_lines) * _surely(end.T @ other_lines)
+    return np.maximum(of_other, of_one)
 
 
 def _surely(side: Floats) -> Signs:
     return (side > 1).view(np.int8) - (side < -1).view(np.int8)
 
 
-def _homogeneous(pieces: _Pieces, some: Index, origin: Floats, unit: float) -> tuple[Floats, Floats]:
-    """Lines [m, 3] and end points [2, m, 3], whose products exceed 1 only where rounding can't have decided their sign.
+def _homogeneous(geometry: Floats, origin: Floats, unit: float) -> tuple[Floats, Floats, Floats]:
+    """Lines, starts and ends [3, m]: a line times a point is surely of its sign where it is beyond -1 or 1.
 
-    In coordinates about `origin`, a piece within `size` of it and a point within `other_size` have a product that is off by
-    at most 20 roundings times max(size, other_size); dividing by both (each at least 1) and by 32 roundings is enough.
+    In these coordinates a piece within `size` of the origin times a point within another's `size` is off by at most 20
+    roundings times the larger one: dividing by both (each at least 1) and by 32 roundings is enough.
     """
-    ends = (np.stack([pieces.start[some], pieces.end[some]]) - origin) / unit
-    size = np.maximum(np.abs(ends).max(axis=(0, 2)), 1.0)
-    along = pieces.end[some] - pieces.start[some]
-    dx, dy = (along / np.abs(along).sum(axis=1, keepdims=True)).T
-    x, y = ends[0].T
-    lines = np.stack([-dy, dx, dy * x - dx * y], axis=1) / size[:, None]
-    points = np.concatenate([ends, np.ones_like(ends[..., :1])], axis=2) / size[:, None]
-    return lines, points / (32 * ROUNDING)
+    ends = (geometry[:4] - origin) / unit
+    size = np.maximum(np.abs(ends).max(axis=0), 1.0)
+    (x, y), (dx, dy), one = ends[:2], geometry[4:], np.ones_like(ends[:1])
+    lines = np.stack([-dy, dx, dy * x - dx * y]) / size
+    scale = size * (32 * ROUNDING)
+    return lines, np.concatenate([ends[:2], one]) / scale, np.concatenate([ends[2:], one]) / scale
 
 
-# Pairs that touch, or nearly: exact signs.
+# Pairs that touch, or nearly do: exact signs.
 
 
 def _settle(pieces: _Pieces, pairs: list[tuple[Index, Index]]) -> Crossings:
     if not pairs:
         return Crossings(total=0, between_classes=0)
     one, other = (np.concatenate(some) for some in zip(*pairs, strict=True))
-    near = ((pieces.low[one] <= pieces.high[other]) & (pieces.low[other] <= pieces.high[one])).all(axis=1)
+    near = _everywhere(pieces.low[:, one] <= pieces.high[:, other], pieces.low[:, other] <= pieces.high[:, one])
     one, other = one[near], other[near]
-    for _ in range(2):  # the second time round the roles are exchanged
-        apart = _piece_to_points(pieces, one, other)
-        one, other = other[apart <= 0], one[apart <= 0]
     return pieces.tally(one, other, _cross(pieces, one, other))
-
-
-def _piece_to_points(pieces: _Pieces, one: Index, other: Index) -> Signs:
-    """[k]: 1 where both ends of `other` lie on the same side of `one`'s line, -1 on different ones, 0 where one is on it."""
-    start, end = pieces.start[one], pieces.end[one]
-    return _orientation(start, end, pieces.start[other]) * _orientation(start, end, pieces.end[other])
 
 
 def _cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
@@ -253,25 +247,27 @@ def _cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
 
     A piece owns its start and not its end, so that a crossing at a vertex is found by one pair of pieces only.
     """
-    crossing = (_piece_to_points(pieces, one, other) < 0) & (_piece_to_points(pieces, other, one) < 0)
-    for through, turning in ((one, other), (other, one)):
-        crossing |= _start_crosses(pieces, turning, through)
-    together = np.flatnonzero((pieces.start[one] == pieces.start[other]).all(axis=1))
-    crossing[together] = _vertices_cross(pieces, one[together], other[together])
+    crossing, open_ = np.zeros(len(one), np.bool_), np.arange(len(one))
+    start, end = _side(pieces, one, other, pieces.start), _side(pieces, one, other, pieces.end)
+    together = _everywhere(pieces.start[:, one] == pieces.start[:, other])
+    open_ = np.flatnonzero((start * end <= 0) & ((start != end) | together))  # pieces on one line may meet at starts only
+    one, other, start, end, together = one[open_], other[open_], start[open_], end[open_], together[open_]
+    other_start, other_end = _side(pieces, other, one, pieces.start), _side(pieces, other, one, pieces.end)
+    inside, other_inside = other_start * other_end < 0, start * end < 0
+    found = inside & other_inside
+    turn = np.flatnonzero((start == 0) & inside)
+    found[turn] = _side(pieces, one[turn], other[turn], pieces.before) * end[turn] < 0
+    turn = np.flatnonzero((other_start == 0) & other_inside)
+    found[turn] = _side(pieces, other[turn], one[turn], pieces.before) * other_end[turn] < 0
+    turn = np.flatnonzero(together)
+    found[turn] = _vertices_cross(pieces, one[turn], other[turn])
+    crossing[open_] = found
     return crossing
 
 
-def _start_crosses(pieces: _Pieces, turning: Index, through: Index) -> Mask:
-    """[k]: whether the vertex where `turning` starts lies inside `through` and its polygon changes sides there."""
-    start, end, vertex = pieces.start[through], pieces.end[through], pieces.start[turning]
-    inside = (vertex != start).any(axis=1) & (vertex != end).any(axis=1) & _within(pieces, through, vertex)
-    inside &= _orientation(start, end, vertex) == 0
-    changes = _orientation(start, end, pieces.before[turning]) * _orientation(start, end, pieces.end[turning]) < 0
-    return inside & changes
-
-
-def _within(pieces: _Pieces, some: Index, point: Floats) -> Mask:
-    return ((pieces.low[some] <= point) & (point <= pieces.high[some])).all(axis=1)
+def _side(pieces: _Pieces, line: Index, other: Index, point: Floats) -> Signs:
+    """[k]: on which side of a piece's line the other's `point` lies."""
+    return _orientation(pieces.start[:, line], pieces.end[:, line], point[:, other])
 
 
 def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
@@ -279,10 +275,11 @@ def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
 
     They do where the other's way in and way out lie in different sectors between one's way in and way out.
     """
-    vertex, way_in, way_out = pieces.start[one], pieces.before[one], pieces.end[one]
-    passing = (way_in != vertex).any(axis=1) & (pieces.before[other] != vertex).any(axis=1)
-    left, along = zip(*(_sector(vertex, way_out, way_in, ray[other]) for ray in (pieces.before, pieces.end)), strict=True)
-    return passing & ~along[0] & ~along[1] & (left[0] != left[1])
+    vertex, way_in, way_out = pieces.start[:, one], pieces.before[:, one], pieces.end[:, one]
+    left, along = _sector(vertex, way_out, way_in, pieces.before[:, other])
+    other_left, other_along = _sector(vertex, way_out, way_in, pieces.end[:, other])
+    passing = (way_in != vertex).any(axis=0) & (pieces.before[:, other] != vertex).any(axis=0)
+    return passing & ~along & ~other_along & (left != other_left)
 
 
 def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[Mask, Mask]:
@@ -297,34 +294,67 @@ def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[M
 
 def _same_way(vertex: Floats, one: Floats, other: Floats) -> Mask:
     """[k]: of points on one line through the vertex, whether they lie on the same side of it."""
-    return (_compare(one, vertex) == _compare(other, vertex)).all(axis=1)
+    return _everywhere(_compare(one, vertex) == _compare(other, vertex))
 
 
-def _compare(one: NDArray[np.generic], other: NDArray[np.generic]) -> Signs:
-    return (one > other).view(np.int8) - (one < other).view(np.int8)  # type: ignore[operator,no-any-return]
+def _everywhere(*conditions: Mask) -> Mask:
+    """[k]: whether conditions [2, k] hold in both coordinates."""
+    return np.logical_and.reduce([row for condition in conditions for row in condition])
 
 
 # The exact sign of a triangle's area.
 
 
+def _compare(one: NDArray[Any], other: NDArray[Any]) -> Signs:
+    more, less = np.asarray(one > other, np.bool_), np.asarray(one < other, np.bool_)
+    return more.view(np.int8) - less.view(np.int8)
+
+
 def _orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     """[k]: 1 where a, b, c turn anticlockwise, -1 where clockwise, 0 where they lie on one line, exactly."""
-    (ux, uy), (vx, vy) = (a - c).T, (b - c).T
+    (ux, uy), (vx, vy) = a - c, b - c
     left, right = ux * vy, uy * vx
-    sign = _compare(left, right)
     # Shewchuk (1997): (3 + 16 u) u bounds the relative error; the last term leaves underflow out of it.
-    sure = np.abs(left - right) > 4 * ROUNDING * (np.abs(left) + np.abs(right)) + 1e-290
-    sure |= ((ux == 0) | (vy == 0)) & ((uy == 0) | (vx == 0))
-    rest = np.flatnonzero(~sure)
+    unsure = ~(np.abs(left - right) > 4 * ROUNDING * (np.abs(left) + np.abs(right)) + 1e-290)
+    sign = _compare(left, right)
+    rest = np.flatnonzero(unsure & ~(((ux == 0) | (vy == 0)) & ((uy == 0) | (vx == 0))))
     if len(rest):
-        sign[rest] = _exact_orientation(a[rest], b[rest], c[rest])
+        sign[rest] = _close_orientation(a[:, rest], b[:, rest], c[:, rest])
     return sign
 
 
-def _exact_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
-    """[k]: the same in whole numbers of any length: every float is one, times a power of two that the three may share."""
+def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
+    """[k]: the same where rounding might decide.
+
+    Where differences are exact, unequal products keep their order when rounded and equal ones differ in their errors.
+    """
+    u, v = a - c, b - c
+    left, right = u[0] * v[1], u[1] * v[0]
+    sign = _compare(left, right)
+    sign = np.where(sign == 0, _compare(_error(u[0], v[1], left), _error(u[1], v[0], right)), sign)
+    safe = (1e-250 < np.abs(left)) & (np.abs(u) < 1e150).all(axis=0) & (np.abs(v) < 1e150).all(axis=0)
+    exact = safe & _everywhere(u + c == a, a - u == c, v + c == b, b - v == c)
+    rest = np.flatnonzero(~exact)
+    if len(rest):
+        sign[rest] = _whole_orientation(a[:, rest], b[:, rest], c[:, rest])
+    return sign
+
+
+def _error(one: Floats, other: Floats, product: Floats) -> Floats:
+    """[k]: what rounding took from a product (Dekker 1971)."""
+    (a, b), (c, d) = _halves(one), _halves(other)
+    return b * d - (((product - a * c) - b * c) - a * d)
+
+
+def _halves(value: Floats) -> tuple[Floats, Floats]:
+    big = value * (2.0**27 + 1)
+    high = big - (big - value)
+    return high, value - high
+
+
+def _whole_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
+    """[k]: the same in whole numbers of any length, which floats are times a power of two."""
     mantissa, exponent = np.frexp(np.stack([a, b, c]))
-    shift = exponent - exponent.min(axis=(0, 2), keepdims=True)
-    whole = (mantissa * 2.0**53).astype(np.int64).astype(object) << shift.astype(object)
-    (ux, uy), (vx, vy) = (whole[0] - whole[2]).T, (whole[1] - whole[2]).T
-    return _compare(ux * vy, uy * vx)
+    shift = exponent - exponent.min(axis=(0, 1))
+    (ax, ay), (bx, by), (cx, cy) = (mantissa * 2.0**53).astype(np.int64).astype(object) << shift.astype(object)
+    return _compare((ax - cx) * (by - cy), (ay - cy) * (bx - cx))

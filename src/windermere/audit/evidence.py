@@ -4,12 +4,12 @@ Shapes: P points of the batch, K steps that the training solver takes, n samples
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from windermere.audit.crossings import count_crossings
 from windermere.audit.lipschitz import lipschitz
@@ -18,9 +18,10 @@ from windermere.audit.orientation import step_orientation
 from windermere.audit.reference import Reference
 from windermere.audit.stability import stability
 from windermere.audit.subject import Insight, Subject
-from windermere.audit.sweep import Numbers, Row
+from windermere.audit.sweep import Numbers, Row, decisions
 from windermere.audit.verdict import Evidence
 from windermere.errors import WindermereError
+from windermere.report import Plane
 from windermere.solvers import Adaptive, FixedStep, Solver, counting, solve
 
 TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256
@@ -35,18 +36,7 @@ class Drawn:
 
     evidence: tuple[Evidence, ...] = ()
     passes: float = 0.0
-    plane: "Plane | None" = None
-
-
-@dataclass(frozen=True)
-class Plane:
-    """Trajectories in the plane, where states have two entries."""
-
-    own: Numbers
-    """[K + 1, P, 2]"""
-    flow: Numbers
-    labels: Numbers
-    insight: Insight = field(repr=False)
+    plane: Plane | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +131,29 @@ def _plane(walk: Walk) -> Plane | None:
     finer = FixedStep("rk4", step=min(float(np.abs(np.diff(walk.times)).min()) / 2, 1 / 64))
     flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
     own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (walk.states, flow))
-    return Plane(own, exact, walk.labels, walk.insight)
+    if not np.isfinite(own).all() or not np.isfinite(exact).all():
+        return None
+    return Plane(
+        own=own,
+        flow=exact,
+        labels=walk.labels,
+        ends_own=own[-1],
+        ends_flow=exact[-1],
+        all_labels=walk.labels,
+        decide=_decision(walk.insight.head),
+    )
+
+
+def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
+    """What the layers after the flow say of points in the plane."""
+    if head is None or not list(head.children()) + list(head.parameters()):
+        return None
+
+    @torch.no_grad()
+    def decide(points: Numbers) -> Numbers:
+        return decisions(head(torch.as_tensor(points))).numpy()
+
+    return decide
 
 
 def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
@@ -211,7 +223,7 @@ def _lipschitz(walk: Walk) -> Evidence | None:
 def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
     """Only where what follows the flow is known, and errors are those of its states."""
     head, states = walk.insight.head, reference.done.states
-    if head is None or not list(head.modules())[1:] + list(head.parameters()) or states is None or own.error is None:
+    if head is None or _decision(head) is None or states is None or own.error is None:
         return None
     shaped = states.reshape(len(states), *walk.states.shape[2:])
     result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))

@@ -4,11 +4,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
+from pathlib import Path
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from windermere.audit.safe_step import Safe
 from windermere.audit.statistics import Gap, paired_gap
 from windermere.audit.sweep import Row
+from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 
 
 class Outcome(StrEnum):
@@ -75,6 +79,8 @@ class Verdict:
     threshold: float
     metric: str
     samples: int
+    precision_name: str
+    """`step` or `tolerance`."""
     population: str
     """What the samples are: all, or a random subsample of how many."""
     own: Line
@@ -89,7 +95,7 @@ class Verdict:
     notes: tuple[str, ...]
     evaluations: float
     """Spent on all of this, in units of one pass with the own solver."""
-    plane: Any = field(default=None, repr=False, compare=False)
+    plane: Plane | None = field(default=None, repr=False, compare=False)
     """Trajectories for `plot`, where states have two entries."""
 
     @property
@@ -100,12 +106,42 @@ class Verdict:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
+    def plot(self, path: Path | None = None) -> Figure:
+        """Sweep, errors against steps, in 2-D trajectories and decision regions; saved where a path is given."""
+        lines = [self.own, *(line for line in self.table if line.solver != self.own.solver)]
+        points = [_point(line, own=line is self.own) for line in lines if line.failed is None]
+        figure = AuditFigure(
+            outcome=str(self.outcome),
+            sentence=self.sentence,
+            metric_name=self.metric,
+            precision_name=self.precision_name,
+            points=points,
+            reference_metric=self.reference.metric,
+            reference_error=self.reference.error,
+            threshold=self.threshold,
+            order=self.reference.order,
+            plane=self.plane,
+        )
+        return draw_audit(figure, path)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         values = asdict(replace(self, plane=None))
         del values["plane"]
         plain: dict[str, Any] = _plain(values)
         return plain
+
+
+def _point(line: Line, *, own: bool) -> SolverPoint:
+    return SolverPoint(
+        method=line.method,
+        precision=line.precision,
+        evaluations=line.evaluations,
+        metric=line.metric,
+        error=line.error,
+        counts=line.counts,
+        own=own,
+    )
 
 
 def line_of(row: Row, own: Row, reference: Row) -> Line:

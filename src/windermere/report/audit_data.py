@@ -132,8 +132,8 @@ class AuditFigure:
 
     @property
     def methods(self) -> list[str]:
-        """In the order in which they come, each once."""
-        return list(dict.fromkeys(point.method for point in self.points))
+        """Those that came through, each once."""
+        return list(dict.fromkeys(point.method for point in self.points if isfinite(point.metric)))
 
 
 def fraction(value: float) -> str:

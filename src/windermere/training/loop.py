@@ -78,8 +78,8 @@ class Training:
         if not all(tensor.isfinite().all() for tensor in tensors.values()):
             raise DivergedError(
                 f"training stopped after iteration {self.iteration}: its step was too large for {self.config.dtype}, "
-                f"and the parameters or the optimizer's moments are not finite; the last checkpoint in {self.run.path} is "
-                "kept as it was; try a smaller learning rate in a new run"
+                "and the parameters or the optimizer's moments are not finite; the last checkpoint in "
+                f"{self.run.path} is kept as it was; try a smaller learning rate in a new run"
             )
         evaluations = {role: total.tolist() for role, total in self.totals.items()}
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}

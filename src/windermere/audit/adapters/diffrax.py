@@ -2,7 +2,7 @@
 
 Our solvers are torch's and can't run inside JAX, so diffrax itself solves, with our methods and precisions: any tableau
 of ours becomes a solver of its own. What JAX has compiled before does not call `diffeqsolve` again: where that is the
-case, its caches are cleared before and after each pass, so that no compiled function keeps a solver that was only tested.
+case, its caches are cleared before and after each pass, so that nothing compiled keeps a solver that was only tested.
 """
 
 from collections.abc import Callable, Iterator

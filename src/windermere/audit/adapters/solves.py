@@ -85,6 +85,12 @@ def parts_of(state: State) -> tuple[Tensor, ...]:
     return (state,) if isinstance(state, Tensor) else tuple(state)
 
 
+def as_written(number: Any) -> float:
+    """A number as its author wrote it: 0.001 where it became 0.0010000000475 in float32. Of several, the smallest."""
+    values = number.detach().cpu().numpy() if isinstance(number, Tensor) else np.asarray(number)
+    return float(str(values.min()))
+
+
 def nearest_method(order: int, *, adaptive: bool) -> str:
     """Our method whose order is nearest: for a solver of theirs that we do not have."""
     known = [t for t in METHODS.values() if t.b_embedded is not None or not adaptive]

@@ -16,7 +16,7 @@ from torchdiffeq._impl.misc import _flat_to_shape, _PerturbFunc, _ReverseFunc, _
 from torchdiffeq._impl.odeint import SOLVERS
 from torchdiffeq._impl.solvers import FixedGridODESolver
 
-from windermere.audit.adapters.solves import Asked, Tape, Watch, nearest_method, stand_in_note
+from windermere.audit.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solution, Solver, State
@@ -126,10 +126,10 @@ class _Solve:
         if self.entry.name == "fehlberg2":
             notes.append(WRONG_STAGE)
         if not fixed:
-            rtol, atol = (float(torch.as_tensor(self.options[name]).min()) for name in ("rtol", "atol"))
+            rtol, atol = (as_written(self.options[name]) for name in ("rtol", "atol"))
             return Adaptive(method, rtol=rtol, atol=atol), tuple(notes)
         if (step := self.options.get("step_size")) is not None:
-            solver = FixedStep(method, step=abs(float(step)))
+            solver = FixedStep(method, step=abs(as_written(step)))
             return solver, (*notes, *self.about_grid(solver, t))
         construct = self.options.get("grid_constructor")
         return OnGrid(method, wrapped.times(t if construct is None else construct(self.func, self.y0, t))), tuple(notes)

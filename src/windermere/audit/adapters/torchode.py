@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.audit.adapters.solves import Asked, Tape, Watch, nearest_method, stand_in_note
+from windermere.audit.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, SolverError
 from windermere.solvers import Adaptive, FixedStep, Solution, Solver
@@ -155,7 +155,7 @@ class _Request:
         method = METHODS[name] if known else nearest_method(order, adaptive=adaptive)
         notes = () if known else (stand_in_note("torchode", f"adaptive {name}" if adaptive else name, method),)
         if adaptive:
-            rtol, atol = float(controller.rtol), float(controller.atol)
+            rtol, atol = as_written(controller.rtol), as_written(controller.atol)
             return Adaptive(method, rtol=rtol, atol=atol, control=control), notes
         steps = (self.first_step(controller, order) / clock.span).abs()
         if steps.max() > steps.min() * (1 + 1e-6):
