@@ -5,15 +5,16 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from windermere.errors import DivergedError
+from windermere.errors import DivergedError, NonFiniteError
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep
-from windermere.training import Ensemble, RunConfig, loop, make_ensemble, open_run, train
+from windermere.training import Ensemble, Evaluation, RunConfig, evaluate, loop, make_ensemble, open_run, train
 from windermere.training.batches import Batches
 
 from .small import a_config, assert_same_bits, checkpoint, some_spheres, trained
@@ -162,6 +163,24 @@ def test_an_evaluation_that_cannot_be_solved_keeps_the_state_and_leaves_no_model
             train(config, training_set, test_set, run)
     assert checkpoint(tmp_path).meta["iteration"] == 10
     assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_a_failed_evaluation_at_the_end_is_made_again_and_not_replaced_by_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, calls = a_config(iterations=10, evaluate_every=5), count(1)
+
+    def fails_the_second_time(*arguments: Any) -> Evaluation:
+        if next(calls) == 2:
+            raise NonFiniteError("the field is not finite")
+        return evaluate(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "evaluate", fails_the_second_time)
+        with pytest.raises(DivergedError, match="in the evaluation after iteration 10"):
+            trained(tmp_path / "run", config)
+    assert checkpoint(tmp_path / "run").meta["test"] is None
+    assert trained(tmp_path / "run", config, resume=True) == trained(tmp_path / "whole", config)
 
 
 def test_a_tolerance_that_the_dtype_cannot_resolve_is_told_with_its_own_advice(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """A run that was stopped and resumed is the same, bit for bit, as one that was not."""
 
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from windermere.errors import RunError
-from windermere.records import read_json
+from windermere.records import read_json, read_metrics
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
-from windermere.training import open_run, resumed_config, trained_ensemble
+from windermere.training import loop, open_run, resumed_config, trained_ensemble
 
 from .small import a_config, assert_same_bits, assert_same_run, checkpoint, model, rows, trained
 
@@ -57,15 +59,16 @@ def test_a_sign_in_the_last_iteration_lets_the_run_finish(tmp_path: Path) -> Non
     assert (tmp_path / "model.safetensors").exists()
 
 
-def test_a_resumed_run_counts_its_evaluations_and_seconds_on(tmp_path: Path) -> None:
-    config = a_config(iterations=10, log_every=1)
+def test_a_resumed_run_counts_its_evaluations_and_seconds_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, clock = a_config(iterations=10, log_every=1), count()
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))  # a second an iteration
     trained(tmp_path, config, stop_at=4)
     before = checkpoint(tmp_path).meta
+    assert (before["evaluations"]["forward"], before["seconds"]) == ([8], 4.0)
     trained(tmp_path, config, resume=True)
     after = checkpoint(tmp_path).meta
-    assert before["evaluations"]["forward"] == [8]
-    assert after["evaluations"]["forward"] == [20]
-    assert after["seconds"] > before["seconds"] > 0
+    assert (after["evaluations"]["forward"], after["seconds"]) == ([20], 10.0)
+    assert [row["seconds"] for row in read_metrics(tmp_path)] == [float(n) for n in range(1, 11)]
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_from_the_beginning(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, l
 from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, UsageError
 from windermere.models import ODEBlock
-from windermere.solvers import Adaptive, Solver
+from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.solvers.runge_kutta import propagating_stages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +71,9 @@ def audit(
     subject = as_subject(model, first[0], trained_with)
     unsteady = why_not_deterministic(subject, first[0])
     own = subject.solvers[-1]
-    rungs = ladder(own)
-    asked = list(dict.fromkeys([*(default_candidates(own) if candidates is None else candidates), *rungs]))
+    swept = default_candidates(own) if candidates is None else candidates
+    asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
+    rungs = [c for c in ladder(own) if c in asked]
     measure = Measure(metric or accuracy, metric is None, threshold)
     parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     whole = _joined(parts)
@@ -81,6 +83,21 @@ def audit(
     return _verdict(
         whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
     )
+
+
+def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
+    """Without steps longer than the time span, which are all the same single step."""
+    own = subject.solvers[-1]
+    if not isinstance(own, FixedStep):
+        return list(candidates)
+    steps = subject.forward(x[:1], None).evaluations / propagating_stages(own.tableau)
+    return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
+
+
+def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """By method, then from fine to coarse; each once."""
+    methods = list(dict.fromkeys(c.method for c in candidates))
+    return sorted(set(candidates), key=lambda c: (methods.index(c.method), c.factor))
 
 
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:

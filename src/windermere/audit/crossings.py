@@ -23,7 +23,7 @@ Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of piec
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,11 +34,12 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 Signs = NDArray[np.int8]
 Mask = NDArray[np.bool_]
+Number = TypeVar("Number", bound=np.generic)
 
 ROUNDING = 2.0**-53
 ROWS, COLUMNS = 64, 1024
 """Pieces in a block: it fits a cache, and its matrix products are too small for a BLAS to wake its threads up for."""
-BATCH = 1 << 17
+BATCH = 1 << 14
 """Undecided pairs looked at together: enough to make up for NumPy's overhead, and a few megabytes."""
 
 
@@ -58,16 +59,17 @@ def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64]
     """The crossings of `trajectories` [s + 1, n, 2], which visit their points in order; `labels` [n] are the classes."""
     points = _checked(trajectories)
     classes = np.zeros(points.shape[1], np.int64) if labels is None else _checked_labels(labels, points.shape[1])
-    pieces = _Pieces.walked(points, classes)
-    count, waiting = Crossings(total=0, between_classes=0), list[tuple[Index, Index]]()
+    count, waiting, pairs = Crossings(total=0, between_classes=0), 0, list[tuple[Index, Index]]()
     with np.errstate(all="ignore"):  # overflow and underflow leave a pair undecided, and so to exact arithmetic
+        pieces = _Pieces.walked(points, classes)
         for one, other, sides in _blocks(pieces):
             count += pieces.tally(one[:, None], other, sides < 0)
             row, column = np.divmod(np.flatnonzero(sides == 0), len(other))
-            waiting.append((one[row], other[column]))
-            if sum(len(pair[0]) for pair in waiting) > BATCH:
-                count, waiting = count + _settle(pieces, waiting), []
-        return count + _settle(pieces, waiting)
+            pairs.append((one[row], other[column]))
+            waiting += len(row)
+            if waiting > BATCH:
+                count, waiting, pairs = count + _settle(pieces, pairs), 0, []
+        return count + _settle(pieces, pairs)
 
 
 def _checked(trajectories: ArrayLike) -> Floats:
@@ -96,7 +98,7 @@ def _checked_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pieces:
-    """Every step of positive length."""
+    """Every step of positive length; those that run straight on are one piece, as it changes no count and saves much."""
 
     start: Floats
     """[2, m]"""
@@ -113,8 +115,10 @@ class _Pieces:
     def walked(cls, points: Floats, labels: NDArray[np.int64]) -> "_Pieces":
         sample, step = np.nonzero((points[1:] != points[:-1]).any(axis=-1).T)
         start, end = (np.ascontiguousarray(points[at, sample].T) for at in (step, step + 1))
-        first = np.diff(sample, prepend=-1) != 0
-        before = np.where(first, start, np.roll(start, 1, axis=1))
+        before = np.where(np.diff(sample, prepend=-1) != 0, start, np.roll(start, 1, axis=1))
+        onward = _everywhere(_compare(start, before) == _compare(end, start)) & (_orientation(before, start, end) == 0)
+        turns, lasts = np.flatnonzero(~onward), np.flatnonzero(~np.append(onward[1:], False))
+        start, before, end, sample = _at(start, turns), _at(before, turns), _at(end, lasts), _at(sample, turns)
         return cls(start=start, end=end, before=before, sample=sample.astype(np.int32), label=labels[sample])
 
     @cached_property
@@ -197,7 +201,7 @@ def _blocks(pieces: _Pieces) -> Iterator[tuple[Index, Index, Signs]]:
 
 def _geometry(pieces: _Pieces, some: Index) -> Floats:
     """[6, m]: x and y of start and end, and the direction, of length 1 by the sum of its coordinates."""
-    start, end = pieces.start[:, some], pieces.end[:, some]
+    start, end = _at(pieces.start, some), _at(pieces.end, some)
     return np.concatenate([start, end, (end - start) / np.abs(end - start).sum(axis=0)])
 
 
@@ -237,37 +241,45 @@ def _settle(pieces: _Pieces, pairs: list[tuple[Index, Index]]) -> Crossings:
     if not pairs:
         return Crossings(total=0, between_classes=0)
     one, other = (np.concatenate(some) for some in zip(*pairs, strict=True))
-    near = _everywhere(pieces.low[:, one] <= pieces.high[:, other], pieces.low[:, other] <= pieces.high[:, one])
-    one, other = one[near], other[near]
-    return pieces.tally(one, other, _cross(pieces, one, other))
+    found = Crossings(total=0, between_classes=0)
+    for i in range(0, len(one), BATCH):
+        found += pieces.tally(*_crossing(pieces, one[i : i + BATCH], other[i : i + BATCH]))
+    return found
 
 
-def _cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
-    """[k]: whether polygons change sides inside both pieces, where one's start is inside the other, or where both start.
+def _at(array: NDArray[Number], some: Index) -> NDArray[Number]:
+    return array.take(some, axis=-1)  # several times as fast as array[..., some]
 
-    A piece owns its start and not its end, so that a crossing at a vertex is found by one pair of pieces only.
+
+def _only(mask: Mask, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
+    return [_at(array, np.flatnonzero(mask)) for array in arrays]
+
+
+def _boxes_meet(a: Floats, b: Floats, c: Floats, d: Floats) -> Mask:
+    return _everywhere(np.minimum(a, b) <= np.maximum(c, d), np.minimum(c, d) <= np.maximum(a, b))
+
+
+def _crossing(pieces: _Pieces, one: Index, other: Index) -> tuple[Index, Index, Mask]:
+    """Those [k] of the pairs that might, and whether their polygons cross where these pieces meet.
+
+    A piece owns its start and not its end, so that a crossing at a vertex is found by one pair of pieces only: at a point
+    inside both, where one's start is inside the other, or where both start.
     """
-    crossing, open_ = np.zeros(len(one), np.bool_), np.arange(len(one))
-    start, end = _side(pieces, one, other, pieces.start), _side(pieces, one, other, pieces.end)
-    together = _everywhere(pieces.start[:, one] == pieces.start[:, other])
-    open_ = np.flatnonzero((start * end <= 0) & ((start != end) | together))  # pieces on one line may meet at starts only
-    one, other, start, end, together = one[open_], other[open_], start[open_], end[open_], together[open_]
-    other_start, other_end = _side(pieces, other, one, pieces.start), _side(pieces, other, one, pieces.end)
-    inside, other_inside = other_start * other_end < 0, start * end < 0
-    found = inside & other_inside
-    turn = np.flatnonzero((start == 0) & inside)
-    found[turn] = _side(pieces, one[turn], other[turn], pieces.before) * end[turn] < 0
-    turn = np.flatnonzero((other_start == 0) & other_inside)
-    found[turn] = _side(pieces, other[turn], one[turn], pieces.before) * other_end[turn] < 0
+    a, b, c, d = (_at(ends, some) for some in (one, other) for ends in (pieces.start, pieces.end))
+    one, other, a, b, c, d = _only(_boxes_meet(a, b, c, d), one, other, a, b, c, d)
+    of_c, of_d, together = _orientation(a, b, c), _orientation(a, b, d), _everywhere(a == c)
+    open_ = (of_c * of_d <= 0) & ((of_c != of_d) | together)  # pieces on one line may meet at their starts only
+    one, other, of_c, of_d, together = _only(open_, one, other, of_c, of_d, together)
+    a, b, c, d = _only(open_, a, b, c, d)
+    of_a, of_b = _orientation(c, d, a), _orientation(c, d, b)
+    found = (of_c * of_d < 0) & (of_a * of_b < 0)
+    turn = np.flatnonzero((of_c == 0) & (of_a * of_b < 0))
+    found[turn] = _orientation(_at(a, turn), _at(b, turn), _at(pieces.before, other[turn])) * of_d[turn] < 0
+    turn = np.flatnonzero((of_a == 0) & (of_c * of_d < 0))
+    found[turn] = _orientation(_at(c, turn), _at(d, turn), _at(pieces.before, one[turn])) * of_b[turn] < 0
     turn = np.flatnonzero(together)
     found[turn] = _vertices_cross(pieces, one[turn], other[turn])
-    crossing[open_] = found
-    return crossing
-
-
-def _side(pieces: _Pieces, line: Index, other: Index, point: Floats) -> Signs:
-    """[k]: on which side of a piece's line the other's `point` lies."""
-    return _orientation(pieces.start[:, line], pieces.end[:, line], point[:, other])
+    return one, other, found
 
 
 def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
@@ -275,10 +287,10 @@ def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
 
     They do where the other's way in and way out lie in different sectors between one's way in and way out.
     """
-    vertex, way_in, way_out = pieces.start[:, one], pieces.before[:, one], pieces.end[:, one]
-    left, along = _sector(vertex, way_out, way_in, pieces.before[:, other])
-    other_left, other_along = _sector(vertex, way_out, way_in, pieces.end[:, other])
-    passing = (way_in != vertex).any(axis=0) & (pieces.before[:, other] != vertex).any(axis=0)
+    vertex, way_in, way_out = _at(pieces.start, one), _at(pieces.before, one), _at(pieces.end, one)
+    left, along = _sector(vertex, way_out, way_in, _at(pieces.before, other))
+    other_left, other_along = _sector(vertex, way_out, way_in, _at(pieces.end, other))
+    passing = (way_in != vertex).any(axis=0) & (_at(pieces.before, other) != vertex).any(axis=0)
     return passing & ~along & ~other_along & (left != other_left)
 
 
@@ -319,7 +331,7 @@ def _orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     sign = _compare(left, right)
     rest = np.flatnonzero(unsure & ~(((ux == 0) | (vy == 0)) & ((uy == 0) | (vx == 0))))
     if len(rest):
-        sign[rest] = _close_orientation(a[:, rest], b[:, rest], c[:, rest])
+        sign[rest] = _close_orientation(_at(a, rest), _at(b, rest), _at(c, rest))
     return sign
 
 
@@ -331,12 +343,14 @@ def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     u, v = a - c, b - c
     left, right = u[0] * v[1], u[1] * v[0]
     sign = _compare(left, right)
-    sign = np.where(sign == 0, _compare(_error(u[0], v[1], left), _error(u[1], v[0], right)), sign)
+    tie = np.flatnonzero(left == right)
+    (ux, uy), (vx, vy), product = _at(u, tie), _at(v, tie), left[tie]
+    sign[tie] = _compare(_error(ux, vy, product), _error(uy, vx, product))
     safe = (1e-250 < np.abs(left)) & (np.abs(u) < 1e150).all(axis=0) & (np.abs(v) < 1e150).all(axis=0)
     exact = safe & _everywhere(u + c == a, a - u == c, v + c == b, b - v == c)
     rest = np.flatnonzero(~exact)
     if len(rest):
-        sign[rest] = _whole_orientation(a[:, rest], b[:, rest], c[:, rest])
+        sign[rest] = _whole_orientation(_at(a, rest), _at(b, rest), _at(c, rest))
     return sign
 
 

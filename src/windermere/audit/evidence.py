@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere.audit.crossings import count_crossings
@@ -48,7 +49,7 @@ class Walk:
     states: Tensor
     """[K + 1, P, ...]"""
     times: Times
-    labels: Numbers
+    labels: NDArray[np.int64]
 
     @property
     def step(self) -> float:
@@ -120,8 +121,15 @@ def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
         solver=solver,
         states=solution.trajectory.states.detach(),
         times=tuple(solution.trajectory.times.tolist()),
-        labels=np.asarray(torch.as_tensor(labels)[: len(insight.start)].cpu()).reshape(-1),
+        labels=_classes(labels, len(insight.start)),
     )
+
+
+def _classes(labels: Any, points: int) -> NDArray[np.int64]:
+    """Labels as classes from 0 to 9; where they are something else, such as targets of a regression, all one class."""
+    values = np.asarray(torch.as_tensor(labels).cpu())[:points]
+    usable = values.shape == (points,) and values.size and values.min() >= 0 and values.max() <= 9
+    return values.astype(np.int64) if usable and (values == values.round()).all() else np.zeros(points, np.int64)
 
 
 def _plane(walk: Walk) -> Plane | None:
@@ -168,7 +176,7 @@ def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
             limits="Only trajectories of autonomous fields must not cross.",
             numbers={},
         )
-    own, flow = (count_crossings(states, plane.labels.astype(np.int64)) for states in (plane.own, plane.flow))
+    own, flow = (count_crossings(states, plane.labels) for states in (plane.own, plane.flow))
     beyond = max(0, own.between_classes - flow.between_classes)
     return Evidence(
         name="crossings",

@@ -106,6 +106,17 @@ class Verdict:
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
+    def facts(self) -> list[str]:
+        """The stricter facts beside the rule, a sentence each."""
+        own, reference, gap = self.own, self.reference, self.gap
+        order = f", observed order {reference.order:.1f}" if reference.order is not None else ""
+        return [
+            f"{self.metric}: {own.metric:.3f} with its own solver ({own.solver}), {reference.metric:.3f} under the "
+            f"flow; gap {gap.value:+.3f} (95%: {gap.low:+.3f} to {gap.high:+.3f})",
+            f"own solver and flow agree on {self.agreement:.1%} of {self.samples} samples ({self.population})",
+            f"reference: {reference.solver} in {reference.dtype}, its error about {reference.error:.1e}{order}",
+        ]
+
     def plot(self, path: Path | None = None) -> Figure:
         """Sweep, errors against steps, in 2-D trajectories and decision regions; saved where a path is given."""
         lines = [self.own, *(line for line in self.table if line.solver != self.own.solver)]
@@ -176,22 +187,11 @@ def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    own, reference = verdict.own, verdict.reference
-    head = [verdict.sentence, verdict.recommendation, ""]
-    facts = [
-        f"{verdict.metric}: {own.metric:.3f} with its own solver ({own.solver}), {reference.metric:.3f} under the "
-        f"flow; gap {verdict.gap.value:+.3f} (95%: {verdict.gap.low:+.3f} to {verdict.gap.high:+.3f})",
-        f"predictions agree with the flow's for {verdict.agreement:.1%} of {verdict.samples} samples "
-        f"({verdict.population})",
-        f"reference: {reference.solver} in {reference.dtype}, error about {reference.error:.1e}"
-        + (f", observed order {reference.order:.1f}" if reference.order is not None else ""),
-        "",
-        f"{'solver':<26}{verdict.metric:>10}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}",
-    ]
-    rows = [_row_text(line) for line in verdict.table]
+    title = f"{'solver':<26}{verdict.metric:>10}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
+    rows = [title, *(_row_text(line) for line in verdict.table)]
     evidence = ["", *(f"{e.name}: {e.finding}" for e in verdict.evidence)] if verdict.evidence else []
     notes = ["", *(f"note: {note}" for note in verdict.notes)] if verdict.notes else []
-    return [*head, *facts, *rows, *evidence, *notes]
+    return [verdict.sentence, verdict.recommendation, "", *verdict.facts(), "", *rows, *evidence, *notes]
 
 
 def _row_text(line: Line) -> str:

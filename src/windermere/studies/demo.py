@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from windermere import data
+from windermere.audit import Outcome, Verdict, audit
 from windermere.errors import RunError
 from windermere.models import ode_blocks
 from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_trajectories
@@ -27,10 +28,8 @@ from windermere.training import (
 )
 
 COARSE, FINE = FixedStep.of("euler", steps=2), FixedStep.of("euler", steps=128)
-FINER = FixedStep.of("rk4", steps=256)
 TEST_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-SAME = 0.1
-"""The paper's threshold: an accuracy that drops by more under a better solver is the solver's."""
+WORDS = {Outcome.FLOW: "a flow", Outcome.TIED: "tied to its solver", Outcome.UNDECIDED: "undecided"}
 POINTS = 150
 
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], None]]]
@@ -38,22 +37,17 @@ Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], N
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One model under its own and under a better solver."""
+    """One model and its audit."""
 
-    trained_with: str
-    own: float
-    finer: float
     run: Path
-
-    @property
-    def judgement(self) -> str:
-        return "tied to its solver" if self.own - self.finer > SAME else "a flow here"
+    verdict: Verdict
+    figure: Path
+    """The audit's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     entries: list[Entry]
-    finer: str
     figure: Path
 
 
@@ -68,19 +62,20 @@ def configs() -> dict[str, RunConfig]:
 
 
 def run(out: Path, *, progress: Progress) -> Demo:
-    """Train both models (or take them from an earlier demo), test them, and draw them."""
+    """Train both models (or take them from an earlier demo), audit them, and draw them."""
     loaded = data.load("sphere2")
     training_set, test_set = ((s.inputs, s.labels) for s in (loaded.train, loaded.test))
     entries, panels = [], []
     for name, config in configs().items():
         trained = _trained(out / name, name, config, training_set, test_set, progress)
-        own, finer = (_accuracy(trained, solver, test_set) for solver in (config.solver, FINER))
-        entry = Entry(trained_with=str(config.solver), own=own, finer=finer, run=out / name)
+        verdict = audit(trained.ensemble.member(0), test_set)
+        entry = Entry(run=out / name, verdict=verdict, figure=out / name / "audit.png")
+        verdict.plot(entry.figure)
         entries.append(entry)
-        panels.append(_panel(trained, test_set, entry))
+        panels.append(_panel(trained, test_set, verdict))
     figure = out / "trajectories.png"
     draw_trajectories(panels, figure)
-    return Demo(entries=entries, finer=str(FINER), figure=figure)
+    return Demo(entries=entries, figure=figure)
 
 
 def _trained(
@@ -110,7 +105,7 @@ def _accuracy(trained: Trained, solver: Solver, test_set: Labelled) -> float:
 
 
 @torch.no_grad()
-def _panel(trained: Trained, test_set: Labelled, entry: Entry) -> TrajectoryPanel:
+def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> TrajectoryPanel:
     """Trajectories as the training solver walks them, and accuracy against the number of test steps."""
     model, solver = trained.ensemble.member(0), trained.config.solver
     block, head = ode_blocks(model)[0], model.get_submodule("2")
@@ -119,7 +114,7 @@ def _panel(trained: Trained, test_set: Labelled, entry: Entry) -> TrajectoryPane
     states = torch.as_tensor(trajectory.states if trajectory else inputs[None]).double().numpy()
     steps = len(states) - 1
     return TrajectoryPanel(
-        title=f"trained with {steps} Euler steps: {entry.judgement}",
+        title=f"trained with {steps} Euler steps: {WORDS[verdict.outcome]}",
         states=states,
         labels=labels.numpy(),
         test_steps=np.array(TEST_STEPS),

@@ -163,11 +163,11 @@ def test_only_the_times_to_be_saved_come_back() -> None:
 
 
 def test_an_implicit_method_runs_as_it_is_and_euler_stands_for_it() -> None:
-    with torch.enable_grad():
-        model = Classifier(autonomous(), solver="ieuler")
-    with pytest.raises(RuntimeError, match="does not require grad"):
-        # It optimises inside its steps, which an audit without gradients cannot run.
-        TorchdynSubject(model, points())
+    model, x = Classifier(autonomous(), torch.linspace(0, 1, 3), solver="ieuler"), points()
+    subject = TorchdynSubject(model, x)
+    assert subject.solvers == (OnGrid("euler", (0.0, 0.5, 1.0)),)
+    assert "ImplicitEuler" in subject.notes[0]
+    assert torch.equal(subject.forward(x, None).outputs, model(x).detach().double())
 
 
 def test_a_field_that_is_not_finite_ends_in_a_sentence_rather_than_never() -> None:

@@ -105,7 +105,7 @@ def test_our_equivalent_of_an_adaptive_method_is_about_as_precise(method: str) -
 
 
 class OwnTimes(Model):
-    """Every sample has times of its own."""
+    """Every sample has times of its own: forwards, backwards, and one that stays."""
 
     def __init__(self, *, points_between: int = 0, **how: Any) -> None:
         super().__init__(**how)
@@ -132,9 +132,10 @@ def test_samples_with_times_of_their_own_are_each_solved_over_them(between: int)
     field, last = TimeField().double(), head().double()
     with torch.no_grad():
         for i, (t0, t1) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            alone = ODEBlock(field, Adaptive("dopri54", tolerance=1e-10), times=(t0, t1))(x[i : i + 1].double())
-            assert isinstance(alone, Tensor)
-            assert (last(alone) - done.outputs[i]).abs().max() < 1e-7
+            alone: Any = x[i : i + 1].double()
+            if t0 != t1:
+                alone = ODEBlock(field, Adaptive("dopri54", tolerance=1e-10), times=(t0, t1))(alone)
+            assert (last(alone) - done.outputs[i]).abs().max() < 1e-6
     own = subject.forward(x, None)
     assert (own.outputs - done.outputs).abs().max() < 1e-2
 

@@ -5,8 +5,9 @@ of ours becomes a solver of its own. What JAX has compiled before does not call 
 case, its caches are cleared before and after each pass, so that nothing compiled keeps a solver that was only tested.
 """
 
+import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -25,6 +26,10 @@ Call = Callable[[Any, Any], Any]
 """call(model, x): the model for a whole batch."""
 
 
+class NoSolveError(AuditError):
+    """A model that does not solve with diffrax."""
+
+
 class DiffraxSubject:
     """An equinox model, as it is. `call(model, x)` gives its outputs for a batch; without it the model is taken to be
     written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX."""
@@ -36,7 +41,7 @@ class DiffraxSubject:
         self.compiled = False
         seen = self._look(example_batch)
         if not seen:
-            raise AuditError(
+            raise NoSolveError(
                 f"this {type(model).__name__} called diffrax.diffeqsolve not once on the example batch: give "
                 "call(model, x), which runs it on a batch"
             )
@@ -47,11 +52,10 @@ class DiffraxSubject:
     @classmethod
     def found(cls, model: Any, example_batch: Any) -> "DiffraxSubject | None":
         """The subject, or None where the model solves nothing."""
-        jax = import_module("jax")
-        with watching(None, double=False) as seen:
-            jax.clear_caches()
-            _mapped(model, _as_jax(example_batch))
-        return cls(model, example_batch) if seen else None
+        try:
+            return cls(model, example_batch)
+        except NoSolveError:
+            return None
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         outputs, seen = self._run(x, change, double=double)
@@ -107,18 +111,22 @@ def _naming_failures(double: bool) -> Iterator[None]:
     try:
         yield
     except equinox.EquinoxRuntimeError as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
-        raise SolverError(f"diffrax stopped: {said}") from error
+        said = re.search(r"RuntimeError: (.+)", str(error))  # below a stack, above advice
+        raise SolverError(f"diffrax stopped: {said[1] if said else 'it gave no reason'}") from error
     except TypeError as error:
         if not double or "float32" not in str(error):
             raise
         raise DoublePrecisionError(f"the model cannot run in float64: {str(error).splitlines()[0]}") from error
 
 
-def _precision(double: bool) -> Any:
+def _precision(double: bool) -> AbstractContextManager[Any]:
+    """float64 where it is asked for: JAX has it switched off."""
+    if not double:
+        return nullcontext()
     jax = import_module("jax")
-    switch = getattr(jax, "enable_x64", None) or import_module("jax.experimental").enable_x64
-    return switch(True) if double else switch(bool(jax.config.jax_enable_x64))
+    switch = jax.enable_x64 if hasattr(jax, "enable_x64") else import_module("jax.experimental").enable_x64
+    switched: AbstractContextManager[Any] = switch(True)
+    return switched
 
 
 def _in_double(model: Any) -> Any:

@@ -101,7 +101,9 @@ def packed(state: State, n: int) -> Tensor | None:
 
 def batch_first(outputs: Tensor, n: int, last: Asked | None) -> Tensor:
     """Outputs at all times come as [T, n, ...] from most libraries: make that [n, T, ...]."""
-    if last is None or outputs.shape[:2] != (len(last.times), n):
+    if last is None or not last.shown or outputs.ndim < 2 or outputs.shape[1] != n:
         return outputs
-    trajectory = outputs.ndim == parts_of(last.start)[0].ndim + 1
-    return outputs.movedim(1, 0) if trajectory or outputs.shape[0] != n else outputs
+    moments, trajectory = outputs.shape[0], outputs.ndim == parts_of(last.start)[0].ndim + 1
+    if moments == n:  # it may be either: a trajectory has one axis more than a state
+        return outputs.movedim(1, 0) if trajectory and moments == last.shown else outputs
+    return outputs.movedim(1, 0) if trajectory or moments == last.shown else outputs

@@ -38,10 +38,7 @@ class TorchSubject(ABC):
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        several = (
-            () if isinstance(result, Tensor) else (f"of the model's {type(result).__name__}, one tensor is audited",)
-        )
-        self.notes: tuple[str, ...] = (*tape.notes, *several, *self._why_not_double(example_batch))
+        self.notes: tuple[str, ...] = (*tape.notes, *_about(result), *self._why_not_double(example_batch))
 
     @staticmethod
     @abstractmethod

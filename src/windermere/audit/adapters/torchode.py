@@ -127,6 +127,7 @@ class _Request:
             field=partial(self.rate, clock, self.stats()),
             start=self.problem.y0,
             times=clock.times,
+            shown=0,
             original=original,
             end_of=lambda solution: solution.ys[:, -1],
             result=partial(self.result, clock),
@@ -208,16 +209,21 @@ class _Clock:
         asked = outputs.double()
         same = all(bool((t == t[:1]).all()) for t in (start, end, asked))
         span = torch.ones_like(start) if same else end - start
-        moments = (asked if same else (asked - start[:, None]) / span[:, None]).cpu().numpy()
-        times, places = _distinct(moments, float(start[0]) if same else 0.0)
+        moments = asked if same else (asked - start[:, None]) / span[:, None]
+        # A sample that starts where it ends does not move: any moment does.
+        found = moments.nan_to_num(0.0).cpu().numpy()
+        rounding = 16 * torch.finfo(problem.time_dtype).eps
+        times, places = _distinct(found, float(start[0]) if same else 0.0, rounding)
         dtype = problem.y0.dtype
         return cls(start.to(dtype), span.to(dtype), same, times, places, outputs)
 
 
-def _distinct(moments: NDArray[np.float64], first: float) -> tuple[tuple[float, ...], NDArray[np.int64]]:
+def _distinct(
+    moments: NDArray[np.float64], first: float, rounding: float
+) -> tuple[tuple[float, ...], NDArray[np.int64]]:
     """The times to stop at, from the first on, and where among them each moment is found."""
     sign = 1.0 if moments.max() > first else -1.0
-    tiny = 1e-12 * abs(moments - first).max()
+    tiny = rounding * abs(moments - first).max()
     rising = np.unique(sign * np.append(moments, first))
     apart = rising[np.append(True, np.diff(rising) > tiny)]
     return tuple((sign * apart).tolist()), np.searchsorted(apart, sign * moments - tiny).clip(max=len(apart) - 1)

@@ -1,0 +1,148 @@
+"""`windermere audit`."""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from windermere import data as data_sets
+from windermere.audit import Outcome, Verdict, audit
+from windermere.cli.options import AsJson, Device, check_device, print_json, stdout
+from windermere.errors import AuditError, UsageError
+from windermere.terminal import stderr
+from windermere.training import trained_ensemble
+
+EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
+"""So that a script can gate on it; 1 and 2 stay errors."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One model to audit, and what to call it."""
+
+    name: str
+    model: Any
+    batches: Any
+    figure: Path
+
+
+def audit_command(
+    target: Annotated[str, typer.Argument(help="A trained run's folder, or package.module:function.")],
+    seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
+    samples: Annotated[int, typer.Option(help="How many samples to draw at random.")] = 1000,
+    everything: Annotated[bool, typer.Option("--all", help="Look at all samples instead.")] = False,
+    threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
+    figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
+    evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided."""
+    limit = None if everything else samples
+    verdicts: dict[str, Verdict] = {}
+    for found in _targets(target, seed, figure, check_device(device)):
+        verdict = audit(found.model, found.batches, samples=limit, threshold=threshold, evidence=evidence)
+        verdict.plot(found.figure)
+        verdicts[found.name] = verdict
+        if not as_json:
+            _show(found, verdict)
+    if as_json:
+        print_json({name: verdict.to_dict() for name, verdict in verdicts.items()})
+    elif len(verdicts) > 1:
+        for name, verdict in verdicts.items():
+            stdout.print(f"{name}: {verdict.outcome}", soft_wrap=True)
+    raise typer.Exit(_exit_code(verdicts))
+
+
+def _show(found: Target, verdict: Verdict) -> None:
+    """The verdict in a sentence, the sweep as a table, and the evidence with what it proves."""
+    colour = {Outcome.FLOW: "bold green", Outcome.TIED: "bold red", Outcome.UNDECIDED: "bold yellow"}[verdict.outcome]
+    stdout.print(found.name, style="bold")
+    stdout.print(verdict.sentence, style=colour, soft_wrap=True)
+    stdout.print(verdict.recommendation, soft_wrap=True)
+    stdout.print(sweep_table(verdict))
+    for line in verdict.facts():
+        stdout.print(line, soft_wrap=True)
+    for piece in verdict.evidence:
+        stdout.print(f"{piece.name}: {piece.finding}", soft_wrap=True)
+        stdout.print(f"    {piece.proves} {piece.limits}", style="dim", soft_wrap=True)
+    for note in verdict.notes:
+        stdout.print(f"note: {note}", soft_wrap=True)
+    stdout.print(f"figure: {found.figure}\n", soft_wrap=True)
+
+
+def sweep_table(verdict: Verdict) -> Table:
+    """Solvers that count for the rule in full colour, those too coarse to count dimmed."""
+    table = Table(Column("solver", no_wrap=True), verdict.metric, "as own", "as flow", "error", "evals")
+    for line in verdict.table:
+        if line.failed is not None:
+            table.add_row(line.solver, "failed", "", "", "", "", style="dim")
+            continue
+        numbers = [f"{v:.3f}" for v in (line.metric, line.agreement_own, line.agreement_reference)]
+        own = " (own)" if line.solver == verdict.own.solver else ""
+        style = "bold" if own else None if line.counts else "dim"
+        table.add_row(f"{line.solver}{own}", *numbers, f"{line.error:.1e}", str(line.evaluations), style=style)
+    flow = verdict.reference
+    table.add_section()
+    agreement = f"{verdict.agreement:.3f}"
+    table.add_row("the flow itself", f"{flow.metric:.3f}", agreement, "1.000", f"{flow.error:.1e}", "", style="bold")
+    return table
+
+
+def _exit_code(verdicts: dict[str, Verdict]) -> int:
+    """The worst of all: tied before undecided before flow."""
+    outcomes = {verdict.outcome for verdict in verdicts.values()}
+    worst = next(o for o in (Outcome.TIED, Outcome.UNDECIDED, Outcome.FLOW) if o in outcomes)
+    return EXIT_CODES[worst]
+
+
+def _targets(target: str, seed: int | None, figure: Path | None, device: str) -> Iterator[Target]:
+    if ":" in target and not Path(target).exists():
+        if seed is not None:
+            raise UsageError("--seed chooses a member of a run, but a function was given")
+        model, batches = _call(target)
+        yield Target(target, model, batches, figure or Path("audit.png"))
+        return
+    yield from _members(Path(target), seed, figure, device)
+
+
+def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> Iterator[Target]:
+    """Every seed of a run, on its own test set."""
+    trained = trained_ensemble(path, device=device)
+    seeds = trained.config.seeds
+    if seed is not None and seed not in seeds:
+        raise UsageError(f"{path} has no seed {seed}: it has {', '.join(map(str, seeds))}")
+    test = data_sets.load(trained.config.data, seed=trained.config.data_seed).test
+    chosen = [s for s in seeds if seed in (None, s)]
+    for s in chosen:
+        name = f"audit-seed{s}.png" if len(seeds) > 1 else "audit.png"
+        place = (
+            path / name
+            if figure is None
+            else figure.with_stem(f"{figure.stem}-{s}" if len(chosen) > 1 else figure.stem)
+        )
+        if len(chosen) > 1:
+            stderr.print(f"auditing seed {s} ...", highlight=False)
+        model = trained.ensemble.member(seeds.index(s))
+        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, (test.inputs, test.labels), place)
+
+
+def _call(target: str) -> tuple[Any, Any]:
+    """The model and batches that package.module:function returns; modules of the current folder are found too."""
+    module, _, name = target.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        made = getattr(importlib.import_module(module), name)()
+    except (ImportError, AttributeError) as error:
+        raise AuditError(f"{target} could not be called: {error}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    if not isinstance(made, tuple) or len(made) != 2:
+        raise AuditError(f"{target} must return a model and batches, not {type(made).__name__}")
+    return made

@@ -1,0 +1,28 @@
+"""`windermere demo`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from windermere.cli.options import stdout
+from windermere.studies import demo as demo_study
+from windermere.terminal import training_progress
+
+
+def demo_command(
+    out: Annotated[Path, typer.Option(help="Folder for the demo's runs and figure.")] = Path("runs/demo"),
+) -> None:
+    """Train one model with too few steps and one with enough, and audit both: is it a flow?"""
+    result = demo_study.run(out, progress=training_progress)
+    table = Table("trained with", "own solver", "the flow itself", "verdict")
+    for entry in result.entries:
+        verdict = entry.verdict
+        numbers = (f"{verdict.own.metric:.3f}", f"{verdict.reference.metric:.3f}")
+        table.add_row(verdict.own.solver, *numbers, demo_study.WORDS[verdict.outcome])
+    stdout.print(table)
+    for entry in result.entries:
+        stdout.print(f"{entry.verdict.sentence} {entry.verdict.recommendation}", soft_wrap=True)
+        stdout.print(f"  audit: {entry.figure}, run: {entry.run}", soft_wrap=True)
+    stdout.print(f"figure: {result.figure}", soft_wrap=True)

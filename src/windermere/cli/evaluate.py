@@ -1,0 +1,60 @@
+"""`windermere evaluate`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from windermere import data as data_sets
+from windermere.cli.options import (
+    AsJson,
+    Control,
+    Device,
+    Method,
+    Step,
+    Steps,
+    Tolerance,
+    check_device,
+    print_json,
+    read_solver,
+    stdout,
+)
+from windermere.training import evaluate, trained_ensemble
+
+
+def evaluate_command(
+    run: Annotated[Path, typer.Argument(help="Folder of a trained run.")],
+    solver: Method = None,
+    steps: Steps = None,
+    step: Step = None,
+    tolerance: Tolerance = None,
+    control: Control = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test a trained run with its own solver and with another one, side by side."""
+    other = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
+    trained = trained_ensemble(run, device=check_device(device))
+    config, ensemble = trained.config, trained.ensemble
+    test = data_sets.load(config.data, seed=config.data_seed).test
+    labelled = (test.inputs.to(ensemble.device, ensemble.dtype), test.labels.to(ensemble.device))
+    solvers = [config.solver] if other is None or other == config.solver else [config.solver, other]
+    results = [evaluate(ensemble, (s,) * ensemble.size, labelled) for s in solvers]
+    if as_json:
+        rows = [
+            {"solver": str(s), "seeds": list(config.seeds), **asdict(r)} for s, r in zip(solvers, results, strict=True)
+        ]
+        print_json({"run": str(run), "data": config.data, "results": rows})
+        return
+    table = Table(
+        "seed", *(f"{s}{' (own)' if s == config.solver else ''}" for s in solvers), title=f"test accuracy of {run}"
+    )
+    for i, seed in enumerate(config.seeds):
+        table.add_row(str(seed), *(f"{r.accuracy[i]:.4f}" for r in results))
+    table.add_section()
+    table.add_row("mean", *(f"{fmean(r.accuracy):.4f}" for r in results))
+    table.add_row("evaluations", *(f"{fmean(r.evaluations):g}" for r in results))
+    stdout.print(table)

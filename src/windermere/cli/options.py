@@ -1,0 +1,58 @@
+"""Flags that several commands share, and how they are read."""
+
+import json
+import sys
+import textwrap
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+
+from windermere.errors import UsageError
+from windermere.solvers import METHODS, Adaptive, FixedStep, Solver
+
+stdout = Console(highlight=False, markup=False, emoji=False)
+
+Method = Annotated[str | None, typer.Option("--solver", help=f"Method: {', '.join(METHODS)}.")]
+Steps = Annotated[int | None, typer.Option(help="Number of equal steps over the time span [0, 1].")]
+Step = Annotated[float | None, typer.Option(help="Step size; the last step is shortened to land on the end.")]
+Tolerance = Annotated[float | None, typer.Option(help="Adaptive steps with rtol = atol = this.")]
+Control = Annotated[str | None, typer.Option(help="With --tolerance: whose error is controlled, batch or sample.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cpu)")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+def read_solver(
+    method: str | None, *, steps: int | None, step: float | None, tolerance: float | None, control: str | None
+) -> Solver | None:
+    """The solver that the flags describe, None where they describe none."""
+    precisions = {"--steps": steps, "--step": step, "--tolerance": tolerance}
+    given = [flag for flag, value in precisions.items() if value is not None]
+    if method is None and not given and control is None:
+        return None
+    if method is None:
+        raise UsageError(f"{(given or ['--control'])[0]} needs a method: add --solver, for example --solver euler")
+    if len(given) != 1:
+        found = " and ".join(given) if given else "none"
+        raise UsageError(f"--solver {method} needs exactly one of --steps, --step and --tolerance, but got {found}")
+    if control is not None and tolerance is None:
+        raise UsageError("--control says whose error steers adaptive steps, so it goes with --tolerance only")
+    if tolerance is not None:
+        return Adaptive(method, tolerance=tolerance, control=control or "batch")  # type: ignore[arg-type]
+    return FixedStep.of(method, steps=steps) if steps is not None else FixedStep(method, step=step or 0.0)
+
+
+def check_device(name: str | None) -> str:
+    """A device that is there; a missing one is told before anything is written."""
+    name = name or "cpu"
+    try:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, AssertionError) as error:
+        why = textwrap.shorten(str(error), 100, placeholder=" ...")
+        raise UsageError(f"there is no device '{name}' here ({why}): use --device cpu") from error
+    return name
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

@@ -1,0 +1,211 @@
+"""Models written the way diffrax's examples write them. Needs diffrax, which no dependency of ours brings."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.audit.adapters.models import points
+from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    diffrax = pytest.importorskip("diffrax")
+    import equinox as eqx  # type: ignore[import-not-found, unused-ignore]
+    import jax  # type: ignore[import-not-found, unused-ignore]
+    import jax.numpy as jnp  # type: ignore[import-not-found, unused-ignore]
+
+from windermere.audit.adapters.diffrax import DiffraxSubject, diffrax_solver
+
+imported_early = diffrax.diffeqsolve
+X = points(4)
+
+
+@pytest.fixture(autouse=True)
+def _its_call_is_restored() -> Iterator[None]:
+    before = type(diffrax.diffeqsolve).__call__
+    yield
+    assert type(diffrax.diffeqsolve).__call__ is before
+
+
+class Func(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """The example's vector field. A module, not a closure: diffrax compiles anew for each closure."""
+
+    mlp: Any
+
+    def __call__(self, t: Any, y: Any, args: Any) -> Any:
+        return jnp.sin(t) + self.mlp(y)
+
+
+class Model(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """For one sample; its solve is asked for as `how` says."""
+
+    func: Func
+    how: Any = eqx.field(static=True)
+    called: Any = eqx.field(static=True)
+
+    def __call__(self, y0: Any) -> Any:
+        return self.called(diffrax.ODETerm(self.func), y0=y0, **self.how).ys[-1]
+
+
+def make(how: Any, called: Any = None) -> Any:
+    func = Func(eqx.nn.MLP(2, 2, 8, 2, activation=jnp.tanh, key=jax.random.PRNGKey(0)))
+    return Model(func, _Options(how), called or (lambda *a, **k: diffrax.diffeqsolve(*a, **k)))
+
+
+class _Options(dict[str, Any]):
+    """Hashable, as static fields must be."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+
+def fixed(name: str, step: float) -> dict[str, Any]:
+    return {"solver": getattr(diffrax, name)(), "t0": 0.0, "t1": 1.0, "dt0": step}
+
+
+def controlled(name: str, rtol: float, atol: float) -> dict[str, Any]:
+    return {**fixed(name, 0.1), "stepsize_controller": diffrax.PIDController(rtol=rtol, atol=atol)}
+
+
+@pytest.mark.parametrize(
+    ("how", "solver"),
+    [
+        (lambda: fixed("Euler", 0.125), FixedStep("euler", step=0.125)),
+        (lambda: fixed("Midpoint", 0.25), FixedStep("midpoint", step=0.25)),
+        (lambda: controlled("Tsit5", 1e-3, 1e-6), Adaptive("tsit54", rtol=1e-3, atol=1e-6, control="sample")),
+        (
+            lambda: {**fixed("Heun", 0.1), "dt0": None, "stepsize_controller": diffrax.StepTo(ts=[0.0, 0.5, 1.0])},
+            OnGrid("heun", (0.0, 0.5, 1.0)),
+        ),
+    ],
+)
+def test_the_own_solver_is_read_off_and_its_pass_is_the_librarys(how: Any, solver: Solver) -> None:
+    model = make(how())
+    subject = DiffraxSubject(model, X)
+    assert subject.solvers == (solver,)
+    assert subject.notes == ()
+    expected = np.asarray(jax.vmap(model)(jnp.asarray(X.numpy())), dtype=np.float64)
+    assert np.array_equal(subject.forward(X, None).outputs.numpy(), expected)
+
+
+def test_fixed_steps_cost_their_stages() -> None:
+    subject = DiffraxSubject(make(fixed("Euler", 0.125)), X)
+    assert subject.forward(X, None).evaluations == 8
+    assert subject.forward(X, lambda own: FixedStep("rk4", step=0.25)).evaluations == 16
+
+
+@pytest.mark.parametrize("way", ["attribute", "imported", "compiled"])
+def test_the_solver_is_swapped_however_diffeqsolve_was_imported(way: str) -> None:
+    model = make(fixed("Euler", 0.25), imported_early if way == "imported" else None)
+    call = eqx.filter_jit(lambda model, x: jax.vmap(model)(x)) if way == "compiled" else None
+    expected = jax.vmap(make(fixed("Euler", 0.125)))(jnp.asarray(X.numpy()))
+    own = jax.vmap(model)(jnp.asarray(X.numpy())) if call is None else call(model, jnp.asarray(X.numpy()))
+    subject = DiffraxSubject(model, X, call=call)
+    halved = subject.forward(X, lambda own: own.with_precision(own.precision / 2))
+    assert np.abs(halved.outputs.numpy() - np.asarray(expected)).max() < 1e-6
+    assert halved.evaluations == 8
+    assert np.abs(subject.forward(X, None).outputs.numpy() - np.asarray(own)).max() < 1e-7
+    again = jax.vmap(model)(jnp.asarray(X.numpy())) if call is None else call(model, jnp.asarray(X.numpy()))
+    assert np.array_equal(np.asarray(own), np.asarray(again)), "what is compiled must not keep a tested solver"
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_every_method_of_ours_takes_the_same_fixed_steps_in_diffrax(method: str) -> None:
+    def torch_rate(t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return torch.stack([torch.sin(2 * z[1] + 3 * t), torch.cos(3 * z[0]) - z[1] / 4])
+
+    def jax_rate(t: Any, z: Any, args: Any) -> Any:
+        return jnp.stack([jnp.sin(2 * z[1] + 3 * t), jnp.cos(3 * z[0]) - z[1] / 4])
+
+    ours = FixedStep(method, step=0.125)
+    expected = solve(torch_rate, torch.tensor([0.3, -0.2], dtype=torch.float64), ours).final
+    with jax.enable_x64(True):
+        stepper, controller, dt0 = diffrax_solver(ours)
+        start = jnp.asarray([0.3, -0.2])
+        done = diffrax.diffeqsolve(
+            diffrax.ODETerm(jax_rate), stepper, 0.0, 1.0, dt0, start, stepsize_controller=controller
+        )
+        assert np.abs(np.asarray(done.ys[-1]) - np.asarray(expected)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("method", adaptive_names())
+def test_every_adaptive_method_of_ours_controls_its_steps_in_diffrax(method: str) -> None:
+    subject = DiffraxSubject(make(controlled("Dopri5", 1e-3, 1e-3)), X)
+    exact = subject.forward(X, lambda own: Adaptive("dopri54", tolerance=1e-9), double=True)
+    done = subject.forward(X, lambda own: Adaptive(method, tolerance=1e-4), double=True)
+    assert 1e-12 < (done.outputs - exact.outputs).abs().max() < 1e-2
+
+
+class Series(eqx.Module):  # type: ignore[misc, unused-ignore]
+    func: Func
+
+    def __call__(self, ts: Any, y0: Any) -> Any:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(self.func),
+            diffrax.Tsit5(),
+            t0=ts[0],
+            t1=ts[-1],
+            dt0=ts[1] - ts[0],
+            y0=y0,
+            stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-6),
+            saveat=diffrax.SaveAt(ts=ts),
+        )
+        return solution.ys
+
+
+def test_backwards_and_with_many_outputs_as_the_example_of_a_neural_ode_has_it() -> None:
+    model, ts = Series(make({}).func), jnp.linspace(2.0, 0.0, 5)
+    subject = DiffraxSubject(model, X, call=lambda model, x: jax.vmap(model, in_axes=(None, 0))(ts, x))
+    own, fine = subject.forward(X, None), subject.forward(X, lambda own: FixedStep("rk4", step=0.01))
+    assert own.outputs.shape == (4, 5, 2)
+    assert (own.outputs - fine.outputs).abs().max() < 1e-2
+
+
+def test_a_model_in_float32_runs_in_float64_and_one_that_insists_says_so() -> None:
+    subject = DiffraxSubject(make(fixed("Euler", 0.125)), X)
+    fine, finer = (
+        subject.forward(X, lambda own, n=n: FixedStep("rk4", step=1 / n), double=True)  # type: ignore[misc]
+        for n in (64, 128)
+    )
+    assert 0 < (fine.outputs - finer.outputs).abs().max() < 1e-8
+    stubborn = DiffraxSubject(
+        make(fixed("Euler", 0.125)), X, call=lambda model, x: jax.vmap(model)(x.astype(jnp.float32))
+    )
+    assert "float64" in stubborn.notes[0]
+    with pytest.raises(DoublePrecisionError):
+        stubborn.forward(X, None, double=True)
+
+
+def test_a_predict_for_the_audit_is_at_hand() -> None:
+    subject = DiffraxSubject(make(fixed("Euler", 0.25)), X)
+    tested = FixedStep("midpoint", step=0.25)
+    assert torch.equal(subject.predict(X, tested), subject.forward(X, lambda own: tested).outputs)
+
+
+def test_an_implicit_method_runs_as_it_is_and_the_nearest_stands_for_it() -> None:
+    how = {**controlled("Kvaerno5", 1e-3, 1e-3)}
+    subject = DiffraxSubject(make(how), X)
+    assert subject.solvers[0].method == "dopri54"
+    assert "Kvaerno5" in subject.notes[0]
+
+
+def test_too_many_steps_are_a_sentence() -> None:
+    model = make({**controlled("Tsit5", 1e-6, 1e-6), "max_steps": 2})
+    with pytest.raises(SolverError, match="diffrax stopped: The maximum number of solver steps"):
+        DiffraxSubject(model, X)
+
+
+def test_a_model_without_a_solve_is_refused() -> None:
+    with pytest.raises(AuditError, match="not once"):
+        DiffraxSubject(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.PRNGKey(0)), X)
+
+
+def test_a_solve_until_an_event_is_refused() -> None:
+    how = {**controlled("Tsit5", 1e-3, 1e-3), "event": diffrax.Event(lambda t, y, args, **kwargs: y[0] - 100.0)}
+    with pytest.raises(AuditError, match="until an event"):
+        DiffraxSubject(make(how), X)

@@ -1,0 +1,69 @@
+"""The own pass is torchdiffeq's, another solver's is ours."""
+
+from typing import Any
+
+import pytest
+import torch
+import torchdiffeq
+from torchdiffeq import odeint, odeint_adjoint
+from torchdiffeq import odeint_adjoint as imported_odeint
+
+from tests.audit.adapters.models import points
+from tests.audit.adapters.torchdiffeq_models import ODENet, ours, stepping
+from windermere.audit.adapters.torchdiffeq import TorchdiffeqSubject
+from windermere.solvers import FixedStep
+
+DOUBLE = torch.float64
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "heun2", "rk4", "dopri5", "bosh3", "fehlberg2"])
+@pytest.mark.parametrize("solver", [odeint, odeint_adjoint, imported_odeint])
+def test_the_own_pass_equals_the_models_bitwise(method: str, solver: Any) -> None:
+    how = stepping(method, 0.1) if method in {"euler", "midpoint", "heun2", "rk4"} else {"method": method, "rtol": 1e-3}
+    model, x = ODENet(solver, **how), points()
+    done = TorchdiffeqSubject(model, x).forward(x, None)
+    assert torch.equal(done.outputs, model(x).detach().double())
+
+
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.25), (0.5, 2.0)])
+@pytest.mark.parametrize("solver", [odeint, odeint_adjoint, lambda *a, **k: torchdiffeq.odeint_adjoint(*a, **k)])
+@pytest.mark.parametrize("tested", [FixedStep("rk4", step=0.05), FixedStep("euler", step=0.3)])
+def test_a_fixed_step_method_gives_what_our_block_gives(times: Any, solver: Any, tested: FixedStep) -> None:
+    model, x = ODENet(solver, times, **stepping("rk4", 0.1)).double(), points(dtype=DOUBLE)
+    done = TorchdiffeqSubject(model, x).forward(x, lambda own: tested)
+    with torch.no_grad():
+        expected = ours(model, tested)(x)
+    assert (done.outputs - expected).abs().max() <= 1e-12
+    assert done.states is not None
+    assert done.states.shape == (7, 2)
+
+
+@pytest.mark.parametrize(("theirs", "name"), [("euler", "euler"), ("midpoint", "midpoint"), ("rk4", "rk4_38")])
+def test_our_equivalent_of_a_fixed_step_method_gives_the_own_pass(theirs: str, name: str) -> None:
+    model, x = ODENet(**stepping(theirs, 1 / 16)), points()
+    subject = TorchdiffeqSubject(model, x)
+    assert subject.solvers[0].method == name
+    own, same = (subject.forward(x, change, double=True) for change in (None, lambda own: own))
+    assert (own.outputs - same.outputs).abs().max() <= 1e-12
+    assert own.evaluations == same.evaluations
+    assert (own.states - same.states).abs().max() <= 1e-12  # type: ignore[operator]
+
+
+def test_evaluations_are_those_of_the_field() -> None:
+    model, x = ODENet(rtol=1e-4, atol=1e-4), points()
+    subject = TorchdiffeqSubject(model, x)
+    calls: list[int] = []
+    handle = model.field.register_forward_hook(lambda *_: calls.append(1))
+    done = subject.forward(x, None)
+    assert done.evaluations == len(calls)
+    calls.clear()
+    assert subject.forward(x, lambda own: FixedStep("rk4", step=1 / 3)).evaluations == len(calls) == 12
+    handle.remove()
+
+
+def test_an_adaptive_solver_of_ours_meets_the_reference() -> None:
+    model, x = ODENet(rtol=1e-3, atol=1e-3), points()
+    subject = TorchdiffeqSubject(model, x)
+    fine = subject.forward(x, lambda own: own.with_precision(1e-10), double=True)
+    finer = subject.forward(x, lambda own: FixedStep("rk4", step=1 / 512), double=True)
+    assert (fine.outputs - finer.outputs).abs().max() < 1e-8
