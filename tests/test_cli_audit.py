@@ -1,0 +1,98 @@
+"""`windermere audit`: exit codes that a script can gate on, and what it says and leaves behind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
+from windermere.audit import Outcome
+from windermere.cli.audit import EXIT_CODES
+
+ROTATION = """
+import torch
+from torch import nn
+import windermere as wm
+
+class Rotation(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.matrix = nn.Parameter(3 * torch.tensor([[0.0, 1.0], [-1.0, 0.0]]))
+    def forward(self, t, z):
+        return z @ self.matrix
+
+def made(steps):
+    head = nn.Linear(2, 2)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[-1.0, 0.0], [1.0, 0.0]]))
+        head.bias.zero_()
+    model = nn.Sequential(wm.ODEBlock(Rotation(), wm.FixedStep.of("euler", steps=steps)), head)
+    angle = torch.linspace(0, 6.28, 300)
+    x = torch.stack([angle.cos(), angle.sin()], dim=1)
+    with torch.no_grad():
+        return model, (x, model(x).argmax(dim=1))
+
+def coarse():
+    return made(2)
+
+def fine():
+    return made(256)
+
+def wrong():
+    return 1
+"""
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> None:
+    (tmp_path / "rotations.py").write_text(ROTATION)
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(("name", "outcome"), [("coarse", Outcome.TIED), ("fine", Outcome.FLOW)])
+def test_a_function_that_returns_model_and_batches_is_audited(
+    run: Command,  # noqa: F811
+    name: str,
+    outcome: Outcome,
+) -> None:
+    answer = run("audit", f"rotations:{name}", "--figure", f"{name}.png")
+    assert answer.code == EXIT_CODES[outcome] == {"TIED": 10, "FLOW": 0}[outcome]
+    assert outcome in answer.out
+    assert Path(f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    assert "\x1b" not in answer.out
+
+
+def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run: Command) -> None:  # noqa: F811
+    run("train", *QUICK, "--seeds", 2, "--out", "runs/two")
+    answer = run("audit", "runs/two", "--samples", 200, "--no-evidence", "--json")
+    verdicts = json.loads(answer.out)
+    assert set(verdicts) == {"runs/two, seed 0", "runs/two, seed 1"}
+    codes = [EXIT_CODES[Outcome(v["outcome"])] for v in verdicts.values()]
+    worst = next(code for code in (10, 11, 0) if code in codes)
+    assert answer.code == worst
+    assert {p.name for p in Path("runs/two").glob("*.png")} == {"audit-seed0.png", "audit-seed1.png"}
+    assert verdicts["runs/two, seed 0"]["samples"] == 200
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("nowhere",), r"nowhere does not exist"),
+        (("nowhere:load",), r"nowhere:load could not be called"),
+        (("rotations:missing",), r"could not be called.*missing"),
+        (("rotations:wrong",), r"must return a model and batches, not int"),
+        (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
+    ],
+)
+def test_what_cannot_be_audited_gets_one_sentence(
+    run: Command,  # noqa: F811
+    arguments: tuple[object, ...],
+    words: str,
+) -> None:
+    assert_one_sentence(run("audit", *arguments), words)
+
+
+def test_a_seed_that_a_run_does_not_have_is_named(run: Command) -> None:  # noqa: F811
+    run("train", *QUICK, "--out", "runs/one")
+    assert_one_sentence(run("audit", "runs/one", "--seed", 7), r"has no seed 7: it has 0")
