@@ -5,9 +5,10 @@ READY := .venv/.ready
 
 .PHONY: demo test lint bench clean
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r peers.txt
 	@touch $(READY)
 
 demo: $(READY)

@@ -2,9 +2,15 @@
 
 import sys
 
-from benchmarks import calibration, memory, phenomenon, sphere_step
+from benchmarks import calibration, known_cases, memory, phenomenon, sphere_step
 
-BENCHMARKS = {"sphere_step": sphere_step.run, "memory": memory.run, "phenomenon": phenomenon.run, "calibration": calibration.run}
+BENCHMARKS = {
+    "sphere_step": sphere_step.run,
+    "memory": memory.run,
+    "phenomenon": phenomenon.run,
+    "known_cases": known_cases.run,
+    "calibration": calibration.run,
+}
 
 
 def main(names: list[str]) -> int:

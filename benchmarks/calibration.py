@@ -1,7 +1,7 @@
 """Does the audit get it right? At least 40 Sphere2 models, labelled by the paper's rule brute-forced on a dense ladder.
 
-The label looks at Euler, midpoint and rk4 at 16 step factors and at a float64 reference of 4096 rk4 steps; the audit may
-answer UNDECIDED only where its interval straddles the threshold.
+The label looks at Euler, midpoint and rk4 at 16 step factors and at a float64 reference of 4096 rk4 steps; the audit
+may answer UNDECIDED only where its interval straddles the threshold.
 """
 
 import time
@@ -48,7 +48,8 @@ class Case:
 def label(model: nn.Module, test: Labelled) -> tuple[str, float]:
     """The rule, brute-forced: the largest gap to any solver at least as accurate, and to the reference."""
     subject, (x, y) = ModelSubject(model), test
-    own, reference = subject.forward(x, None), subject.forward(x, lambda _: wm.FixedStep.of("rk4", steps=4096), double=True)
+    own = subject.forward(x, None)
+    reference = subject.forward(x, lambda _: wm.FixedStep.of("rk4", steps=4096), double=True)
     mine = score(accuracy, own.outputs, y).mean()
     error = np.median(distance(own, reference))
     gaps = [abs(mine - score(accuracy, reference.outputs, y).mean())]

@@ -33,7 +33,9 @@ class Bar:
         return f"{self.name}: {self.measured:.3g}{self.unit} (bar {sign} {self.limit:g}{self.unit}) {verdict}"
 
 
-def side_by_side(contenders: Mapping[str, Callable[[], object]], *, rounds: int = 15, warm_up: int = 3) -> dict[str, float]:
+def side_by_side(
+    contenders: Mapping[str, Callable[[], object]], *, rounds: int = 15, warm_up: int = 3
+) -> dict[str, float]:
     """Median seconds of each, taken in turns, so that a noisy neighbour hits all alike."""
     for work in contenders.values():
         for _ in range(warm_up):

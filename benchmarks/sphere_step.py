@@ -99,7 +99,13 @@ def run(*, rounds: int = 15) -> list[Bar]:
     peer, one, five = seconds.values()
     bars = [
         Bar(name="one model, times torchdiffeq", measured=peer / one, limit=4, at_least=True, unit="x"),
-        Bar(name="five members, per seed, times torchdiffeq", measured=5 * peer / five, limit=10, at_least=True, unit="x"),
+        Bar(
+            name="five members, per seed, times torchdiffeq",
+            measured=5 * peer / five,
+            limit=10,
+            at_least=True,
+            unit="x",
+        ),
         Bar(name="largest relative difference of losses", measured=apart, limit=1e-5, at_least=False),
     ]
     milliseconds = {name: f"{1000 * value:.2f} ms" for name, value in seconds.items()}

@@ -11,7 +11,8 @@ from windermere.audit.adapters import find_subject
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.reference import Reference, reference_flow, refinements
 from windermere.audit.safe_step import ladder, safe_precision
-from windermere.audit.samples import choose
+from windermere.audit.samples import choose, size
+from windermere.audit.samples import first as first_samples
 from windermere.audit.statistics import paired_gap
 from windermere.audit.subject import ModelSubject, PredictSubject, Subject
 from windermere.audit.sweep import (
@@ -90,7 +91,7 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     own = subject.solvers[-1]
     if not isinstance(own, FixedStep):
         return list(candidates)
-    steps = subject.forward(x[:1], None).evaluations / propagating_stages(own.tableau)
+    steps = subject.forward(first_samples(x, 1), None).evaluations / propagating_stages(own.tableau)
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 
@@ -124,12 +125,12 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
     coarse = next(refinements(subject.solvers[-1]))
-    few = max(1, min(len(x) // 2, 8))
+    few = max(1, min(size(x) // 2, 8))
     try:
-        whole, part = (subject.forward(x[:n], coarse, double=True) for n in (2 * few, few))
+        whole, part = (subject.forward(first_samples(x, n), coarse, double=True) for n in (2 * few, few))
     except DoublePrecisionError:
         return None
-    if len(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
+    if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
     return None
 

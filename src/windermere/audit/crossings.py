@@ -1,21 +1,20 @@
-"""Where the polygons that a solver walks in the plane cross: counted exactly, by sample and by class.
+"""Where the polygons that a solver walks in the plane cross: counted exactly, in all and between classes.
 
-The solutions of an autonomous ODE never cross (Picard-Lindelöf), so crossings of what a solver walks are its error at
-work; of a field that depends on t they prove nothing. A polygon is not the solution, though: chords of a perfect rotation
-cross too, so compare with a reference at the same nodes. And few crossings prove nothing: none at one step says nothing of a
-smaller one (the paper's Appendix A).
+Solutions of an autonomous ODE never cross (Picard-Lindelöf): where a solver's polygons do, its error is at work. For a
+field that depends on t crossings prove nothing. Nor are polygons the solutions: chords of a perfect rotation cross, so
+subtract a reference's at the same nodes. And none at one step says nothing of a smaller step (the paper's Appendix A).
 
-What counts. A crossing is a point where one sample's polygon passes from one side of another sample's to the other:
-- Inside two pieces, or at a vertex of either or both, it counts once. Each visit of a polygon to a point counts by itself.
-- Touching without changing sides, starting or ending on another polygon, and meeting at a common start or end do not count.
-- Nor does a point from which both run on along the same line: two solutions on one orbit overlap and break no law, and
-  those that a contraction has made equal in floating point merge.
+What counts: a point at which the polygon of one sample goes over from one side of another sample's to the other.
+- It counts once, be it inside two pieces or at a vertex of one or both. A polygon that comes back counts anew.
+- Touching without changing sides does not count, nor starting or ending on another polygon, nor a common start or end.
+- Nor does a point where two polygons part or join along a line: solutions on the same orbit overlap and are unique all
+  the same, and those that contraction has brought together up to the last bit merge.
 - Steps of length zero (a fixed point) are as if not taken.
-So the count is the same for any order of samples, with time reversed, and with pieces divided where floats allow it.
+So the order of samples and the direction of time do not matter, nor whether a straight piece takes one step or two.
 
-How. Pieces sorted by x are compared with those that begin before they end, within bands of y that are split for as long as
-it saves work. Blocks of them are compared by matrix products with a bound on their rounding; the few pairs left undecided (all that
-touch or nearly do) get exact signs.
+How: pieces sorted by x are compared with those that begin before they end, in bands of y, which are halved as long as
+it saves work. A block of pairs is compared by matrix products with a bound on their rounding; the few pairs that it
+leaves undecided (all that touch, or nearly do) get exact signs.
 
 Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of pieces, r rows and c columns of a block.
 """
@@ -39,7 +38,9 @@ Number = TypeVar("Number", bound=np.generic)
 ROUNDING = 2.0**-53
 ROWS, COLUMNS = 64, 1024
 """Pieces in a block: it fits a cache, and its matrix products are too small for a BLAS to wake its threads up for."""
-BATCH = 1 << 14
+OVERHEAD = 512
+"""As many pairs cost about as much as it costs to have one piece more in a band."""
+BATCH = 1 << 15
 """Undecided pairs looked at together: enough to make up for NumPy's overhead, and a few megabytes."""
 
 
@@ -56,7 +57,7 @@ class Crossings:
 
 
 def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> Crossings:
-    """The crossings of `trajectories` [s + 1, n, 2], which visit their points in order; `labels` [n] are the classes."""
+    """How often `trajectories` [s + 1, n, 2] cross, each walked from point to point; `labels` [n] are their classes."""
     points = _checked(trajectories)
     classes = np.zeros(points.shape[1], np.int64) if labels is None else _checked_labels(labels, points.shape[1])
     count, waiting, pairs = Crossings(total=0, between_classes=0), 0, list[tuple[Index, Index]]()
@@ -74,16 +75,16 @@ def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64]
 
 def _checked(trajectories: ArrayLike) -> Floats:
     points = np.asarray(trajectories)
-    if points.ndim != 3 or points.shape[0] == 0 or points.shape[2] != 2:
-        raise UsageError(f"crossings need trajectories of shape [steps + 1, samples, 2], not {list(points.shape)}")
     if points.dtype.kind not in "fiu":
         raise UsageError(f"crossings need trajectories of real numbers, not of {points.dtype}")
+    if points.ndim != 3 or points.shape[0] == 0 or points.shape[2] != 2:
+        raise UsageError(f"crossings need trajectories of shape [steps + 1, samples, 2], not {list(points.shape)}")
     bad = np.count_nonzero(~np.isfinite(points).all(axis=(0, 2)))
     if bad:
         raise UsageError(
             f"{bad} of {points.shape[1]} trajectories are not finite, so their crossings mean nothing: leave them out"
         )
-    return points.astype(np.float64)
+    return points.astype(np.float64, copy=False)
 
 
 def _checked_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
@@ -98,7 +99,7 @@ def _checked_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pieces:
-    """Every step of positive length; those that run straight on are one piece, as it changes no count and saves much."""
+    """Every step of positive length; steps straight on are one piece, which changes no count and saves much work."""
 
     start: Floats
     """[2, m]"""
@@ -117,7 +118,7 @@ class _Pieces:
         start, end = (np.ascontiguousarray(points[at, sample].T) for at in (step, step + 1))
         before = np.where(np.diff(sample, prepend=-1) != 0, start, np.roll(start, 1, axis=1))
         onward = _everywhere(_compare(start, before) == _compare(end, start)) & (_orientation(before, start, end) == 0)
-        turns, lasts = np.flatnonzero(~onward), np.flatnonzero(~np.append(onward[1:], False))
+        turns, lasts = np.flatnonzero(~onward), np.flatnonzero(~np.roll(onward, -1))
         start, before, end, sample = _at(start, turns), _at(before, turns), _at(end, lasts), _at(sample, turns)
         return cls(start=start, end=end, before=before, sample=sample.astype(np.int32), label=labels[sample])
 
@@ -150,30 +151,33 @@ class _Band:
     @cached_property
     def until(self) -> Index:
         """[m]: the first member that begins after this one ends."""
-        return np.searchsorted(self.pieces.low[0, self.members], self.pieces.high[0, self.members], side="right")
+        begin, end = (_at(ends, self.members)[0] for ends in (self.pieces.low, self.pieces.high))
+        until: Index = np.searchsorted(begin, end, side="right")
+        return until
 
     @cached_property
     def reach(self) -> Index:
         """[m]: how many members begin while this one lasts."""
-        return self.until - np.arange(len(self.members)) - 1
+        reach: Index = self.until - np.arange(len(self.members)) - 1
+        return reach
 
     @cached_property
     def work(self) -> int:
-        """Pairs to compare; a piece by itself costs about as much as 512 of them."""
-        return int(self.reach.sum()) + 512 * len(self.members)
+        """Pairs to compare, and what a piece costs by itself."""
+        return int(self.reach.sum()) + OVERHEAD * len(self.members)
 
     def split(self) -> list["_Band"]:
         """Bands with less work in all, as far as halving them at the median saves any."""
         low, high = self.pieces.low[1, self.members], self.pieces.high[1, self.members]
-        cut = float(np.median(low)) if len(low) else 0.0
+        cut = np.sort(low)[len(low) // 2] if len(low) else 0.0
         below, above = self.members[low < cut], self.members[high >= cut]
         halves = [_Band(self.pieces, below, self.floor), _Band(self.pieces, above, cut)]
-        if sum(half.work for half in halves) > 0.9 * self.work:
+        if sum(half.work for half in halves) >= 0.9 * self.work:
             return [self]
         return [band for half in halves for band in half.split()]
 
     def blocks(self) -> Iterator[tuple[Index, slice]]:
-        """Rows and the columns to compare them with: rows of like reach together, so that a long one burdens no others."""
+        """Rows and the columns to compare them with; rows are of like reach, so that no long one burdens others."""
         kind = np.frexp(self.reach.astype(np.float64))[1]
         for rows in (np.flatnonzero(kind == one) for one in np.unique(kind[self.reach > 0])):
             for block in (rows[i : i + ROWS] for i in range(0, len(rows), ROWS)):
@@ -208,19 +212,20 @@ def _geometry(pieces: _Pieces, some: Index) -> Floats:
 def _sides(one: Floats, other: Floats) -> Signs:
     """[r, c]: -1 where pieces surely cross inside, 1 where they surely do not meet, 0 where rounding might decide."""
     origin = np.tile(one[:2, :1], (2, 1))
-    unit = float(np.abs(one[:4] - origin).max(axis=0).mean())
+    unit = np.sort(np.abs(one[:4] - origin).max(axis=0))[one.shape[1] // 2]
     lines, start, end = _homogeneous(one, origin, unit)
     other_lines, other_start, other_end = _homogeneous(other, origin, unit)
     of_other = _surely(lines.T @ other_start) * _surely(lines.T @ other_end)
     of_one = _surely(start.T @ other_lines) * _surely(end.T @ other_lines)
-    return np.maximum(of_other, of_one)
+    sides: Signs = np.maximum(of_other, of_one)
+    return sides
 
 
 def _surely(side: Floats) -> Signs:
     return (side > 1).view(np.int8) - (side < -1).view(np.int8)
 
 
-def _homogeneous(geometry: Floats, origin: Floats, unit: float) -> tuple[Floats, Floats, Floats]:
+def _homogeneous(geometry: Floats, origin: Floats, unit: np.float64) -> tuple[Floats, Floats, Floats]:
     """Lines, starts and ends [3, m]: a line times a point is surely of its sign where it is beyond -1 or 1.
 
     In these coordinates a piece within `size` of the origin times a point within another's `size` is off by at most 20
@@ -260,10 +265,10 @@ def _boxes_meet(a: Floats, b: Floats, c: Floats, d: Floats) -> Mask:
 
 
 def _crossing(pieces: _Pieces, one: Index, other: Index) -> tuple[Index, Index, Mask]:
-    """Those [k] of the pairs that might, and whether their polygons cross where these pieces meet.
+    """Those [k] of the pairs that may meet, and whether their polygons cross there.
 
-    A piece owns its start and not its end, so that a crossing at a vertex is found by one pair of pieces only: at a point
-    inside both, where one's start is inside the other, or where both start.
+    A piece owns its start and not its end, so that a crossing is found by one pair of pieces only: inside both of them,
+    where one starts inside the other, or where both start.
     """
     a, b, c, d = (_at(ends, some) for some in (one, other) for ends in (pieces.start, pieces.end))
     one, other, a, b, c, d = _only(_boxes_meet(a, b, c, d), one, other, a, b, c, d)
@@ -291,11 +296,12 @@ def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
     left, along = _sector(vertex, way_out, way_in, _at(pieces.before, other))
     other_left, other_along = _sector(vertex, way_out, way_in, _at(pieces.end, other))
     passing = (way_in != vertex).any(axis=0) & (_at(pieces.before, other) != vertex).any(axis=0)
-    return passing & ~along & ~other_along & (left != other_left)
+    changes: Mask = passing & ~along & ~other_along & (left != other_left)
+    return changes
 
 
 def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[Mask, Mask]:
-    """[k] each: whether a ray lies in the sector from the ray `first` anticlockwise to `last`, and whether on either."""
+    """[k] each: whether a ray lies in the sector from the ray `first` anticlockwise to `last`, whether on its rim."""
     from_first, from_last = _orientation(vertex, first, ray), _orientation(vertex, last, ray)
     width = _orientation(vertex, first, last)
     along = (from_first == 0) & _same_way(vertex, first, ray) | (from_last == 0) & _same_way(vertex, last, ray)
@@ -311,7 +317,8 @@ def _same_way(vertex: Floats, one: Floats, other: Floats) -> Mask:
 
 def _everywhere(*conditions: Mask) -> Mask:
     """[k]: whether conditions [2, k] hold in both coordinates."""
-    return np.logical_and.reduce([row for condition in conditions for row in condition])
+    both: Mask = np.logical_and.reduce([row for condition in conditions for row in condition])
+    return both
 
 
 # The exact sign of a triangle's area.
@@ -346,7 +353,7 @@ def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     tie = np.flatnonzero(left == right)
     (ux, uy), (vx, vy), product = _at(u, tie), _at(v, tie), left[tie]
     sign[tie] = _compare(_error(ux, vy, product), _error(uy, vx, product))
-    safe = (1e-250 < np.abs(left)) & (np.abs(u) < 1e150).all(axis=0) & (np.abs(v) < 1e150).all(axis=0)
+    safe = (np.abs(left) > 1e-250) & (np.abs(u) < 1e150).all(axis=0) & (np.abs(v) < 1e150).all(axis=0)
     exact = safe & _everywhere(u + c == a, a - u == c, v + c == b, b - v == c)
     rest = np.flatnonzero(~exact)
     if len(rest):

@@ -17,6 +17,7 @@ from windermere.audit.lipschitz import lipschitz
 from windermere.audit.margins import margins
 from windermere.audit.orientation import step_orientation
 from windermere.audit.reference import Reference
+from windermere.audit.samples import first
 from windermere.audit.stability import stability
 from windermere.audit.subject import Insight, Subject
 from windermere.audit.sweep import Numbers, Row, decisions
@@ -104,7 +105,7 @@ def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | No
 def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
     inputs, labels = batch
     try:
-        insight = subject.insight(inputs[:TRAJECTORIES])
+        insight = subject.insight(first(inputs, TRAJECTORIES))
         solver = subject.solvers[-1]
         if insight is None:
             return None

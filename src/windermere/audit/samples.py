@@ -1,6 +1,6 @@
 """Which samples an audit looks at: a stated random subsample, or all of them, streamed batch by batch."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -31,32 +31,56 @@ def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
     return Chosen(list(_pieces(kept)), population)
 
 
+def first(x: Any, samples: int) -> Any:
+    """The first samples of inputs: an array, or a tuple or dict of arrays."""
+    return _each(lambda leaf: leaf[:samples], x)
+
+
+def size(x: Any) -> int:
+    """How many samples there are."""
+    return len(_leaf(x))
+
+
+def _each(function: Callable[..., Any], *trees: Any) -> Any:
+    """A function of arrays, for tuples and dicts of arrays too."""
+    tree = trees[0]
+    if isinstance(tree, dict):
+        return {key: _each(function, *(t[key] for t in trees)) for key in tree}
+    if isinstance(tree, tuple | list):
+        return tuple(_each(function, *parts) for parts in zip(*trees, strict=True))
+    return function(*trees)
+
+
+def _leaf(tree: Any) -> Any:
+    while isinstance(tree, tuple | list | dict):
+        tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
+    return tree
+
+
 def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int]:
     """One pass, keeping the samples with the smallest random keys so far: memory does not grow with the data."""
     generator = np.random.default_rng(seed)
-    x: Any = None
-    y: Any = None
+    kept: Any = None
     keys, seen = np.zeros(0), 0
     for batch in batches:
-        inputs, labels = _checked(batch)
-        seen += len(labels)
-        keys = np.concatenate([keys, generator.random(len(labels))])
-        x = inputs if x is None else _concatenate(x, inputs)
-        y = labels if y is None else _concatenate(y, labels)
+        pair = _checked(batch)
+        seen += len(pair[1])
+        keys = np.concatenate([keys, generator.random(len(pair[1]))])
+        kept = pair if kept is None else _each(_concatenate, kept, pair)
         if len(keys) > samples:
             best = np.sort(np.argpartition(keys, samples)[:samples])
-            keys, x, y = keys[best], x[best], y[best]
+            keys, kept = keys[best], _each(lambda leaf, best=best: leaf[best], kept)
     if seen == 0:
         raise UsageError("an audit needs samples, but there are none in the batches given")
-    return (x, y), seen
+    return kept, seen
 
 
 def _checked(batch: Any) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise UsageError("batches must be pairs of inputs and labels (one pair, or an iterable of pairs)")
     inputs, labels = batch
-    if len(inputs) != len(labels):
-        raise UsageError(f"a batch has {len(inputs)} inputs but {len(labels)} labels")
+    if size(inputs) != len(labels):
+        raise UsageError(f"a batch has {size(inputs)} inputs but {len(labels)} labels")
     return inputs, labels
 
 
@@ -68,6 +92,7 @@ def _concatenate(one: Any, other: Any) -> Any:
 
 def _pieces(batch: Any) -> Iterator[Batch]:
     inputs, labels = _checked(batch)
-    size = max(1, min(1000, VALUES_AT_ONCE // max(1, int(np.prod(inputs.shape[1:])))))
-    for start in range(0, len(labels), size):
-        yield inputs[start : start + size], labels[start : start + size]
+    width = max(1, int(np.prod(_leaf(inputs).shape[1:])))
+    at_once = max(1, min(1000, VALUES_AT_ONCE // width))
+    for start in range(0, len(labels), at_once):
+        yield _each(lambda leaf, start=start: leaf[start : start + at_once], (inputs, labels))

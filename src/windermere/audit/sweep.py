@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.audit.subject import Pass, Subject
-from windermere.errors import SolverError, UsageError
+from windermere.errors import DoublePrecisionError, SolverError, ToleranceError, UsageError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
 Numbers: TypeAlias = NDArray[np.float64]
@@ -160,12 +160,23 @@ def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, referen
     """One solver's row; where it fails (a step that blows up, an unresolvable tolerance) the row says so."""
     solver = candidate(subject.solvers[-1])
     try:
-        done = subject.forward(x, candidate)
+        done = _forward(subject, x, candidate)
     except SolverError as error:
         return measure.failed(solver, candidate.factor, str(error))
     if not done.outputs.isfinite().all():
         return measure.failed(solver, candidate.factor, "its outputs are not finite")
     return measure.row(solver, candidate.factor, done, labels, reference)
+
+
+def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
+    """In the model's own precision; in float64 where that cannot resolve the tolerance."""
+    try:
+        return subject.forward(x, candidate)
+    except ToleranceError as error:
+        try:
+            return subject.forward(x, candidate, double=True)
+        except DoublePrecisionError:
+            raise error from None
 
 
 def joined(rows: Sequence[Row]) -> Row:

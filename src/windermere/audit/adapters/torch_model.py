@@ -18,7 +18,7 @@ from windermere.audit.adapters.modules import (
     samples_of,
     values_of,
 )
-from windermere.audit.adapters.solves import Asked, Tape, parts_of
+from windermere.audit.adapters.solves import Asked, Tape
 from windermere.audit.subject import Change, Insight, Pass, as_outputs
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import FixedStep, Solver
@@ -119,7 +119,7 @@ class _Rate:
     def __init__(self, asked: Asked, packed_start: Tensor) -> None:
         self.asked = asked
         self.parts = None if isinstance(asked.start, Tensor) else [part.shape[1:] for part in asked.start]
-        self.start = packed_start if isinstance(asked.start, tuple) else parts_of(asked.start)[0]
+        self.start = asked.start.detach() if isinstance(asked.start, Tensor) else packed_start
 
     def __call__(self, t: Tensor, z: Tensor) -> Tensor:
         time = torch.as_tensor(t, dtype=z.dtype, device=z.device)

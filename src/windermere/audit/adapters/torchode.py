@@ -2,9 +2,6 @@
 
 While a pass runs, `solve` of its adjoints is replaced; `solve_ivp` and `BacksolveAdjoint` go through it too. What
 TorchScript has compiled is not seen.
-
-Shapes: n samples with D features, T evaluation points. torchode lets every sample have its own times; where they
-differ, time is rescaled to s in [0, 1] for each sample.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.audit.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
+from windermere.audit.adapters.torchode_clock import Clock
 from windermere.errors import AuditError, SolverError
 from windermere.solvers import Adaptive, FixedStep, Solution, Solver
 
@@ -119,7 +116,7 @@ class _Request:
     args: Any
 
     def asked(self, original: Callable[[Watch], Any], *, control: Any) -> Asked:
-        clock = _Clock.of(self.problem)
+        clock = Clock.of(self.problem)
         own, notes = self.own(clock, control)
         return Asked(
             own=own,
@@ -138,7 +135,7 @@ class _Request:
         self.term.init(self.problem, stats)
         return stats
 
-    def rate(self, clock: "_Clock", stats: dict[str, Any], s: Tensor, z: Tensor) -> Tensor:
+    def rate(self, clock: Clock, stats: dict[str, Any], s: Tensor, z: Tensor) -> Tensor:
         """torchode's terms take one time for each sample."""
         moment = s.reshape(-1).to(z.dtype).expand(len(z))
         if clock.same:
@@ -147,7 +144,7 @@ class _Request:
         scaled: Tensor = self.term.vf(clock.start + clock.span * moment, z, stats, self.args) * clock.span[:, None]
         return scaled
 
-    def own(self, clock: "_Clock", control: Any) -> tuple[Solver, tuple[str, ...]]:
+    def own(self, clock: Clock, control: Any) -> tuple[Solver, tuple[str, ...]]:
         """Our equivalent. A method without an error estimate keeps its first step under any controller."""
         name, controller = type(self.loop.step_method).__name__, self.loop.step_size_controller
         adaptive = hasattr(controller, "rtol") and name != "Euler"
@@ -158,19 +155,20 @@ class _Request:
         if adaptive:
             rtol, atol = as_written(controller.rtol), as_written(controller.atol)
             return Adaptive(method, rtol=rtol, atol=atol, control=control), notes
-        steps = (self.first_step(controller, order) / clock.span).abs()
+        moving = clock.span != 0
+        steps = (self.first_step(controller, order).expand(len(moving))[moving] / clock.span[moving]).abs()
         if steps.max() > steps.min() * (1 + 1e-6):
             notes = (
                 *notes,
                 "samples have steps of their own: where one solver must stand for all, it takes the finest",
             )
-        return FixedStep(method, step=float(steps.min())), notes
+        return FixedStep(method, step=as_written(steps)), notes
 
     def first_step(self, controller: Any, order: int) -> Tensor:
         step, _, _ = controller.init(self.term, self.problem, order, self.dt0, stats=self.stats(), args=self.args)
         return torch.as_tensor(step)
 
-    def result(self, clock: "_Clock", solution: Solution) -> Any:
+    def result(self, clock: Clock, solution: Solution) -> Any:
         states = solution.states
         if not isinstance(states, Tensor):
             raise AuditError("torchode's state became a tuple on the way")
@@ -185,45 +183,3 @@ class _Request:
         stats = {name: torch.as_tensor(np.broadcast_to(value, len(ys)).copy()) for name, value in counts.items()}
         status = torch.zeros(len(ys), dtype=torch.long, device=ys.device)
         return import_module("torchode.solution").Solution(clock.outputs, ys, stats, status)
-
-
-@dataclass(frozen=True)
-class _Clock:
-    """The times of a problem: as they are where all samples share them, else rescaled to s in [0, 1]."""
-
-    start: Tensor
-    """[n]"""
-    span: Tensor
-    """[n]; ones where nothing is rescaled."""
-    same: bool
-    times: tuple[float, ...]
-    places: NDArray[np.int64]
-    """[n, T]: which of `times` each sample is evaluated at."""
-    outputs: Tensor
-    """[n, T]: its evaluation points, as torchode returns them."""
-
-    @classmethod
-    def of(cls, problem: Any) -> "_Clock":
-        start, end = problem.t_start.double(), problem.t_end.double()
-        outputs = problem.t_end[:, None] if problem.t_eval is None else problem.t_eval
-        asked = outputs.double()
-        same = all(bool((t == t[:1]).all()) for t in (start, end, asked))
-        span = torch.ones_like(start) if same else end - start
-        moments = asked if same else (asked - start[:, None]) / span[:, None]
-        # A sample that starts where it ends does not move: any moment does.
-        found = moments.nan_to_num(0.0).cpu().numpy()
-        rounding = 16 * torch.finfo(problem.time_dtype).eps
-        times, places = _distinct(found, float(start[0]) if same else 0.0, rounding)
-        dtype = problem.y0.dtype
-        return cls(start.to(dtype), span.to(dtype), same, times, places, outputs)
-
-
-def _distinct(
-    moments: NDArray[np.float64], first: float, rounding: float
-) -> tuple[tuple[float, ...], NDArray[np.int64]]:
-    """The times to stop at, from the first on, and where among them each moment is found."""
-    sign = 1.0 if moments.max() > first else -1.0
-    tiny = rounding * abs(moments - first).max()
-    rising = np.unique(sign * np.append(moments, first))
-    apart = rising[np.append(True, np.diff(rising) > tiny)]
-    return tuple((sign * apart).tolist()), np.searchsorted(apart, sign * moments - tiny).clip(max=len(apart) - 1)
