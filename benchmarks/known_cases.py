@@ -1,4 +1,4 @@
-"""The fan of the paper's Figure 3: tied at a step of 10^-2.5, a flow at 10^-4.5, each with the best line as its head."""
+"""The fan of the paper's Figure 3: tied at a step of 10^-2.5, a flow at 10^-4.5, each with its best line as head."""
 
 import time
 

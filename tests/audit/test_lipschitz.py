@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import windermere.audit.orientation as orientation
+from windermere.audit import orientation
 from windermere.audit.lipschitz import Lipschitz, lipschitz
 from windermere.audit.orientation import jacobians
 from windermere.errors import UsageError

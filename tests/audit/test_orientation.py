@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import windermere.audit.orientation as module
+from windermere.audit import orientation as module
 from windermere.audit.lipschitz import lipschitz
 from windermere.audit.orientation import Orientation, jacobians, step_orientation
 from windermere.errors import FieldError, UsageError

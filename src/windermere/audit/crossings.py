@@ -10,6 +10,7 @@ What counts: a point at which the polygon of one sample goes over from one side 
 - Nor does a point where two polygons part or join along a line: solutions on the same orbit overlap and are unique all
   the same, and those that contraction has brought together up to the last bit merge.
 - Steps of length zero (a fixed point) are as if not taken.
+- Rounding is part of what was walked: polygons closer to each other than their dtype resolves cross by its noise.
 So the order of samples and the direction of time do not matter, nor whether a straight piece takes one step or two.
 
 How: pieces sorted by x are compared with those that begin before they end, in bands of y, which are halved as long as
@@ -211,8 +212,9 @@ def _geometry(pieces: _Pieces, some: Index) -> Floats:
 
 def _sides(one: Floats, other: Floats) -> Signs:
     """[r, c]: -1 where pieces surely cross inside, 1 where they surely do not meet, 0 where rounding might decide."""
-    origin = np.tile(one[:2, :1], (2, 1))
-    unit = np.sort(np.abs(one[:4] - origin).max(axis=0))[one.shape[1] // 2]
+    middle = one.shape[1] // 2
+    origin = np.tile(np.sort(one[:2])[:, middle : middle + 1], (2, 1))
+    unit = np.sort(np.abs(one[:4] - origin).max(axis=0))[middle]
     lines, start, end = _homogeneous(one, origin, unit)
     other_lines, other_start, other_end = _homogeneous(other, origin, unit)
     of_other = _surely(lines.T @ other_start) * _surely(lines.T @ other_end)
@@ -229,13 +231,13 @@ def _homogeneous(geometry: Floats, origin: Floats, unit: np.float64) -> tuple[Fl
     """Lines, starts and ends [3, m]: a line times a point is surely of its sign where it is beyond -1 or 1.
 
     In these coordinates a piece within `size` of the origin times a point within another's `size` is off by at most 20
-    roundings times the larger one: dividing by both (each at least 1) and by 32 roundings is enough.
+    roundings times the larger one: dividing by both (each at least 1) and by 24 roundings is enough.
     """
     ends = (geometry[:4] - origin) / unit
     size = np.maximum(np.abs(ends).max(axis=0), 1.0)
     (x, y), (dx, dy), one = ends[:2], geometry[4:], np.ones_like(ends[:1])
     lines = np.stack([-dy, dx, dy * x - dx * y]) / size
-    scale = size * (32 * ROUNDING)
+    scale = size * (24 * ROUNDING)
     return lines, np.concatenate([ends[:2], one]) / scale, np.concatenate([ends[2:], one]) / scale
 
 
@@ -301,13 +303,15 @@ def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
 
 
 def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[Mask, Mask]:
-    """[k] each: whether a ray lies in the sector from the ray `first` anticlockwise to `last`, whether on its rim."""
+    """[k] each: whether a ray lies in the sector from the ray `first` anticlockwise to `last`, whether on its rim.
+
+    As no piece goes straight on, the two rays are on one line only where a polygon turns back: an empty sector.
+    """
     from_first, from_last = _orientation(vertex, first, ray), _orientation(vertex, last, ray)
     width = _orientation(vertex, first, last)
     along = (from_first == 0) & _same_way(vertex, first, ray) | (from_last == 0) & _same_way(vertex, last, ray)
     narrow, wide = (from_first > 0) & (from_last < 0), (from_first > 0) | (from_last < 0)
-    flat = ~_same_way(vertex, first, last) & (from_first > 0)
-    return np.where(width > 0, narrow, np.where(width < 0, wide, flat)), along
+    return np.where(width > 0, narrow, (width < 0) & wide), along
 
 
 def _same_way(vertex: Floats, one: Floats, other: Floats) -> Mask:
