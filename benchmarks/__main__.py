@@ -2,12 +2,13 @@
 
 import sys
 
-from benchmarks import calibration, known_cases, memory, phenomenon, sphere_step
+from benchmarks import calibration, crossings, known_cases, memory, phenomenon, sphere_step
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
     "memory": memory.run,
     "phenomenon": phenomenon.run,
+    "crossings": crossings.run,
     "known_cases": known_cases.run,
     "calibration": calibration.run,
 }
