@@ -1,5 +1,6 @@
 """Windermere: is your neural ODE really an ODE?"""
 
+from windermere.adaptation import Score, StepAdaptation, ToleranceAdaptation, review
 from windermere.audit import Verdict, audit
 from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import (
@@ -27,8 +28,11 @@ __all__ = [
     "FixedStep",
     "ODEBlock",
     "OnGrid",
+    "Score",
     "Solution",
     "Stats",
+    "StepAdaptation",
+    "ToleranceAdaptation",
     "Trajectory",
     "Verdict",
     "__version__",
@@ -36,6 +40,7 @@ __all__ = [
     "checking",
     "counting",
     "initial_step",
+    "review",
     "solve",
     "using",
 ]

@@ -1,0 +1,100 @@
+"""A controller adapts a solver's precision during training. It is a pure state machine: state in, state out.
+
+It knows no model, no optimizer and no framework. Its `review` is a generator that *asks* for the solvers it wants
+scored and is *told* their scores, so that its body reads like the paper's listing; `review` below answers it for one model.
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, TypeAlias
+
+from windermere.errors import UsageError
+from windermere.solvers import Solver
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """How a solver did on the batch under review."""
+
+    value: float
+    """Accuracy, or any other score that the controller's threshold is meant for."""
+    steps: int = 0
+    """Steps that the solve took; tolerances are not raised where there are hardly any."""
+    evaluations: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What a review decided, and why."""
+
+    iteration: int
+    before: float
+    """The precision (step or tolerance) that was reviewed."""
+    after: float
+    trained: float
+    """The training solver's score."""
+    checked: float
+    """The check solver's score."""
+    raised: float | None
+    """The training solver's score at the raised precision, where that was looked at."""
+    check_precision: float
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where a controller is: all that has to be saved."""
+
+    precision: float
+    reviews: int = 0
+    decision: Decision | None = None
+    """The last one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "State":
+        decision = values.get("decision")
+        return cls(**{**values, "decision": None if decision is None else Decision(**decision)})
+
+
+Review: TypeAlias = Generator[Solver, Score, State]
+"""Yields solvers to be scored on the batch, is sent their scores, and returns the next state."""
+
+
+class Controller(Protocol):
+    """What adapts a precision."""
+
+    @property
+    def every(self) -> int:
+        """Iterations between reviews; the first one is after so many."""
+        ...
+
+    def start(self, precision: float) -> State: ...
+
+    def solver(self, state: State) -> Solver:
+        """What to train with."""
+        ...
+
+    def review(self, state: State, trained: Score) -> Review:
+        """Look at the current batch, whose training score comes free from the forward pass."""
+        ...
+
+
+def review(controller: Controller, state: State, trained: Score, score: Callable[[Solver], Score]) -> State:
+    """One review for one model: `score` runs the batch with the solver it is given."""
+    asking = controller.review(state, trained)
+    try:
+        wanted = next(asking)
+        while True:
+            wanted = asking.send(score(wanted))
+    except StopIteration as done:
+        decided: State = done.value
+        return decided
+
+
+def check_positive(**values: float) -> None:
+    for name, value in values.items():
+        if not value > 0:
+            raise UsageError(f"{name} must be positive, not {value}")

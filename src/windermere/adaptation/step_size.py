@@ -1,0 +1,97 @@
+"""Algorithm 2 of the paper: the step adaptation."""
+
+from dataclasses import dataclass
+
+from windermere.adaptation.controller import Decision, Review, Score, State, check_positive
+from windermere.errors import UsageError
+from windermere.solvers import FixedStep
+from windermere.solvers.tableaus import tableau
+
+ERROR_RATIO = 50.0
+"""The check solver's error order must be so many times smaller than the training solver's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAdaptation:
+    """Halve the step where a better solver scores otherwise; else try a step a tenth larger, and look again.
+
+    Start it from `windermere.initial_step(field, z0, order=...)`.
+    """
+
+    train: str
+    """Method to train with."""
+    check: str
+    """Method to check with, of a higher order: midpoint or rk4 for euler, rk4 for midpoint."""
+    every: int = 50
+    threshold: float = 0.1
+    """Scores further apart than this are not the same."""
+    decrease: float = 0.5
+    increase: float = 1.1
+    span: float = 1.0
+    """T, the length of time that is solved for: the largest step."""
+    budget: int = 500
+    """The most steps that a solve may take: how far the step may shrink."""
+
+    def __post_init__(self) -> None:
+        check_positive(every=self.every, threshold=self.threshold, span=self.span, budget=self.budget)
+        if tableau(self.check).order <= tableau(self.train).order:
+            raise UsageError(f"'{self.check}' cannot check '{self.train}': it needs a method of a higher order")
+        if not 0 < self.decrease < 1 < self.increase:
+            raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
+
+    def start(self, precision: float) -> State:
+        check_positive(step=precision)
+        return State(precision=min(max(precision, self.span / self.budget), self.span))
+
+    def solver(self, state: State) -> FixedStep:
+        return FixedStep(self.train, step=state.precision)
+
+    def check_solver(self, step: float) -> FixedStep:
+        """The same step where that makes the error order 50 times smaller, h^(q-p) < 1/50, else (h^p / 50)^(1/q); h in
+        units of T, p and q the orders of training and check method."""
+        p, q, h = tableau(self.train).order, tableau(self.check).order, step / self.span
+        if h ** (q - p) >= 1 / ERROR_RATIO:
+            h = (h**p / ERROR_RATIO) ** (1 / q)
+        return FixedStep(self.check, step=h * self.span)
+
+    def review(self, state: State, trained: Score) -> Review:
+        h = state.precision
+        check_solver = self.check_solver(h)
+        checked = yield check_solver
+        raised = None
+        if abs(trained.value - checked.value) > self.threshold:
+            h_new, reason = self.decrease * h, "scores differ: step decreased"
+            if h_new < self.span / self.budget:
+                h_new, reason = self.span / self.budget, "scores differ: step decreased as far as the budget allows"
+        else:
+            h_new, reason = self.increase * h, "scores agree: step increased"
+            if h_new > self.span:
+                h_new, reason = self.span, "scores agree: step at its largest"
+            raised = yield FixedStep(self.train, step=h_new)
+            if abs(checked.value - raised.value) > self.threshold:
+                h_new, reason = h, "scores agree, but not at an increased step: step kept"
+        return decided(self.every, state, h_new, trained, checked, raised, check_solver.step, reason)
+
+
+def decided(
+    every: int,
+    state: State,
+    after: float,
+    trained: Score,
+    checked: Score,
+    raised: Score | None,
+    check_precision: float,
+    reason: str,
+) -> State:
+    """The next state, with the decision that led to it on record."""
+    decision = Decision(
+        iteration=every * (state.reviews + 1),
+        before=state.precision,
+        after=after,
+        trained=trained.value,
+        checked=checked.value,
+        raised=None if raised is None else raised.value,
+        check_precision=check_precision,
+        reason=reason,
+    )
+    return State(precision=after, reviews=state.reviews + 1, decision=decision)

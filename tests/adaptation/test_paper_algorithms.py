@@ -1,0 +1,187 @@
+"""Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from windermere.adaptation import Controller, Score, State, StepAdaptation, ToleranceAdaptation, review
+from windermere.errors import UsageError
+from windermere.solvers import Adaptive, FixedStep, Solver
+
+
+def traced(
+    controller: Controller, state: State, trained: float, answers: Sequence[float | Score], steps: int = 10
+) -> tuple[State, list[Solver]]:
+    """One review with scripted answers, and what was asked for."""
+    asked: list[Solver] = []
+    script = iter(answers)
+
+    def score(solver: Solver) -> Score:
+        asked.append(solver)
+        answer = next(script)
+        return answer if isinstance(answer, Score) else Score(value=answer, steps=steps)
+
+    state = review(controller, state, Score(value=trained, steps=steps, evaluations=20), score)
+    assert next(script, None) is None, "not all answers were asked for"
+    return state, asked
+
+
+EULER = StepAdaptation(train="euler", check="midpoint")
+
+
+def test_scores_that_differ_by_more_than_the_threshold_halve_the_step() -> None:
+    state, asked = traced(EULER, EULER.start(0.01), 0.9, [0.7])
+    assert asked == [FixedStep("midpoint", step=0.01)]
+    assert state.precision == 0.005
+    assert state.decision is not None
+    assert (state.decision.iteration, state.decision.before, state.decision.after) == (50, 0.01, 0.005)
+    assert state.decision.raised is None
+
+
+def test_a_difference_of_just_the_threshold_is_none() -> None:
+    state, _ = traced(EULER, EULER.start(0.01), 0.75, [0.65, 0.65])
+    assert state.precision == pytest.approx(0.011)
+
+
+def test_the_difference_counts_in_either_direction() -> None:
+    state, _ = traced(EULER, EULER.start(0.01), 0.5, [0.7])
+    assert state.precision == 0.005
+
+
+def test_agreement_increases_the_step_by_a_tenth_after_a_second_look() -> None:
+    state, asked = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.85])
+    assert asked == [FixedStep("midpoint", step=0.01), FixedStep("euler", step=0.01 * 1.1)]
+    assert state.precision == 0.01 * 1.1
+    assert state.decision is not None
+    assert state.decision.raised == 0.85
+
+
+def test_an_increase_that_the_second_look_rejects_is_not_made() -> None:
+    state, asked = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.7])
+    assert len(asked) == 2
+    assert state.precision == 0.01
+    assert state.decision is not None
+    assert "kept" in state.decision.reason
+
+
+def test_the_second_look_compares_with_the_check_and_not_with_the_training_score() -> None:
+    state, _ = traced(EULER, EULER.start(0.01), 0.90, [0.82, 0.73])  # 0.17 from training, 0.09 from the check
+    assert state.precision == 0.01 * 1.1
+
+
+def test_the_step_never_exceeds_the_time_span() -> None:
+    controller = StepAdaptation(train="euler", check="rk4", span=2.0)
+    state, asked = traced(controller, controller.start(1.9), 0.9, [0.9, 0.9])
+    assert asked[1] == FixedStep("euler", step=2.0)
+    assert state.precision == 2.0
+    again, _ = traced(controller, state, 0.9, [0.9, 0.9])
+    assert again.precision == 2.0
+
+
+def test_the_budget_bounds_how_far_the_step_shrinks() -> None:
+    controller = StepAdaptation(train="euler", check="midpoint", budget=100)
+    state = controller.start(0.015)
+    state, _ = traced(controller, state, 0.9, [0.5])
+    assert state.precision == 0.01
+    state, _ = traced(controller, state, 0.9, [0.5])
+    assert state.precision == 0.01
+    assert controller.start(1e-6).precision == 0.01
+
+
+@pytest.mark.parametrize(
+    ("train", "check", "step", "wanted"),
+    [
+        ("euler", "midpoint", 0.0199, 0.0199),  # h^(2-1) < 1/50
+        ("euler", "midpoint", 0.0201, (0.0201 / 50) ** 0.5),
+        ("euler", "midpoint", 0.5, 0.1),  # (0.5 / 50)^(1/2)
+        ("euler", "rk4", 0.27, 0.27),  # h^3 = 0.0197
+        ("euler", "rk4", 0.28, (0.28 / 50) ** 0.25),
+        ("midpoint", "rk4", 0.14, 0.14),  # h^2 = 0.0196
+        ("midpoint", "rk4", 0.15, (0.15**2 / 50) ** 0.25),
+    ],
+)
+def test_the_check_solvers_error_order_is_fifty_times_smaller(
+    train: str, check: str, step: float, wanted: float
+) -> None:
+    controller = StepAdaptation(train=train, check=check)
+    assert controller.check_solver(step).method == check
+    assert controller.check_solver(step).step == pytest.approx(wanted)
+    longer = StepAdaptation(train=train, check=check, span=4.0)
+    assert longer.check_solver(4 * step).step == pytest.approx(4 * wanted)
+
+
+def test_a_whole_training_is_traced_number_by_number() -> None:
+    state, steps = EULER.start(0.02), []
+    for trained, answers in ((0.6, [0.6, 0.6]), (0.7, [0.7, 0.5]), (0.8, [0.6]), (0.8, [0.75]), (0.9, [0.9, 0.85])):
+        answers = answers if abs(trained - answers[0]) > 0.1 or len(answers) == 2 else [*answers, answers[0]]
+        state, _ = traced(EULER, state, trained, answers)
+        steps.append(state.precision)
+    first = 0.02 * 1.1
+    assert steps == [first, first, first * 0.5, first * 0.5 * 1.1, first * 0.5 * 1.1 * 1.1]
+    assert state.reviews == 5
+    assert state.decision is not None
+    assert state.decision.iteration == 250
+
+
+FEHLBERG = ToleranceAdaptation(train="fehlberg21")
+
+
+def test_tolerances_start_at_a_millionth_and_are_checked_at_a_fifth_or_a_tenth() -> None:
+    for train, ratio in (("fehlberg21", 1 / 5), ("dopri54", 1 / 10)):
+        controller = ToleranceAdaptation(train=train)
+        state = controller.start()
+        assert controller.solver(state) == Adaptive(train, tolerance=1e-6)
+        state, asked = traced(controller, state, 0.9, [0.9, 0.9])
+        assert asked == [Adaptive("dopri54", tolerance=ratio * 1e-6), Adaptive(train, tolerance=1e-6 * 1.1)]
+        assert state.precision == 1e-6 * 1.1
+
+
+def test_tolerances_are_halved_kept_or_raised_like_steps() -> None:
+    start = FEHLBERG.start(1e-3)
+    assert traced(FEHLBERG, start, 0.9, [0.7])[0].precision == 5e-4
+    assert traced(FEHLBERG, start, 0.9, [0.9, 0.7])[0].precision == 1e-3
+    assert traced(FEHLBERG, start, 0.9, [0.9, 0.85])[0].precision == 1e-3 * 1.1
+
+
+def test_a_tolerance_is_not_raised_where_a_solve_takes_two_steps() -> None:
+    state, asked = traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9], steps=2)
+    assert (state.precision, len(asked)) == (1e-3, 1)
+    assert traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9, 0.9], steps=3)[0].precision == 1e-3 * 1.1
+
+
+def test_a_tolerance_has_a_floor() -> None:
+    state, _ = traced(FEHLBERG, FEHLBERG.start(1.5e-7), 0.9, [0.5])
+    assert state.precision == 1e-7
+    assert traced(FEHLBERG, state, 0.9, [0.5])[0].precision == 1e-7
+
+
+def test_a_check_can_be_tightened_until_it_costs_more_than_training() -> None:
+    controller = ToleranceAdaptation(train="dopri54", tighten=True)
+    cheap, dear = Score(value=0.9, evaluations=20), Score(value=0.6, evaluations=21)
+    state, asked = traced(controller, controller.start(1e-3), 0.9, [cheap, cheap, dear])
+    assert [a.precision for a in asked] == [pytest.approx(v) for v in (1e-4, 1e-5, 1e-6)]
+    assert state.precision == 5e-4
+
+
+def test_a_state_survives_being_saved() -> None:
+    state, _ = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.85])
+    assert State.from_dict(state.to_dict()) == state
+    assert State.from_dict(EULER.start(0.01).to_dict()) == EULER.start(0.01)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StepAdaptation(train="euler", check="euler"),
+        lambda: StepAdaptation(train="rk4", check="midpoint"),
+        lambda: StepAdaptation(train="euler", check="midpoint", threshold=0),
+        lambda: StepAdaptation(train="euler", check="midpoint", decrease=1.2),
+        lambda: EULER.start(-1.0),
+        lambda: ToleranceAdaptation(train="bosh32"),
+        lambda: ToleranceAdaptation(train="euler", check_ratio=0.1),
+        lambda: ToleranceAdaptation(train="dopri54", check_ratio=2.0),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make: object) -> None:
+    with pytest.raises(UsageError):
+        make()  # type: ignore[operator]
