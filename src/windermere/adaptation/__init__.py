@@ -1,7 +1,17 @@
 """The paper's Algorithms 2 and 3: which step or tolerance to train with, without a grid search."""
 
-from windermere.adaptation.controller import Controller, Decision, Review, Score, State, review
+from windermere.adaptation.controller import Controller, Decision, Review, Score, State, review, review_members
 from windermere.adaptation.step_size import StepAdaptation
 from windermere.adaptation.tolerance import ToleranceAdaptation
 
-__all__ = ["Controller", "Decision", "Review", "Score", "State", "StepAdaptation", "ToleranceAdaptation", "review"]
+__all__ = [
+    "Controller",
+    "Decision",
+    "Review",
+    "Score",
+    "State",
+    "StepAdaptation",
+    "ToleranceAdaptation",
+    "review",
+    "review_members",
+]

@@ -1,10 +1,11 @@
 """A controller adapts a solver's precision during training. It is a pure state machine: state in, state out.
 
 It knows no model, no optimizer and no framework. Its `review` is a generator that *asks* for the solvers it wants
-scored and is *told* their scores, so that its body reads like the paper's listing; `review` below answers it for one model.
+scored and is *told* their scores, so that its body reads like the paper's listing. `review` answers it for one model,
+`review_members` for an ensemble, whose members' reviews go in lockstep.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -92,6 +93,26 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     except StopIteration as done:
         decided: State = done.value
         return decided
+
+
+def review_members(
+    controller: Controller,
+    states: Sequence[State],
+    trained: Sequence[Score],
+    score: Callable[[dict[int, Solver]], dict[int, Score]],
+) -> list[State]:
+    """One review for every member; each round of requests, by member, is answered in one go."""
+    asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
+    wanted = {s: next(generator) for s, generator in asking.items()}
+    decided = dict(enumerate(states))
+    while wanted:
+        told, wanted = score(wanted), {}
+        for s, answer in told.items():
+            try:
+                wanted[s] = asking[s].send(answer)
+            except StopIteration as done:
+                decided[s] = done.value
+    return [decided[s] for s in range(len(states))]
 
 
 def check_positive(**values: float) -> None:

@@ -39,7 +39,7 @@ class ToleranceAdaptation:
         check_positive(every=self.every, threshold=self.threshold, floor=self.floor)
         if self.check_ratio is None and (self.train, self.check) not in CHECK_RATIOS:
             raise UsageError(
-                f"the paper has no check tolerance for '{self.train}' checked by '{self.check}': give a check_ratio below 1"
+                f"the paper has no check tolerance for '{self.train}' and '{self.check}': give a check_ratio below 1"
             )
         if not 0 < self.ratio < 1:
             raise UsageError(

@@ -129,7 +129,7 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         )
         if len(chosen) > 1:
             stderr.print(f"auditing seed {s} ...", highlight=False)
-        model = trained.ensemble.member(seeds.index(s))
+        model = trained.member(seeds.index(s))
         yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, (test.inputs, test.labels), place)
 
 

@@ -1,5 +1,6 @@
 """`windermere evaluate`."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +23,7 @@ from windermere.cli.options import (
     read_solver,
     stdout,
 )
+from windermere.solvers import Solver
 from windermere.training import evaluate, trained_ensemble
 
 
@@ -41,20 +43,26 @@ def evaluate_command(
     config, ensemble = trained.config, trained.ensemble
     test = data_sets.load(config.data, seed=config.data_seed).test
     labelled = (test.inputs.to(ensemble.device, ensemble.dtype), test.labels.to(ensemble.device))
-    solvers = [config.solver] if other is None or other == config.solver else [config.solver, other]
-    results = [evaluate(ensemble, (s,) * ensemble.size, labelled) for s in solvers]
+    tests: dict[str, Sequence[Solver]] = {f"{_shared(trained.solvers)} (own)": trained.solvers}
+    if other is not None and set(trained.solvers) != {other}:
+        tests[str(other)] = (other,) * ensemble.size
+    results = [evaluate(ensemble, solvers, labelled) for solvers in tests.values()]
     if as_json:
+        named = zip(tests.items(), results, strict=True)
         rows = [
-            {"solver": str(s), "seeds": list(config.seeds), **asdict(r)} for s, r in zip(solvers, results, strict=True)
+            {"solver": name.removesuffix(" (own)"), "seeds": list(config.seeds), **asdict(r)} for (name, _), r in named
         ]
         print_json({"run": str(run), "data": config.data, "results": rows})
         return
-    table = Table(
-        "seed", *(f"{s}{' (own)' if s == config.solver else ''}" for s in solvers), title=f"test accuracy of {run}"
-    )
+    table = Table("seed", *tests, title=f"test accuracy of {run}")
     for i, seed in enumerate(config.seeds):
         table.add_row(str(seed), *(f"{r.accuracy[i]:.4f}" for r in results))
     table.add_section()
     table.add_row("mean", *(f"{fmean(r.accuracy):.4f}" for r in results))
     table.add_row("evaluations", *(f"{fmean(r.evaluations):g}" for r in results))
     stdout.print(table)
+
+
+def _shared(solvers: Sequence[Solver]) -> str:
+    """The members' own solver; adapted runs end with one for each."""
+    return str(solvers[0]) if len(set(solvers)) == 1 else f"{solvers[0].method}, each seed's own precision"

@@ -9,8 +9,9 @@ import torch
 import typer
 from rich.console import Console
 
+from windermere.adaptation.tolerance import START
 from windermere.errors import UsageError
-from windermere.solvers import METHODS, Adaptive, FixedStep, Solver
+from windermere.solvers import METHODS, Adaptive, FixedStep, Solver, adaptive_names
 
 stdout = Console(highlight=False, markup=False, emoji=False)
 
@@ -41,6 +42,13 @@ def read_solver(
     if tolerance is not None:
         return Adaptive(method, tolerance=tolerance, control=control or "batch")  # type: ignore[arg-type]
     return FixedStep.of(method, steps=steps) if steps is not None else FixedStep(method, step=step or 0.0)
+
+
+def starting_solver(method: str) -> tuple[Solver, str | None]:
+    """Where adaptation starts when nothing was chosen: the paper's tolerance, or Hairer's first step, at most T."""
+    if method in adaptive_names():
+        return Adaptive(method, tolerance=START), None
+    return FixedStep(method, step=1.0), "initial"
 
 
 def check_device(name: str | None) -> str:

@@ -21,9 +21,11 @@ from windermere.cli.options import (
     check_device,
     print_json,
     read_solver,
+    starting_solver,
     stdout,
 )
 from windermere.errors import UsageError
+from windermere.solvers import Solver
 from windermere.terminal import stderr, training_progress
 from windermere.training import (
     Outcome,
@@ -46,6 +48,10 @@ def train_command(
     tolerance: Tolerance = None,
     control: Control = None,
     seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 1.")] = None,
+    adapt: Annotated[
+        str | None, typer.Option(help="paper: adapt the step or tolerance while training. No precision is needed then.")
+    ] = None,
+    check: Annotated[str | None, typer.Option(help="With --adapt: method of the check solver.")] = None,
     gradient: Annotated[str | None, typer.Option(help="backprop (default), checkpoint or adjoint.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Default: the paper's for this data set.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the paper's.")] = None,
@@ -62,10 +68,18 @@ def train_command(
     as_json: AsJson = False,
 ) -> None:
     """Train an ensemble of seeds, with the paper's settings unless told otherwise."""
-    chosen = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
+    chosen: Solver | None
+    first_step = None
+    if adapt is not None and solver is not None and steps is None and step is None and tolerance is None:
+        chosen, first_step = starting_solver(solver)
+    else:
+        chosen = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
     given = {
         "data": data,
         "solver": chosen,
+        "adapt": adapt,
+        "check": check,
+        "first_step": first_step,
         "seeds": None if seeds is None else _seeds(seeds),
         "gradient": gradient,
         "iterations": iterations,
@@ -127,7 +141,9 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
     if as_json:
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
     elif outcome.finished and outcome.test is not None:
-        table = Table("seed", "test accuracy", title=f"{config.data}, {config.solver}, {outcome.iteration} iterations")
+        table = Table(
+            "seed", "test accuracy", title=f"{config.data}, {_trained_with(config)}, {outcome.iteration} iterations"
+        )
         for seed, accuracy in zip(config.seeds, outcome.test.accuracy, strict=True):
             table.add_row(str(seed), f"{accuracy:.4f}")
         stdout.print(table)
@@ -140,3 +156,9 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
         )
     if outcome.reason in ("interrupted", "terminated"):
         raise typer.Exit(130 if outcome.reason == "interrupted" else 143)
+
+
+def _trained_with(config: RunConfig) -> str:
+    return (
+        str(config.solver) if config.adapt == "none" else f"{config.solver.method} with adapted {config.precision_name}"
+    )

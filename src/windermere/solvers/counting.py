@@ -13,7 +13,7 @@ from windermere.errors import UsageError
 
 Tally: TypeAlias = int | NDArray[np.int64]
 """A number of evaluations; in an ensemble one for each member."""
-Role = Literal["forward", "backward", "recomputed", "checks"]
+Role = Literal["forward", "backward", "recomputed", "checks", "steps"]
 
 
 @dataclass
@@ -28,6 +28,9 @@ class Count:
     """Evaluations that checkpointing repeats."""
     checks: Tally = 0
     """Evaluations made inside `checking()`: the price of watching the solver."""
+
+    steps: Tally = 0
+    """Steps accepted by all solves that were not the adjoint's."""
 
     def add(self, role: Role, evaluations: Tally) -> None:
         counted = getattr(self, role)
@@ -74,4 +77,4 @@ class Ledger:
 
     def add(self, role: Role, evaluations: Tally) -> None:
         for count in self.counts:
-            count.add("checks" if self.checking else role, evaluations)
+            count.add("checks" if self.checking and role != "steps" else role, evaluations)

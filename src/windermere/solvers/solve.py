@@ -114,6 +114,7 @@ def _walk(
         settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
         walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
     ledger.add("forward", _tally(walked.evaluations, solvers, layout))
+    ledger.add("steps", _tally(walked.accepted, solvers, layout))
     return walked
 
 

@@ -68,7 +68,7 @@ def run(out: Path, *, progress: Progress) -> Demo:
     entries, panels = [], []
     for name, config in configs().items():
         trained = _trained(out / name, name, config, training_set, test_set, progress)
-        verdict = audit(trained.ensemble.member(0), test_set)
+        verdict = audit(trained.member(0), test_set)
         entry = Entry(run=out / name, verdict=verdict, figure=out / name / "audit.png")
         verdict.plot(entry.figure)
         entries.append(entry)
@@ -107,7 +107,7 @@ def _accuracy(trained: Trained, solver: Solver, test_set: Labelled) -> float:
 @torch.no_grad()
 def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> TrajectoryPanel:
     """Trajectories as the training solver walks them, and accuracy against the number of test steps."""
-    model, solver = trained.ensemble.member(0), trained.config.solver
+    model, solver = trained.member(0), trained.solvers[0]
     block, head = ode_blocks(model)[0], model.get_submodule("2")
     inputs, labels = (part[:POINTS] for part in test_set)
     trajectory = solve(block.field, inputs, solver, record=True).trajectory

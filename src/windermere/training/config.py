@@ -7,10 +7,14 @@ from typing import Any
 
 import torch
 
+from windermere.adaptation import Controller, StepAdaptation, ToleranceAdaptation
 from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
 
+CHECKS = {"euler": "midpoint", "midpoint": "rk4"}
+"""The paper's check methods for adapted steps."""
 OPTIMIZERS = ("adam", "sgd")
+ADAPTATIONS = ("none", "paper")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -35,6 +39,12 @@ class RunConfig:
     dtype: str = "float32"
     data_seed: int = 0
     """Draws the points of synthetic data sets, the same for all members."""
+    adapt: str = "none"
+    """`none`, or `paper`: precision adapted by Algorithm 2 (steps) or 3 (tolerances), each member's by itself."""
+    check: str | None = None
+    """Method of the check solver; None takes midpoint for euler, rk4 for midpoint, dopri54 for tolerances."""
+    first_step: str = "given"
+    """What adapted steps start from: the solver's own (`given`), or `initial`, Hairer's choice for each member."""
     log_every: int = 50
     """Iterations between rows of metrics.jsonl; evaluations have theirs as well."""
     evaluate_every: int = 500
@@ -50,9 +60,30 @@ class RunConfig:
             raise UsageError(f"seeds must be one or more different numbers from 0 on, not {list(self.seeds)}")
         if not isfinite(self.lr) or self.lr <= 0:
             raise UsageError(f"the learning rate must be positive and finite, not {self.lr}")
-        for kind, known in (("optimizer", OPTIMIZERS), ("gradient", GRADIENTS), ("dtype", DTYPES)):
+        choices = (
+            ("optimizer", OPTIMIZERS),
+            ("gradient", GRADIENTS),
+            ("dtype", DTYPES),
+            ("adapt", ADAPTATIONS),
+            ("first_step", ("given", "initial")),
+        )
+        for kind, known in choices:
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
+        if self.adapt == "none" and (self.check is not None or self.first_step != "given"):
+            raise UsageError("a check solver or an initial step is for adapted runs: add --adapt paper")
+        self.controller()
+
+    def controller(self) -> Controller | None:
+        """What adapts the precision, None where it stays as it is."""
+        if self.adapt == "none":
+            return None
+        if isinstance(self.solver, Adaptive):
+            return ToleranceAdaptation(train=self.solver.method, check=self.check or "dopri54")
+        method = self.solver.method
+        if self.check is None and method not in CHECKS:
+            raise UsageError(f"steps of '{method}' have no usual check: choose one of a higher order with --check")
+        return StepAdaptation(train=method, check=self.check or CHECKS[method])
 
     @property
     def precision_name(self) -> str:

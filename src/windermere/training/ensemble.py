@@ -3,6 +3,7 @@
 The field is batched over members, never the solver's loop. Shapes: S members, B samples.
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,10 +52,23 @@ class Ensemble:
             name: torch.stack([state[name].detach() for state in states]).requires_grad_(parameter.requires_grad)
             for name, parameter in states[0].items()
         }
-        self._layers = [
-            (layer, {name.removeprefix(at): tensor for name, tensor in self.tensors.items() if name.startswith(at)})
-            for at, layer in _layers(self.template)
-        ]
+        self._layers = _with_tensors(self.template, self.tensors)
+
+    def subset(self, members: Sequence[int], dtype: torch.dtype | None = None) -> "Ensemble":
+        """Some members by themselves, with copies of their parameters that need no gradients."""
+        part = copy.copy(self)
+        part.size = len(members)
+        part.tensors = {name: tensor.detach()[list(members)].to(dtype) for name, tensor in self.tensors.items()}
+        part._layers = _with_tensors(self.template, part.tensors)
+        return part
+
+    def first_solve(self, x: Tensor) -> tuple[StackedField, Tensor]:
+        """The field of the first ODEBlock, and the states it starts from."""
+        for layer, tensors in self._layers:
+            if isinstance(layer, ODEBlock):
+                return _stacked_field(layer, tensors), x
+            x = _apply(layer, tensors, x, ())
+        raise UsageError("this ensemble has no ODEBlock inside")
 
     def parameters(self) -> list[Tensor]:
         return list(self.tensors.values())
@@ -83,6 +97,18 @@ class Ensemble:
         for layer, tensors in self._layers:
             x = _apply(layer, tensors, x, solvers)
         return x
+
+
+def _with_tensors(template: nn.Module, tensors: dict[str, Tensor]) -> list[tuple[nn.Module, dict[str, Tensor]]]:
+    """Every layer with its own parameters, stacked."""
+    return [
+        (layer, {name.removeprefix(at): tensor for name, tensor in tensors.items() if name.startswith(at)})
+        for at, layer in _layers(template)
+    ]
+
+
+def _stacked_field(block: ODEBlock, tensors: dict[str, Tensor]) -> StackedField:
+    return StackedField(block.field, {k.removeprefix("field."): v for k, v in tensors.items()})
 
 
 def _template(members: Sequence[nn.Module]) -> nn.Sequential:
@@ -120,8 +146,7 @@ def _layers(model: nn.Module, at: str = "") -> Iterator[tuple[str, nn.Module]]:
 
 def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor, solvers: Sequence[Solver]) -> Any:
     if isinstance(layer, ODEBlock):
-        field = StackedField(layer.field, {k.removeprefix("field."): v for k, v in tensors.items()})
-        solution = solve(field, x, solvers, layer.times, gradient=layer.gradient)
+        solution = solve(_stacked_field(layer, tensors), x, solvers, layer.times, gradient=layer.gradient)
         # All states, as from the block itself, but with members first: [S, times, B, ...].
         return solution.final if len(layer.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
     if type(layer) is nn.Linear and layer.bias is not None and x.ndim == 3:

@@ -11,10 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
+from windermere.adaptation import State
 from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.models import architecture, initialise
 from windermere.records import RunFolder
-from windermere.solvers import Count, Gradient, Solver, counting
+from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
+from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.checkpoint import make_optimizer, pack, unpack
 from windermere.training.config import DTYPES, RunConfig
@@ -62,7 +64,7 @@ class Training:
         self.ensemble = make_ensemble(config)
         self.optimizer = make_optimizer(config.optimizer, self.ensemble.parameters(), config.lr)
         self.batches = Batches(len(training_set[1]), config.batch_size, config.seeds, config.device)
-        self.solvers: Sequence[Solver] = (config.solver,) * self.ensemble.size
+        self.adapting = Adapting.begin(config, self.ensemble, self.training_set[0][self.batches.indices(0)])
         self.iteration, self.seconds = 0, 0.0
         self.totals = {role: np.zeros(self.ensemble.size, np.int64) for role in ROLES}
         self.test: Evaluation | None = None
@@ -71,6 +73,12 @@ class Training:
             self.iteration, self.seconds = saved.meta["iteration"], saved.meta["seconds"]
             self.totals = {role: np.asarray(saved.meta["evaluations"][role], np.int64) for role in ROLES}
             self.test = Evaluation(**saved.meta["test"]) if saved.meta["test"] else None
+            if self.adapting is not None:
+                self.adapting.states = [State.from_dict(values) for values in saved.meta["adaptation"]]
+
+    @property
+    def solvers(self) -> Sequence[Solver]:
+        return (self.config.solver,) * self.ensemble.size if self.adapting is None else self.adapting.solvers
 
     def save(self) -> None:
         """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
@@ -84,7 +92,8 @@ class Training:
         evaluations = {role: total.tolist() for role, total in self.totals.items()}
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
         test = None if self.test is None else vars(self.test)
-        self.run.save_checkpoint(tensors, {**meta, "test": test})
+        adaptation = None if self.adapting is None else [state.to_dict() for state in self.adapting.states]
+        self.run.save_checkpoint(tensors, {**meta, "test": test, "adaptation": adaptation})
 
     def due(self, every: int) -> bool:
         """Each so many iterations, and at the end."""
@@ -93,6 +102,15 @@ class Training:
     def count(self, count: Count) -> None:
         for role in ROLES:
             self.totals[role] += getattr(count, role)
+
+    def review(self, x: Tensor, y: Tensor, logits: Tensor, count: Count) -> None:
+        """Let every member's precision be reviewed on the current batch, where that is due, and write down why."""
+        if self.adapting is None or not self.adapting.due(self.iteration + 1):
+            return
+        trained = scores(logits, y, count.forward, count.steps)
+        self.totals["checks"] += self.adapting.review(self.ensemble, x, y, trained)
+        for seed, decision in zip(self.config.seeds, self.adapting.decisions(), strict=True):
+            self.run.log({"seed": seed, **decision})
 
     def evaluate(self) -> None:
         self.test = None  # one that fails leaves none behind
@@ -110,9 +128,9 @@ class Training:
                 f"training stopped {where}: {error}; the state before it is kept in {self.run.path}"
             ) from error
 
-    def log(self, losses: Tensor, right: Tensor) -> Report:
-        """Write a row for each member, and return the same numbers."""
-        precision = [s.precision for s in self.solvers]
+    def log(self, losses: Tensor, right: Tensor, solvers: Sequence[Solver]) -> Report:
+        """Write a row for each member, trained with these solvers, and return the same numbers."""
+        precision = [s.precision for s in solvers]
         loss, accuracy = losses.tolist(), (right.double() / self.config.batch_size).tolist()
         fresh = self.test if self.due(self.config.evaluate_every) else None
         for s, seed in enumerate(self.config.seeds):
@@ -149,12 +167,15 @@ def train(
     while training.iteration < config.iterations:
         chosen = training.batches.indices(training.iteration)
         x, y = inputs[chosen], labels[chosen]
+        solvers = training.solvers
         training.optimizer.zero_grad()
-        with counting() as count, training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
-            logits = _solved(training, x)
-            losses = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(dim=1)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
+        with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
+            with counting() as count:
+                logits = _solved(training, x)
+                losses = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(dim=1)
+                losses.sum().backward()  # type: ignore[no-untyped-call]
             _check_finite(training, losses)
+            training.review(x, y, logits.detach(), count)
         training.optimizer.step()
         training.iteration += 1
         training.count(count)
@@ -162,7 +183,7 @@ def train(
         if training.due(config.evaluate_every):
             training.evaluate()
         if training.due(config.log_every) or training.due(config.evaluate_every):
-            report(training.log(losses, correct(logits, y)))
+            report(training.log(losses, correct(logits, y), solvers))
         reason = sign.check()
         if reason or training.due(config.checkpoint_every):
             training.save()
@@ -223,6 +244,8 @@ def _finish(training: Training) -> Outcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
-    meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "test": test and vars(test)}
+    solvers = [solver_to_dict(solver) for solver in training.solvers]
+    meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
+    meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
     return Outcome(finished=True, reason="finished", iteration=training.iteration, test=test)

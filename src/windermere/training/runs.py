@@ -5,8 +5,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from windermere.errors import RunError
+from windermere.models import ode_blocks
 from windermere.records import RunFolder, environment, read_run
+from windermere.solvers import Solver, solver_from_dict
 from windermere.training.config import RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.loop import make_ensemble
@@ -63,6 +67,15 @@ class Trained:
 
     config: RunConfig
     ensemble: Ensemble
+    solvers: tuple[Solver, ...]
+    """What each member was trained with in the end."""
+
+    def member(self, index: int) -> nn.Module:
+        """One member as a plain module with its own solver, until the next call."""
+        model = self.ensemble.member(index)
+        for block in ode_blocks(model):
+            block.solver = self.solvers[index]
+        return model
 
 
 def trained_ensemble(path: Path, *, device: str = "cpu") -> Trained:
@@ -78,4 +91,6 @@ def trained_ensemble(path: Path, *, device: str = "cpu") -> Trained:
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
     ensemble.load(run.model.tensors)
-    return Trained(config, ensemble)
+    kept = run.model.meta.get("solvers")
+    solvers = [solver_from_dict(values) for values in kept] if kept else [config.solver] * ensemble.size
+    return Trained(config, ensemble, tuple(solvers))

@@ -1,0 +1,94 @@
+"""Precision adapted while an ensemble trains: every member has its own, each round of a review is one batched solve.
+
+Shapes: S members, B samples.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.adaptation import Controller, Score, State, review_members
+from windermere.errors import ToleranceError
+from windermere.solvers import Solver, Solvers, checking, counting, initial_step
+from windermere.training.config import RunConfig
+from windermere.training.ensemble import Ensemble
+from windermere.training.evaluation import correct
+
+
+class Adapting:
+    """Where every member's controller is."""
+
+    def __init__(self, controller: Controller, states: Sequence[State]) -> None:
+        self.controller, self.states = controller, list(states)
+
+    @classmethod
+    def begin(cls, config: RunConfig, ensemble: Ensemble, x: Tensor) -> "Adapting | None":
+        """At the solver's own precision, or at Hairer's first step for each member on its first batch."""
+        controller = config.controller()
+        if controller is None:
+            return None
+        first = np.full(ensemble.size, config.solver.precision)
+        if config.first_step == "initial":
+            field, z0 = ensemble.first_solve(x)
+            first = initial_step(field, z0, order=config.solver.order, members=ensemble.size)
+        return cls(controller, [controller.start(float(precision)) for precision in first])
+
+    @property
+    def solvers(self) -> tuple[Solver, ...]:
+        return tuple(self.controller.solver(state) for state in self.states)
+
+    def due(self, iteration: int) -> bool:
+        return iteration % self.controller.every == 0
+
+    def review(self, ensemble: Ensemble, x: Tensor, y: Tensor, trained: Sequence[Score]) -> NDArray[np.int64]:
+        """Review all members on the current batch [S, B, ...]; returns the checks' evaluations, by member."""
+        spent = np.zeros(ensemble.size, np.int64)
+
+        def score(wanted: dict[int, Solver]) -> dict[int, Score]:
+            answers = {s: answer for group in _alike(wanted) for s, answer in _scores(ensemble, x, y, group).items()}
+            for s, answer in answers.items():
+                spent[s] += answer.evaluations
+            return answers
+
+        self.states = review_members(self.controller, self.states, trained, score)
+        return spent
+
+    def decisions(self) -> list[dict[str, Any]]:
+        """The last ones, as rows for the metrics."""
+        return [vars(state.decision) for state in self.states if state.decision is not None]
+
+
+def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:
+    """Requests that one batched solve can answer: of one kind and method."""
+    groups: dict[tuple[type, str], dict[int, Solver]] = defaultdict(dict)
+    for s, solver in wanted.items():
+        groups[type(solver), solver.method][s] = solver
+    return list(groups.values())
+
+
+def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
+    members, solvers = list(wanted), list(wanted.values())
+    try:
+        return _scored(ensemble.subset(members), x[members], y[members], members, solvers)
+    except ToleranceError:  # a check may ask for more than float32 resolves
+        double = ensemble.subset(members, torch.float64)
+        return _scored(double, x[members].double(), y[members], members, solvers)
+
+
+@torch.no_grad()
+def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, members: Sequence[int], solvers: Solvers) -> dict[int, Score]:
+    with counting() as count, checking():
+        logits = ensemble(x, solvers)  # type: ignore[arg-type]
+    return dict(zip(members, scores(logits, y, count.checks, count.steps), strict=True))
+
+
+def scores(logits: Tensor, y: Tensor, evaluations: Any, steps: Any) -> list[Score]:
+    """The accuracy on the batch of every member, with what its solve took."""
+    accuracy = (correct(logits, y).double() / y.shape[1]).tolist()
+    took = [np.broadcast_to(numbers, len(accuracy)).tolist() for numbers in (evaluations, steps)]
+    return [Score(value=a, evaluations=e, steps=n) for a, e, n in zip(accuracy, *took, strict=True)]

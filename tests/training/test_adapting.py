@@ -1,0 +1,150 @@
+"""Precision adapted while an ensemble trains: each member as if alone, resumed bit for bit, every decision on record."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.small import a_config, assert_same_run, some_spheres, trained
+from windermere.adaptation import Score, StepAdaptation, review_members
+from windermere.errors import UsageError
+from windermere.records import read_metrics
+from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.training import RunConfig, trained_ensemble
+from windermere.training.adapting import Adapting
+from windermere.training.loop import make_ensemble
+
+ADAPTED: dict[str, Any] = {
+    "solver": FixedStep("euler", step=1.0),
+    "adapt": "paper",
+    "first_step": "initial",
+    "iterations": 160,
+    "batch_size": 64,
+    "lr": 3e-3,
+    "log_every": 10,
+    "checkpoint_every": 20,
+}
+
+
+def decisions(path: Path, seed: int) -> list[dict[str, Any]]:
+    return [row for row in read_metrics(path) if "reason" in row and row["seed"] == seed]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("adapted") / "run"
+    trained(path, a_config(**ADAPTED, seeds=(0, 1), dtype="float64"))
+    return path
+
+
+def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_before(whole: Path) -> None:
+    for seed in (0, 1):
+        rows = decisions(whole, seed)
+        assert [row["iteration"] for row in rows] == [50, 100, 150]
+        assert [row["before"] for row in rows[1:]] == [row["after"] for row in rows[:-1]]
+        for row in rows:
+            apart = abs(row["trained"] - row["checked"]) > 0.1
+            assert row["after"] == (0.5 * row["before"] if apart else row["after"])
+            assert apart == (row["raised"] is None)
+
+
+def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> None:
+    steps = {row["iteration"]: row["step"] for row in read_metrics(whole) if row["seed"] == 0 and "loss" in row}
+    first, second, third = decisions(whole, 0)
+    assert steps[50] == first["before"]
+    assert steps[60] == steps[100] == first["after"] == second["before"]
+    assert steps[160] == third["after"]
+
+
+def test_a_member_that_adapts_equals_the_same_seed_alone(whole: Path, tmp_path: Path) -> None:
+    trained(tmp_path / "alone", a_config(**ADAPTED, seeds=(1,), dtype="float64"))
+    alone, together = decisions(tmp_path / "alone", 1), decisions(whole, 1)
+    assert [row["after"] for row in alone] == pytest.approx([row["after"] for row in together], rel=1e-9)
+    first, second = trained_ensemble(tmp_path / "alone").ensemble, trained_ensemble(whole).ensemble
+    for name, tensor in first.tensors.items():
+        torch.testing.assert_close(tensor[0], second.tensors[name][1], rtol=1e-7, atol=1e-9)
+
+
+def test_an_adapted_run_resumes_bit_for_bit(whole: Path, tmp_path: Path) -> None:
+    config = a_config(**ADAPTED, seeds=(0, 1), dtype="float64")
+    assert not trained(tmp_path / "pieces", config, stop_at=70).finished
+    assert trained(tmp_path / "pieces", config, resume=True).finished
+    assert_same_run(tmp_path / "pieces", whole)
+
+
+def test_the_checks_are_counted_and_the_final_solver_of_each_seed_is_kept(whole: Path) -> None:
+    last = [row for row in read_metrics(whole) if "loss" in row][-2:]
+    expected = dict.fromkeys((0, 1), 0)
+    for seed in expected:
+        for row in decisions(whole, seed):
+            expected[seed] += 2 * len(FixedStep("midpoint", step=row["check_precision"]).nodes(0, 1)[1:])
+            if row["raised"] is not None:
+                expected[seed] += len(FixedStep("euler", step=min(1.0, 1.1 * row["before"])).nodes(0, 1)[1:])
+    assert {row["seed"]: row["evaluations_checks"] for row in last} == expected
+    kept = trained_ensemble(whole)
+    assert [s.precision for s in kept.solvers] == [decisions(whole, seed)[-1]["after"] for seed in (0, 1)]
+    assert kept.member(1)[0].solver == kept.solvers[1]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("method", ["fehlberg21", "dopri54"])
+def test_tolerances_start_at_a_millionth_and_are_checked_in_float64_where_float32_cannot(
+    method: str, tmp_path: Path
+) -> None:
+    config = a_config(solver=Adaptive(method, tolerance=1e-6), adapt="paper", seeds=(0, 1), iterations=50)
+    trained(tmp_path / "run", config)
+    for seed in (0, 1):
+        (row,) = decisions(tmp_path / "run", seed)
+        assert row["before"] == 1e-6
+        assert row["check_precision"] == pytest.approx(1e-6 * {"fehlberg21": 0.2, "dopri54": 0.1}[method])
+
+
+def test_each_round_of_requests_is_answered_in_one_go() -> None:
+    controller = StepAdaptation(train="euler", check="midpoint")
+    states = [controller.start(h) for h in (0.01, 0.02, 0.03)]
+    rounds: list[dict[int, Solver]] = []
+
+    def score(wanted: dict[int, Solver]) -> dict[int, Score]:
+        rounds.append(wanted)
+        return {s: Score(value=0.5 if s == 1 else 0.9) for s in wanted}
+
+    after = review_members(controller, states, [Score(value=0.9)] * 3, score)
+    assert [set(wanted) for wanted in rounds] == [{0, 1, 2}, {0, 2}]
+    assert [s.precision for s in after] == [0.01 * 1.1, 0.01, 0.03 * 1.1]
+
+
+def test_the_first_step_is_hairers_for_each_member() -> None:
+    config = a_config(**ADAPTED, seeds=(0, 1, 2))
+    ensemble = make_ensemble(config)
+    inputs, _ = some_spheres()[0]
+    adapting = Adapting.begin(config, ensemble, inputs[:64].expand(3, 64, 2))
+    assert adapting is not None
+    steps = [s.precision for s in adapting.solvers]
+    assert len(set(steps)) == 3
+    assert all(1 / 500 <= step <= 1 for step in steps)
+    alone = make_ensemble(a_config(**ADAPTED, seeds=(2,)))
+    single = Adapting.begin(a_config(**ADAPTED, seeds=(2,)), alone, inputs[:64].expand(1, 64, 2))
+    assert single is not None
+    assert np.isclose(single.solvers[0].precision, steps[2], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"adapt": "steadily"},
+        {"check": "rk4"},
+        {"first_step": "initial"},
+        {"adapt": "paper", "solver": FixedStep("rk4", step=0.1)},
+        {"adapt": "paper", "check": "euler"},
+        {"adapt": "paper", "solver": Adaptive("bosh32", tolerance=1e-3)},
+    ],
+)
+def test_what_cannot_be_adapted_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        a_config(**changes)
+
+
+def test_an_adapted_config_survives_json() -> None:
+    config = a_config(**ADAPTED, check="rk4")
+    assert RunConfig.from_dict(config.to_dict()) == config
