@@ -1,4 +1,4 @@
-"""Precision adapted while an ensemble trains: each member as if alone, resumed bit for bit, every decision on record."""
+"""Precision adapted while an ensemble trains: members as if alone, resumed bit for bit, decisions on record."""
 
 from pathlib import Path
 from typing import Any
