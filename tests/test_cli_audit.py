@@ -40,6 +40,9 @@ def fine():
 
 def wrong():
     return 1
+
+def raising():
+    raise ValueError("no such weights")
 """
 
 
@@ -81,6 +84,9 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("nowhere",), r"nowhere does not exist"),
         (("nowhere:load",), r"nowhere:load could not be called"),
         (("rotations:missing",), r"could not be called.*missing"),
+        (("rotations:raising",), r"could not be called: ValueError: no such weights \(rotations.py, line \d+\)"),
+        ((":load",), r"could not be called"),
+        (("rotations:fine", "--samples", -5), r"at least one sample"),
         (("rotations:wrong",), r"must return a model and batches, not int"),
         (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
     ],

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from windermere import terminal
 from windermere.terminal import describe, download_progress, training_progress
-from windermere.training import Report
+from windermere.training import Report, StopSign
 
 REPORT = Report(
     iteration=50,
@@ -24,6 +24,10 @@ REPORT = Report(
 
 def test_a_report_is_described_by_its_means_over_members() -> None:
     assert describe(REPORT, "step") == "loss 0.6000  acc 0.875  test 0.850  steps 6  evals/it 6.0"
+
+
+def test_a_shortened_last_step_is_a_step() -> None:
+    assert "steps 4 " in describe(replace(REPORT, precision=[0.3, 0.3]), "step")
 
 
 def test_a_tolerance_is_described_as_one() -> None:
@@ -56,14 +60,24 @@ def test_a_line_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_on_a_terminal_there_is_a_bar_with_the_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    console = Console(force_terminal=True, width=200, record=True, file=StringIO())
+@pytest.mark.parametrize("width", [80, 200])
+def test_on_a_terminal_there_is_a_bar_with_the_numbers(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=width, record=True, file=StringIO())
     monkeypatch.setattr(terminal, "stderr", console)
-    with training_progress("sphere2", 1000, "step") as report:
-        report(replace(REPORT, iteration=1000))
+    with training_progress("coarse: euler, h = 1/2", 10_000, "step") as report:
+        report(replace(REPORT, iteration=10_000))
     shown = console.export_text()
-    assert "1000/1000" in shown
+    assert "10000/10000 0:00:00" in shown
     assert describe(REPORT, "step") in shown
+
+
+def test_a_stop_is_acknowledged_before_the_iteration_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=80, record=True, file=StringIO())
+    monkeypatch.setattr(terminal, "stderr", console)
+    sign = StopSign()
+    with training_progress("cifar10", 7800, "step", sign):
+        sign.reason = "interrupted"
+    assert "interrupted: stopping after this iteration" in console.export_text()
 
 
 def test_a_download_off_a_terminal_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,10 @@
 """What long work shows while it runs: a bar on a terminal, plain lines elsewhere. All of it on standard error."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -14,8 +14,10 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
-from windermere.training import Report
+from windermere.solvers import FixedStep
+from windermere.training import Report, StopSign
 
 stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
@@ -24,10 +26,15 @@ def _mean(values: Sequence[float] | None, form: str) -> str:
     return "-" if values is None else format(fmean(values), form)
 
 
+def _steps(step: float) -> int:
+    """How many steps of this size a solve over [0, 1] takes, the shortened last one included."""
+    return len(FixedStep("euler", step=step).nodes(0.0, 1.0)) - 1
+
+
 def describe(report: Report, precision_name: str) -> str:
     """The numbers that matter, averaged over members."""
     if precision_name == "step":
-        precision = f"steps {_mean([1 / p for p in report.precision], '.0f')}"
+        precision = f"steps {_mean([_steps(p) for p in report.precision], '.0f')}"
     else:
         precision = f"tol {_mean(report.precision, '.2g')}"
     return (
@@ -36,14 +43,32 @@ def describe(report: Report, precision_name: str) -> str:
     )
 
 
+class _TrainingBar(Progress):
+    """The bar, and below it the numbers: beside it they would push iteration and time left off 80 columns.
+
+    An iteration can take long, so a stop sign that was raised is shown at once, and not only when it is obeyed.
+    """
+
+    sign = StopSign()
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        yield from (Text(task.fields["numbers"]) for task in self.tasks)
+        if self.sign.reason is not None:
+            yield Text(f"{self.sign.reason}: stopping after this iteration, with a checkpoint")
+
+
 @contextmanager
-def training_progress(title: str, iterations: int, precision_name: str) -> Iterator[Callable[[Report], None]]:
+def training_progress(
+    title: str, iterations: int, precision_name: str, sign: StopSign | None = None
+) -> Iterator[Callable[[Report], None]]:
     """A bar that is fed with reports; off a terminal, a line for every twentieth of the way."""
     if not stderr.is_terminal:
         yield _line_writer(title, precision_name)
         return
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[numbers]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=stderr) as progress:
+    columns = (TextColumn(title, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with _TrainingBar(*columns, console=stderr) as progress:
+        progress.sign = sign or StopSign()
         task = progress.add_task("", total=iterations, numbers="")
         yield lambda report: progress.update(task, completed=report.iteration, numbers=describe(report, precision_name))
 

@@ -76,7 +76,7 @@ def test_times_that_are_not_monotone_are_refused(times: Any) -> None:
     ("state", "sentence"),
     [
         (torch.ones(3, dtype=torch.int64), r"of a floating dtype, not torch.int64: call .float\(\)"),
-        (torch.ones(3, dtype=torch.complex64), "of a floating dtype"),
+        (torch.ones(3, dtype=torch.complex64), "of a floating dtype, not torch.complex64: take torch.view_as_real"),
         ((torch.ones(3), torch.ones(3, dtype=torch.bool)), "of a floating dtype"),
         ((torch.ones(3), torch.ones(3, dtype=DOUBLE)), "one dtype and one device"),
         ((torch.ones(3), torch.ones(3, device="meta")), "one dtype and one device"),

@@ -144,6 +144,7 @@ def test_a_tolerance_that_is_not_a_positive_number_is_refused(tolerance: Any) ->
         ({"rtol": float("nan"), "atol": 1e-3}, "finite and not negative"),
         ({"rtol": 1e-3, "atol": float("inf")}, "finite and not negative"),
         ({"rtol": 0.0, "atol": 0.0}, "finite and not negative"),
+        ({"rtol": "tight", "atol": 1e-3}, "rtol must be a number, not 'tight'"),
     ],
 )
 def test_tolerances_that_say_too_little_or_too_much_are_refused(tolerances: dict[str, Any], sentence: str) -> None:
@@ -152,15 +153,19 @@ def test_tolerances_that_say_too_little_or_too_much_are_refused(tolerances: dict
 
 
 def test_a_method_without_an_error_estimate_cannot_be_adaptive() -> None:
-    with pytest.raises(UsageError, match="'heun' has no error estimate: use FixedStep, or one of"):
+    with pytest.raises(UsageError, match="'heun' has no error estimate: give it a step"):
         Adaptive("heun", tolerance=1e-3)
 
 
-def test_an_unknown_control_or_an_empty_budget_is_refused() -> None:
+def test_an_unknown_control_is_refused() -> None:
     with pytest.raises(UnknownNameError, match="no error control 'sampel': did you mean 'sample'"):
         Adaptive("dopri54", tolerance=1e-3, control="sampel")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="budget must be at least 1"):
-        Adaptive("dopri54", tolerance=1e-3, max_steps=0)
+
+
+@pytest.mark.parametrize("budget", [0, -1, 2.5, None, "many"])
+def test_a_step_budget_that_is_not_a_positive_whole_number_is_refused(budget: Any) -> None:
+    with pytest.raises(UsageError, match="max_steps must be a whole number, at least 1"):
+        Adaptive("dopri54", tolerance=1e-3, max_steps=budget)
 
 
 @pytest.mark.parametrize(

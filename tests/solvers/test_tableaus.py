@@ -125,7 +125,7 @@ def test_four_methods_estimate_their_error_and_the_others_say_which_do() -> None
     for name in adaptive_names():
         assert sum(METHODS[name].error_weights) == pytest.approx(0, abs=1e-14)
         assert any(abs(weight) > 1e-3 for weight in METHODS[name].error_weights)
-    with pytest.raises(UsageError, match=r"'rk4' has no error estimate: use FixedStep, or one of .*dopri54"):
+    with pytest.raises(UsageError, match=r"'rk4' has no error estimate: give it a step, .* or dopri54"):
         METHODS["rk4"].error_weights  # noqa: B018
 
 

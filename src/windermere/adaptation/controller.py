@@ -19,6 +19,9 @@ class Score:
 
     value: float
     """Accuracy, or any other score that the controller's threshold is meant for."""
+    distance: float | None = None
+    """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
+    For classes, the mean total variation: the share of probability mass that moves from one class to another."""
     steps: int = 0
     """Steps that the solve took; tolerances are not raised where there are hardly any."""
     evaluations: int = 0
@@ -40,6 +43,8 @@ class Decision:
     """The training solver's score at the raised precision, where that was looked at."""
     check_precision: float
     reason: str
+    signal: float | None = None
+    """The smoothed distance between training and check solver at the precision reviewed, for steady controllers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,8 @@ class State:
 
     precision: float
     reviews: int = 0
+    memory: float | None = None
+    """What a steady controller remembers: the smoothed logarithm of the distance at precision 1."""
     decision: Decision | None = None
     """The last one."""
 

@@ -34,8 +34,7 @@ class StepAdaptation:
 
     def __post_init__(self) -> None:
         check_positive(every=self.every, threshold=self.threshold, span=self.span, budget=self.budget)
-        if tableau(self.check).order <= tableau(self.train).order:
-            raise UsageError(f"'{self.check}' cannot check '{self.train}': it needs a method of a higher order")
+        check_pair(self.train, self.check)
         if not 0 < self.decrease < 1 < self.increase:
             raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
 
@@ -47,17 +46,12 @@ class StepAdaptation:
         return FixedStep(self.train, step=state.precision)
 
     def check_solver(self, step: float) -> FixedStep:
-        """The same step where that makes the error order 50 times smaller, h^(q-p) < 1/50, else (h^p / 50)^(1/q); h in
-        units of T, p and q the orders of training and check method."""
-        p, q, h = tableau(self.train).order, tableau(self.check).order, step / self.span
-        if h ** (q - p) >= 1 / ERROR_RATIO:
-            h = (h**p / ERROR_RATIO) ** (1 / q)
-        return FixedStep(self.check, step=h * self.span)
+        return check_solver(self.train, self.check, step, self.span)
 
     def review(self, state: State, trained: Score) -> Review:
         h = state.precision
-        check_solver = self.check_solver(h)
-        checked = yield check_solver
+        check = self.check_solver(h)
+        checked = yield check
         raised = None
         if abs(trained.value - checked.value) > self.threshold:
             h_new, reason = self.decrease * h, "scores differ: step decreased"
@@ -70,7 +64,21 @@ class StepAdaptation:
             raised = yield FixedStep(self.train, step=h_new)
             if abs(checked.value - raised.value) > self.threshold:
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
-        return decided(self.every, state, h_new, trained, checked, raised, check_solver.step, reason)
+        return decided(self.every, state, h_new, trained, checked, raised, check.step, reason)
+
+
+def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:
+    """The same step where that makes the error order 50 times smaller, h^(q-p) < 1/50, else (h^p / 50)^(1/q); h in
+    units of T, p and q the orders of training and check method."""
+    p, q, h = tableau(train).order, tableau(check).order, step / span
+    if h ** (q - p) >= 1 / ERROR_RATIO:
+        h = (h**p / ERROR_RATIO) ** (1 / q)
+    return FixedStep(check, step=h * span)
+
+
+def check_pair(train: str, check: str) -> None:
+    if tableau(check).order <= tableau(train).order:
+        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order")
 
 
 def decided(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.reference import Reference, reference_flow, refinements
+from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
@@ -27,7 +28,7 @@ from windermere.audit.sweep import (
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import recommendation, sentence
-from windermere.errors import AuditError, DoublePrecisionError, UsageError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.solvers.runge_kutta import propagating_stages
@@ -64,6 +65,8 @@ def audit(
     score (default: accuracy); scores within `threshold` of each other count as the same. `agreement` is the share of
     the reference's predictions that a safe precision must share. `samples=None` looks at all samples.
     """
+    if not 0 <= threshold < inf:
+        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
     first = next(pieces, None)
@@ -87,10 +90,11 @@ def audit(
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
-    """Without steps longer than the time span, which are all the same single step."""
+    """Without steps longer than the time span, which are all the same single step, nor the same grid twice."""
     own = subject.solvers[-1]
     if not isinstance(own, FixedStep):
-        return list(candidates)
+        distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
+        return list(reversed(distinct.values()))
     steps = subject.forward(first_samples(x, 1), None).evaluations / propagating_stages(own.tableau)
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
@@ -124,15 +128,19 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     one, two = subject.forward(x, None), subject.forward(x, None)
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
-    coarse = next(refinements(subject.solvers[-1]))
     few = max(1, min(size(x) // 2, 8))
     try:
-        whole, part = (subject.forward(first_samples(x, n), coarse, double=True) for n in (2 * few, few))
-    except DoublePrecisionError:
+        whole, part = (subject.forward(first_samples(x, n), _one_step, double=True) for n in (2 * few, few))
+    except (DoublePrecisionError, SolverError):
         return None
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
     return None
+
+
+def _one_step(own: Solver) -> Solver:
+    """Adaptive steps depend on the whole batch, and many steps of a chaotic field magnify rounding: neither counts."""
+    return FixedStep("euler", step=1e6)
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
@@ -145,7 +153,8 @@ def examine(
     """One batch under its own solver, the reference flow and all solvers asked for."""
     solver = subject.solvers[-1]
     done = subject.forward(x, None)
-    reference = reference_flow(subject, x, done, classes=measure.classes, budget=budget)
+    measure.check(done, y)
+    reference = reference_flow(subject, x, done, still=lambda one, other: measure.still(one, other, y), budget=budget)
     own, flow = (measure.row(solver, 1.0, each, y, reference.done) for each in (done, reference.done))
     rows = {c: try_out(subject, x, y, c, reference.done, measure) for c in asked}
     return Examined(own=own, flow=flow, rows=rows, reference=reference)
@@ -161,6 +170,10 @@ def _joined(parts: Sequence[Examined]) -> Examined:
         rows={c: joined([part.rows[c] for part in parts]) for c in parts[0].rows},
         reference=worst.reference,
     )
+
+
+def _not_found(reference: Reference) -> str | None:
+    return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
 
 
 def _verdict(
@@ -179,7 +192,7 @@ def _verdict(
     own, flow, reference = whole.own, whole.flow, whole.reference
     table = tuple(line_of(row, own, flow) for row in whole.rows.values())
     gap = paired_gap(own.scores, flow.scores)
-    doubt = unsteady or (None if reference.converged else f"the reference flow did not converge: {reference.reason}")
+    doubt = unsteady or _not_found(reference)
     gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
     outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
     safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
@@ -192,7 +205,8 @@ def _verdict(
         converged=reference.converged,
         reason=reference.reason,
     )
-    spent = sum(row.evaluations for row in whole.rows.values()) + 2 * own.evaluations + reference.evaluations
+    # Three with its own solver: two to see whether it is deterministic, one that counts.
+    spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + reference.evaluations
     return Verdict(
         outcome=outcome,
         sentence=sentence(outcome, own, facts, gaps, threshold, metric, doubt),

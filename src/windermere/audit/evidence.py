@@ -22,7 +22,7 @@ from windermere.audit.stability import stability
 from windermere.audit.subject import Insight, Subject
 from windermere.audit.sweep import Numbers, Row, decisions
 from windermere.audit.verdict import Evidence
-from windermere.errors import WindermereError
+from windermere.errors import SolverError, WindermereError
 from windermere.report import Plane
 from windermere.solvers import Adaptive, FixedStep, Solver, counting, solve
 
@@ -79,8 +79,13 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, referenc
             "stability": lambda: _stability(watched),
         }
         found = [e for name, piece in pieces.items() if (e := _attempted(name, piece)) is not None]
-    walked = (int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages) * walk.states.shape[1]
-    return Drawn(tuple(found), (walked + seen.samples) / (max(1, own.evaluations) * len(own.scores)), plane)
+    # Besides the walk itself: the pass that showed the field.
+    walked = own.evaluations + int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages
+    return Drawn(
+        tuple(found),
+        (walked * walk.states.shape[1] + seen.samples) / (max(1, own.evaluations) * len(own.scores)),
+        plane,
+    )
 
 
 class _Seen:
@@ -138,7 +143,10 @@ def _plane(walk: Walk) -> Plane | None:
     if walk.states.shape[2:] != (2,):
         return None
     finer = FixedStep("rk4", step=min(float(np.abs(np.diff(walk.times)).min()) / 2, 1 / 64))
-    flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
+    try:
+        flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
+    except SolverError:  # where the flow leaves the plane there is nothing to draw or to count
+        return None
     own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (walk.states, flow))
     if not np.isfinite(own).all() or not np.isfinite(exact).all():
         return None

@@ -1,23 +1,31 @@
 """The reference flow: the same field solved ever finer in float64, until the answer stops changing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from windermere.audit.doubt import Signs, why
 from windermere.audit.subject import Change, Pass, Subject
-from windermere.audit.sweep import Numbers, decisions, distance
+from windermere.audit.sweep import Numbers, distance
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers.runge_kutta import propagating_stages
 
 SHARE_OF_OWN = 0.1
 """The reference's error may be this share of the training solver's (medians over samples)."""
-FLIPS = 0.002
-"""The share of decisions that may still change in the last refinement."""
+SHARE_OF_STATE = 0.01
+"""And this share of the state: where the training solver blows up, its error is no measure."""
 LEAST_BUDGET, TIMES_OWN = 8192, 62
+LEAST_STEPS = 16
+BESIDE_ADAPTIVE = 0.25
+"""The share of a fixed step to begin with where the last solve is adaptive, and steps can't be counted apart."""
+FINEST_TOLERANCE = 1e-13
+Still: TypeAlias = Callable[[Pass, Pass], bool]
+"""Whether two refinements decide alike."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,30 +46,45 @@ class Reference:
     """Why it did not converge."""
 
 
-def reference_flow(
-    subject: Subject, x: Any, own: Pass, *, classes: bool = True, budget: int | None = None
-) -> Reference:
+def reference_flow(subject: Subject, x: Any, own: Pass, *, still: Still, budget: int | None = None) -> Reference:
     """Refine until the estimated error is small against the training solver's and decisions stand still.
 
     Steps are halved (rk4), or for models trained with adaptive steps tolerances tightened (dopri54). Never judged by a
     method's nominal order: ReLU fields converge with order about 2 whatever the method.
     """
-    limit = budget or max(LEAST_BUDGET, TIMES_OWN * own.evaluations)
-    spent, cost, failure = 0, max(1, own.evaluations), None
+    solver = subject.solvers[-1]
+    known = own.evaluations or _assumed(solver)
+    limit = budget or max(LEAST_BUDGET, TIMES_OWN * known)
+    spent, cost, failure = 0, max(1, known), None
     passes: list[Pass] = []
-    best = _unknown(own)
-    for change in refinements(subject.solvers[-1]):
+    best, signs = _unknown(own), None
+    for change in refinements(subject, own):
         try:
             done, dtype = _finest_pass(subject, x, change)
         except SolverError as error:  # too coarse a step may blow up where a finer one does not
             failure, passes, spent, cost = str(error), [], spent + cost, 2 * cost
         else:
-            failure, passes, spent, cost = None, [*passes[-2:], done], spent + done.evaluations, 2 * done.evaluations
+            # Where a callable's evaluations can't be seen they are taken to double, so that the budget ends some time.
+            used = done.evaluations or cost
+            failure, passes, spent, cost = None, [*_coarser(passes, done, solver)[-2:], done], spent + used, 2 * used
         if len(passes) == 3:
-            best = _judge(passes, own, change(subject.solvers[-1]), dtype, classes)
+            best, signs = _judge(passes, own, change(solver), dtype, still)
         if best.converged or spent + cost > limit:
             break
-    return replace(best, evaluations=spent, reason=None if best.converged else failure or _why(best))
+    reason = None if best.converged else why(subject, x, change(solver), best.done, signs, failure)
+    return replace(best, evaluations=spent, reason=reason)
+
+
+def _assumed(own: Solver) -> int:
+    """The evaluations of a pass over a time span of 1, where they can't be counted."""
+    return 0 if isinstance(own, Adaptive) else round(propagating_stages(own.tableau) / own.precision)
+
+
+def _coarser(passes: list[Pass], done: Pass, solver: Solver) -> list[Pass]:
+    """Without a last one of as many fixed steps: steps longer than the time span are all the same single step, and
+    their agreement would pass for convergence."""
+    same = passes and 0 < done.evaluations == passes[-1].evaluations
+    return passes[:-1] if same and not isinstance(solver, Adaptive) else passes
 
 
 def _unknown(own: Pass) -> Reference:
@@ -72,20 +95,29 @@ def _unknown(own: Pass) -> Reference:
     )
 
 
-def refinements(own: Solver) -> Iterator[Change]:
-    """Ever finer solvers, as changes of a solve's own one."""
-    finer = _finer_tolerance if isinstance(own, Adaptive) else _finer_grid
-    for k in count():
-        yield partial(finer, k)
+def refinements(subject: Subject, own: Pass) -> Iterator[Change]:
+    """Ever finer solvers, as changes of a solve's own one; tolerances end where float64 does."""
+    solver = subject.solvers[-1]
+    if isinstance(solver, Adaptive):
+        last = round(np.log10(_loosest(solver) / FINEST_TOLERANCE))
+        yield from (partial(_finer, k, BESIDE_ADAPTIVE) for k in range(last + 1))
+        return
+    steps = own.evaluations / propagating_stages(solver.tableau) / len(subject.solvers) or 1 / solver.precision
+    yield from (partial(_finer, k, min(1.0, steps / LEAST_STEPS)) for k in count())
 
 
-def _finer_tolerance(k: int, own: Solver) -> Solver:
-    tolerance = max(min(own.precision, 1e-3) * 10.0 ** (-1 - k), 1e-13)
-    return Adaptive("dopri54", tolerance=tolerance, max_steps=100_000)
+def _loosest(own: Adaptive) -> float:
+    """The tolerance to begin with, so that there is room for three."""
+    return max(min(own.precision, 1e-3) / 10, 100 * FINEST_TOLERANCE)
 
 
-def _finer_grid(k: int, own: Solver) -> Solver:
-    step = min(own.precision, 1 / 16) * 2.0**-k
+def _finer(k: int, share: float, own: Solver) -> Solver:
+    """Each solve in its own kind, since fixed and adaptive steps may stand side by side: a tenth of the tolerance, or
+    half the step, which begins with a share of its own."""
+    if isinstance(own, Adaptive):
+        tolerance = max(_loosest(own) * 10.0**-k, FINEST_TOLERANCE)
+        return Adaptive("dopri54", tolerance=tolerance, max_steps=100_000)
+    step = own.precision * share * 2.0**-k
     return OnGrid("rk4", own.with_precision(step).times) if isinstance(own, OnGrid) else FixedStep("rk4", step=step)
 
 
@@ -94,40 +126,36 @@ def _finest_pass(subject: Subject, x: Any, change: Change) -> tuple[Pass, str]:
     try:
         return subject.forward(x, change, double=True), "float64"
     except DoublePrecisionError:
-        return subject.forward(x, change), "float32"
+        return subject.forward(x, change), "its own precision" if subject.library == "predict" else "float32"
 
 
-def _judge(passes: list[Pass], own: Pass, solver: Solver, dtype: str, classes: bool) -> Reference:
+def _judge(passes: list[Pass], own: Pass, solver: Solver, dtype: str, still: Still) -> tuple[Reference, Signs]:
     """Successive differences d1, d2 of three refinements: the error left is about d2 r / (1 - r), r = d2 / d1."""
     coarse, middle, fine = passes
     before, last = distance(coarse, middle), distance(middle, fine)
-    scale = float((fine.states if fine.states is not None else fine.outputs).abs().median())
+    scale = float(np.median(_sizes(fine)))
     rounding = (1e-12 if dtype == "float64" else 1e-5) * max(scale, 1e-12)
-    ratio = float(np.median((last + rounding) / (before + rounding)))
+    with np.errstate(invalid="ignore"):  # inf / inf, seen to below
+        ratio = float(np.median((last + rounding) / (before + rounding)))
     shrink = min(max(ratio, 1 / 32), 0.99)
     error = last * shrink / (1 - shrink)
-    flips = float((decisions(middle.outputs) != decisions(fine.outputs)).double().mean()) if classes else 0.0
-    needed = max(SHARE_OF_OWN * float(np.median(distance(own, fine))), 10 * rounding)
-    converged = float(np.median(error)) <= needed and flips <= FLIPS
-    seen = np.median(last) > 10 * rounding and not isinstance(solver, Adaptive)
-    order = -float(np.log2(ratio)) if seen else None
-    return Reference(
-        done=fine,
-        error=error,
-        order=order,
-        solver=str(solver),
-        dtype=dtype,
-        evaluations=0,
-        converged=converged,
+    if isinstance(solver, Adaptive):  # two tolerances may happen to take the same steps, and are not exact for that
+        error = np.maximum(error, solver.precision * _sizes(fine))
+    middling = float(np.median(error))
+    needed = max(min(SHARE_OF_OWN * float(np.median(distance(own, fine))), SHARE_OF_STATE * scale), 10 * rounding)
+    # Squares of huge states overflow: what is not finite is never close.
+    converged = bool(np.isfinite([middling, needed]).all()) and middling <= needed and still(middle, fine)
+    rounded = bool(np.median(last) <= 10 * rounding)
+    order = None if rounded or isinstance(solver, Adaptive) else -float(np.log2(ratio))
+    reference = Reference(
+        done=fine, error=error, order=order, solver=str(solver), dtype=dtype, evaluations=0, converged=converged,
         reason=None,
-    )
+    )  # fmt: skip
+    return reference, Signs(ratio=ratio, rounded=rounded)
 
 
-def _why(reference: Reference) -> str:
-    if reference.solver == "-":
-        return "its budget did not allow three refinements"
-    if reference.order is None:
-        return "rounding, or a tolerance that cannot be met, hides the differences between refinements"
-    if reference.order < 0.3:
-        return "halving the step does not bring solutions closer: the field is chaotic or stiff"
-    return f"solutions approach each other only with order {reference.order:.1f}, too slowly for the budget"
+def _sizes(done: Pass) -> Numbers:
+    """The norm of each sample's end state, or of its output where states are hidden, [n]."""
+    values = done.outputs if done.states is None else done.states
+    sizes: Numbers = values.reshape(len(values), -1).norm(dim=1).numpy()
+    return sizes

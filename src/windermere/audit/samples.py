@@ -23,6 +23,8 @@ class Chosen:
 
 def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
     """`samples` at random from all batches (None: all of them), as batches of a size that fits."""
+    if samples is not None and samples < 1:
+        raise UsageError(f"an audit needs at least one sample, not {samples}")
     given = [batches] if isinstance(batches, tuple) and len(batches) == 2 else batches
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
@@ -78,10 +80,18 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
 def _checked(batch: Any) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise UsageError("batches must be pairs of inputs and labels (one pair, or an iterable of pairs)")
-    inputs, labels = batch
+    inputs, labels = batch[0], _targets(batch[1])
     if size(inputs) != len(labels):
         raise UsageError(f"a batch has {size(inputs)} inputs but {len(labels)} labels")
     return inputs, labels
+
+
+def _targets(labels: Any) -> Any:
+    """As a tensor on the CPU, as outputs are, wherever they come from; what is no number stays for a metric to read."""
+    if isinstance(labels, Tensor):
+        return labels.detach().cpu()
+    values = np.asarray(labels)
+    return torch.as_tensor(values.copy()) if values.dtype.kind in "biuf" else values
 
 
 def _concatenate(one: Any, other: Any) -> Any:

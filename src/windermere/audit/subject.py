@@ -3,7 +3,6 @@
 Shapes: n samples, D = size of one sample's state at the end of the last solve.
 """
 
-import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from windermere.audit.double import double_of, naming_double
 from windermere.errors import DoublePrecisionError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.solvers import Solver, checking, counting
@@ -82,7 +82,7 @@ class ModelSubject:
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = self._in_double() if double else self.model
         ends: list[Any] = []
-        with _watching(model) as model, ExitStack() as stack:
+        with self._noting_double(double), _watching(model) as model, ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
             stack.enter_context(_hooks(ode_blocks(model), lambda block, inputs, end: ends.append(end)))
@@ -94,7 +94,8 @@ class ModelSubject:
     def insight(self, x: Any) -> Insight | None:
         model = self._in_double()
         seen: list[tuple[ODEBlock, Any]] = []
-        with _watching(model) as model, _hooks(ode_blocks(model), lambda b, inputs, end: seen.append((b, inputs[0]))):
+        watch = _hooks(ode_blocks(model), lambda block, inputs, end: seen.append((block, inputs[0])))
+        with self._noting_double(True), _watching(model) as model, watch:
             model(_like(x, model))
         block, start = seen[-1]
         if not isinstance(start, Tensor):
@@ -104,8 +105,19 @@ class ModelSubject:
 
     def _in_double(self) -> nn.Module:
         if self._double is None:
-            self._double = copy.deepcopy(self.model).double()
+            with self._noting_double(True):
+                self._double = double_of(self.model)
         return self._double
+
+    @contextmanager
+    def _noting_double(self, double: bool) -> Iterator[None]:
+        """A model that insists on float32 is noted, once."""
+        try:
+            with naming_double(type(self.model).__name__, double):
+                yield
+        except DoublePrecisionError as error:
+            self.notes = self.notes or (str(error),)
+            raise
 
 
 class PredictSubject:
@@ -170,6 +182,7 @@ def _hooks(blocks: Sequence[ODEBlock], hook: Callable[[Any, Any, Any], None]) ->
 def _like(x: Any, model: nn.Module) -> Any:
     """Inputs on the model's device and, where they are floating, in its dtype."""
     first = next(model.parameters(), None)
+    x = torch.as_tensor(x) if isinstance(x, np.ndarray) else x
     if first is None or not isinstance(x, Tensor):
         return x
     return x.to(first.device, first.dtype if x.dtype.is_floating_point else x.dtype)

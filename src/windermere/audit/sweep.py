@@ -13,13 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.audit.subject import Pass, Subject
-from windermere.errors import DoublePrecisionError, SolverError, ToleranceError, UsageError
-from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
 
 Numbers: TypeAlias = NDArray[np.float64]
 Metric: TypeAlias = Callable[[Any, Any], Any]
 """metric(outputs [n, ...], labels [n, ...]) gives every sample's score, [n]."""
 
+FLIPS = 0.002
+"""The share of decisions that may still change in the reference's last refinement."""
+SHARE_OF_THRESHOLD = 0.02
+"""By which share of the threshold a mean score may still move there."""
 STEP_METHODS, STEP_FACTORS = ("euler", "midpoint", "rk4"), (0.5, 0.75, 1.0, 1.5, 2.0)
 TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
 
@@ -35,9 +39,8 @@ class Candidate:
         precision = own.precision * self.factor
         if isinstance(own, Adaptive):
             scaled = own.with_precision(precision)
-            return Adaptive(
-                self.method, rtol=scaled.rtol, atol=scaled.atol, control=own.control, max_steps=own.max_steps
-            )
+            # Beside blocks of fixed steps a method may come by that has no error estimate: only the tolerance changes.
+            return replace(scaled, tolerance=None, method=self.method) if self.method in adaptive_names() else scaled
         if isinstance(own, OnGrid):
             return OnGrid(self.method, own.with_precision(precision).times)
         return FixedStep(self.method, step=precision)
@@ -82,7 +85,12 @@ def decisions(outputs: Tensor) -> Tensor:
 
 def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     """The default metric: 1 where the class is right."""
-    return (decisions(outputs) == labels.flatten().long().cpu()).double()
+    if labels.numel() != len(outputs):
+        raise UsageError(
+            f"accuracy needs one class for each of {len(outputs)} samples, but the labels have shape "
+            f"{tuple(labels.shape)}: give metric=... for other tasks"
+        )
+    return (decisions(outputs) == labels.flatten().long()).double()
 
 
 def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
@@ -125,6 +133,28 @@ class Measure:
     metric: Metric
     classes: bool
     threshold: float
+
+    def check(self, own: Pass, labels: Any) -> None:
+        """Outputs under the own solver on which no score can be trusted."""
+        table = own.outputs.reshape(len(own.outputs), -1)
+        lost = int((~table.isfinite()).any(dim=1).sum())
+        if lost:  # other libraries return it in silence
+            raise AuditError(
+                f"the model's own solver gives outputs that are not finite for {lost} of {len(table)} samples"
+            )
+        both = self.classes and table.shape[1] == 1 and len(torch.unique(torch.as_tensor(labels))) > 1
+        if both and table.min() >= 0 and table.max() <= 1:
+            raise UsageError(
+                "the model's single outputs all lie between 0 and 1, like probabilities, but accuracy takes them for "
+                "logits: leave out the sigmoid, or give metric=..."
+            )
+
+    def still(self, one: Pass, other: Pass, labels: Any) -> bool:
+        """Whether two refinements of the reference decide alike: by classes, or by a mean score that hardly moves."""
+        if self.classes:
+            return float((decisions(one.outputs) != decisions(other.outputs)).double().mean()) <= FLIPS
+        before, after = (score(self.metric, each.outputs, labels).mean() for each in (one, other))
+        return bool(abs(before - after) <= SHARE_OF_THRESHOLD * self.threshold)
 
     def row(self, solver: Solver, factor: float, done: Pass, labels: Any, reference: Pass) -> Row:
         scores = score(self.metric, done.outputs, labels)

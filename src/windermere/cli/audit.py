@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,14 +134,20 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, (test.inputs, test.labels), place)
 
 
+def _told(error: Exception) -> str:
+    """What was raised, and in which line of the user's code: a sentence has no traceback."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+
+
 def _call(target: str) -> tuple[Any, Any]:
     """The model and batches that package.module:function returns; modules of the current folder are found too."""
     module, _, name = target.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
         made = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError) as error:
-        raise AuditError(f"{target} could not be called: {error}") from error
+    except Exception as error:  # whatever the user's code raises
+        raise AuditError(f"{target} could not be called: {_told(error)}") from error
     finally:
         sys.path.remove(os.getcwd())
     if not isinstance(made, tuple) or len(made) != 2:

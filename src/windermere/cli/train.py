@@ -25,6 +25,8 @@ from windermere.cli.options import (
     stdout,
 )
 from windermere.errors import UsageError
+from windermere.records import read_metrics
+from windermere.report import draw_adaptation
 from windermere.solvers import Solver
 from windermere.terminal import stderr, training_progress
 from windermere.training import (
@@ -49,9 +51,16 @@ def train_command(
     control: Control = None,
     seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 1.")] = None,
     adapt: Annotated[
-        str | None, typer.Option(help="paper: adapt the step or tolerance while training. No precision is needed then.")
+        str | None,
+        typer.Option(help="paper or steady: adapt step or tolerance while training. No precision is needed then."),
     ] = None,
     check: Annotated[str | None, typer.Option(help="With --adapt: method of the check solver.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="With --adapt paper: the difference of scores. Default: 0.1.")
+    ] = None,
+    target: Annotated[
+        float | None, typer.Option(help="With --adapt steady: probability mass that may move. Default: 0.02.")
+    ] = None,
     gradient: Annotated[str | None, typer.Option(help="backprop (default), checkpoint or adjoint.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Default: the paper's for this data set.")] = None,
     lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the paper's.")] = None,
@@ -79,6 +88,8 @@ def train_command(
         "solver": chosen,
         "adapt": adapt,
         "check": check,
+        "threshold": threshold,
+        "target": target,
         "first_step": first_step,
         "seeds": None if seeds is None else _seeds(seeds),
         "gradient": gradient,
@@ -132,7 +143,7 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
     with (
         open_run(out, config, resume=resume) as run,
         stop_sign(time_limit) as sign,
-        training_progress(config.data, config.iterations, config.precision_name) as report,
+        training_progress(config.data, config.iterations, config.precision_name, sign) as report,
     ):
         return train(config, training_set, test_set, run, sign=sign, report=report)
 
@@ -148,6 +159,8 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
             table.add_row(str(seed), f"{accuracy:.4f}")
         stdout.print(table)
         stdout.print(f"results are in {out}", soft_wrap=True)
+    if outcome.finished and (figure := _drawn(config, out)) is not None and not as_json:
+        stdout.print(f"figure: {figure}", soft_wrap=True)
     if not outcome.finished:
         stderr.print(
             f"stopped ({outcome.reason}) after iteration {outcome.iteration} of {config.iterations}; "
@@ -156,6 +169,15 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
         )
     if outcome.reason in ("interrupted", "terminated"):
         raise typer.Exit(130 if outcome.reason == "interrupted" else 143)
+
+
+def _drawn(config: RunConfig, out: Path) -> Path | None:
+    """The figure of an adapted run; None where its precision was never reviewed."""
+    rows = [] if config.adapt == "none" else read_metrics(out)
+    if not any("before" in row for row in rows):
+        return None
+    draw_adaptation(rows, out / "adaptation.png")
+    return out / "adaptation.png"
 
 
 def _trained_with(config: RunConfig) -> str:

@@ -1,5 +1,6 @@
 """Figures, drawn from arrays and records; what computes does not draw, and what draws does not compute."""
 
+from windermere.report.adaptation_figure import draw_adaptation
 from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
@@ -11,6 +12,7 @@ __all__ = [
     "Plane",
     "SolverPoint",
     "TrajectoryPanel",
+    "draw_adaptation",
     "draw_audit",
     "draw_training",
     "draw_trajectories",

@@ -226,8 +226,8 @@ def _check_progress(
     if vanished.any():
         raise VanishingStepError(
             f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with "
-            f"{_solver_of(solvers, vanished)}, for {int(vanished.sum())} of {vanished.size} groups: the field is stiff "
-            "or jumps there; loosen the tolerance, solve in float64, or regularise the field"
+            f"{_solver_of(solvers, vanished)}, for {int(vanished.sum())} of {vanished.size} groups: the solution blows "
+            "up, or the field is stiff or jumps there; loosen the tolerance, solve in float64, or regularise the field"
         )
     if spent.any():
         raise StepBudgetError(

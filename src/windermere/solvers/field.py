@@ -143,7 +143,8 @@ def _check_part(part: Any, first: Any) -> None:
     if not isinstance(part, Tensor):
         raise UsageError(f"the state must be a tensor or a tuple of tensors, but has a {type(part).__name__}")
     if not part.dtype.is_floating_point:
-        raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: call .float() on it")
+        advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
+        raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: {advice}")
     if (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
 

@@ -145,8 +145,8 @@ class Adaptive(_Method):
         self._set_tolerances(tolerance)
         if self.control not in self.CONTROLS:
             raise UnknownNameError("error control", self.control, self.CONTROLS)
-        if self.max_steps < 1:
-            raise UsageError(f"the step budget must be at least 1, not {self.max_steps}")
+        if not isinstance(self.max_steps, int | np.integer) or self.max_steps < 1:
+            raise UsageError(f"the step budget max_steps must be a whole number, at least 1, not {self.max_steps!r}")
 
     def _set_tolerances(self, tolerance: float | None) -> None:
         given = (self.rtol, self.atol) != (-1.0, -1.0)
@@ -155,6 +155,8 @@ class Adaptive(_Method):
         if tolerance is not None:
             object.__setattr__(self, "rtol", _positive("tolerance", tolerance))
             object.__setattr__(self, "atol", self.rtol)
+        for name in ("rtol", "atol"):
+            object.__setattr__(self, name, _number(name, getattr(self, name)))
         if not (isfinite(self.rtol) and isfinite(self.atol) and min(self.rtol, self.atol) >= 0 < self.rtol + self.atol):
             raise UsageError(f"rtol and atol must both be given, finite and not negative: {self.rtol}, {self.atol}")
 
@@ -217,11 +219,15 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     return values
 
 
-def _positive(name: str, value: float) -> float:
+def _number(name: str, value: float) -> float:
     try:
-        number = float(value)
+        return float(value)
     except (TypeError, ValueError) as error:
         raise UsageError(f"the {name} must be a number, not {value!r}") from error
+
+
+def _positive(name: str, value: float) -> float:
+    number = _number(name, value)
     if not isfinite(number) or number <= 0:
         raise UsageError(f"the {name} must be positive and finite, not {value}")
     return number

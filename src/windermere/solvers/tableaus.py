@@ -51,7 +51,8 @@ class Tableau:
     def error_weights(self) -> Row:
         """Weights e with h sum_i e_i k_i the estimated local error."""
         if self.b_embedded is None:
-            raise UsageError(f"'{self.name}' has no error estimate: use FixedStep, or one of {adaptive_names()}")
+            names = " or ".join(adaptive_names())
+            raise UsageError(f"'{self.name}' has no error estimate: give it a step, not a tolerance, or take {names}")
         return tuple(b - e for b, e in zip(self.b, self.b_embedded, strict=True))
 
 

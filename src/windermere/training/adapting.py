@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windermere.adaptation import Controller, Score, State, review_members
 from windermere.errors import ToleranceError
-from windermere.solvers import Solver, Solvers, checking, counting, initial_step
+from windermere.solvers import Solver, checking, counting, initial_step
 from windermere.training.config import RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import correct
@@ -45,12 +45,16 @@ class Adapting:
     def due(self, iteration: int) -> bool:
         return iteration % self.controller.every == 0
 
-    def review(self, ensemble: Ensemble, x: Tensor, y: Tensor, trained: Sequence[Score]) -> NDArray[np.int64]:
+    def review(
+        self, ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, trained: Sequence[Score]
+    ) -> NDArray[np.int64]:
         """Review all members on the current batch [S, B, ...]; returns the checks' evaluations, by member."""
         spent = np.zeros(ensemble.size, np.int64)
 
         def score(wanted: dict[int, Solver]) -> dict[int, Score]:
-            answers = {s: answer for group in _alike(wanted) for s, answer in _scores(ensemble, x, y, group).items()}
+            answers = {
+                s: answer for group in _alike(wanted) for s, answer in _scores(ensemble, x, y, logits, group).items()
+            }
             for s, answer in answers.items():
                 spent[s] += answer.evaluations
             return answers
@@ -71,24 +75,29 @@ def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:
     return list(groups.values())
 
 
-def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
+def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
+    """The wanted solvers on the batch; `logits` are the training solver's."""
     members, solvers = list(wanted), list(wanted.values())
+    batch = x[members], y[members], logits[members]
     try:
-        return _scored(ensemble.subset(members), x[members], y[members], members, solvers)
+        found = _scored(ensemble.subset(members), *batch, solvers)
     except ToleranceError:  # a check may ask for more than float32 resolves
         double = ensemble.subset(members, torch.float64)
-        return _scored(double, x[members].double(), y[members], members, solvers)
+        found = _scored(double, batch[0].double(), *batch[1:], solvers)
+    return dict(zip(members, found, strict=True))
 
 
 @torch.no_grad()
-def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, members: Sequence[int], solvers: Solvers) -> dict[int, Score]:
+def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, trained: Tensor, solvers: Sequence[Solver]) -> list[Score]:
     with counting() as count, checking():
-        logits = ensemble(x, solvers)  # type: ignore[arg-type]
-    return dict(zip(members, scores(logits, y, count.checks, count.steps), strict=True))
+        logits = ensemble(x, solvers)
+    return scores(logits, y, trained, count.checks, count.steps)
 
 
-def scores(logits: Tensor, y: Tensor, evaluations: Any, steps: Any) -> list[Score]:
-    """The accuracy on the batch of every member, with what its solve took."""
+def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: Any) -> list[Score]:
+    """Every member's accuracy on the batch, how far it is from the training solver, and what its solve took."""
     accuracy = (correct(logits, y).double() / y.shape[1]).tolist()
+    moved = (logits.double().softmax(dim=-1) - trained.double().softmax(dim=-1)).abs().sum(dim=-1) / 2
     took = [np.broadcast_to(numbers, len(accuracy)).tolist() for numbers in (evaluations, steps)]
-    return [Score(value=a, evaluations=e, steps=n) for a, e, n in zip(accuracy, *took, strict=True)]
+    members = zip(accuracy, moved.mean(dim=-1).tolist(), *took, strict=True)
+    return [Score(value=a, distance=d, evaluations=e, steps=n) for a, d, e, n in members]

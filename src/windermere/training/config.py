@@ -7,14 +7,20 @@ from typing import Any
 
 import torch
 
-from windermere.adaptation import Controller, StepAdaptation, ToleranceAdaptation
+from windermere.adaptation import (
+    Controller,
+    SteadySteps,
+    SteadyTolerances,
+    StepAdaptation,
+    ToleranceAdaptation,
+)
 from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
 
 CHECKS = {"euler": "midpoint", "midpoint": "rk4"}
 """The paper's check methods for adapted steps."""
 OPTIMIZERS = ("adam", "sgd")
-ADAPTATIONS = ("none", "paper")
+ADAPTATIONS = ("none", "paper", "steady")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -40,7 +46,11 @@ class RunConfig:
     data_seed: int = 0
     """Draws the points of synthetic data sets, the same for all members."""
     adapt: str = "none"
-    """`none`, or `paper`: precision adapted by Algorithm 2 (steps) or 3 (tolerances), each member's by itself."""
+    """`none`, `paper` (Algorithm 2 for steps, 3 for tolerances) or `steady`: each member adapts its own precision."""
+    threshold: float = 0.1
+    """For `paper`: scores of training and check solver further apart than this are not the same."""
+    target: float = 0.02
+    """For `steady`: the share of probability mass that a better solver may move."""
     check: str | None = None
     """Method of the check solver; None takes midpoint for euler, rk4 for midpoint, dopri54 for tolerances."""
     first_step: str = "given"
@@ -71,19 +81,27 @@ class RunConfig:
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
         if self.adapt == "none" and (self.check is not None or self.first_step != "given"):
-            raise UsageError("a check solver or an initial step is for adapted runs: add --adapt paper")
+            raise UsageError(
+                "a check solver or an initial step is for adapted runs: add --adapt paper or --adapt steady"
+            )
         self.controller()
 
     def controller(self) -> Controller | None:
         """What adapts the precision, None where it stays as it is."""
         if self.adapt == "none":
             return None
+        method, steady = self.solver.method, self.adapt == "steady"
         if isinstance(self.solver, Adaptive):
-            return ToleranceAdaptation(train=self.solver.method, check=self.check or "dopri54")
-        method = self.solver.method
+            check = self.check or "dopri54"
+            if steady:
+                return SteadyTolerances(train=method, check=check, target=self.target)
+            return ToleranceAdaptation(train=method, check=check, threshold=self.threshold)
         if self.check is None and method not in CHECKS:
             raise UsageError(f"steps of '{method}' have no usual check: choose one of a higher order with --check")
-        return StepAdaptation(train=method, check=self.check or CHECKS[method])
+        check = self.check or CHECKS[method]
+        if steady:
+            return SteadySteps(train=method, check=check, target=self.target)
+        return StepAdaptation(train=method, check=check, threshold=self.threshold)
 
     @property
     def precision_name(self) -> str:

@@ -107,8 +107,8 @@ class Training:
         """Let every member's precision be reviewed on the current batch, where that is due, and write down why."""
         if self.adapting is None or not self.adapting.due(self.iteration + 1):
             return
-        trained = scores(logits, y, count.forward, count.steps)
-        self.totals["checks"] += self.adapting.review(self.ensemble, x, y, trained)
+        trained = scores(logits, y, logits, count.forward, count.steps)
+        self.totals["checks"] += self.adapting.review(self.ensemble, x, y, logits, trained)
         for seed, decision in zip(self.config.seeds, self.adapting.decisions(), strict=True):
             self.run.log({"seed": seed, **decision})
 

@@ -1,10 +1,8 @@
-"""Running others' modules: in eval mode, in float64, on inputs of any form, with outputs by sample.
+"""Running others' modules: in eval mode, on inputs of any form, with outputs by sample.
 
 Shapes: n samples, T times asked for in the last solve.
 """
 
-import copy
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -13,26 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windermere.audit.adapters.solves import Asked, Tape, parts_of
-from windermere.errors import DoublePrecisionError, FieldError
+from windermere.audit.adapters.solves import Asked, parts_of
 from windermere.solvers import State, checking
-
-
-def double_of(model: nn.Module) -> nn.Module:
-    """A copy in float64, in eval mode; tensors that are plain attributes (times, constants) are converted too."""
-    modules = list(model.modules())
-    strays = [v for m in modules for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
-    # Tensors with a graph behind them, which models keep of their last pass, refuse to be copied: their values suffice.
-    known: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in strays}
-    try:
-        twin = copy.deepcopy(model, known).double().eval()
-    except (RuntimeError, TypeError) as error:
-        raise DoublePrecisionError(f"this {type(model).__name__} cannot be copied into float64: {error}") from error
-    for module in twin.modules():
-        for name, value in vars(module).items():
-            if isinstance(value, Tensor) and value.dtype.is_floating_point:
-                vars(module)[name] = value.double()
-    return twin
 
 
 @contextmanager
@@ -46,19 +26,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-@contextmanager
-def naming_double(name: str, tape: Tape) -> Iterator[None]:
-    """A pass in float64 that stumbles over a dtype says so in one sentence."""
-    try:
-        yield
-    except (RuntimeError, FieldError, DoublePrecisionError) as error:
-        told = "float32" if isinstance(error, FieldError) else r"dtype|scalar type|double|float64"
-        if not tape.double or not re.search(told, str(error), re.IGNORECASE):
-            raise
-        first = str(error).splitlines()[0]
-        raise DoublePrecisionError(f"this {name} cannot run in float64, so it hard-codes float32: {first}") from error
 
 
 def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:

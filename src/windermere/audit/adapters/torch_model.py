@@ -10,15 +10,14 @@ from torch import Tensor, nn
 from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.modules import (
     batch_first,
-    double_of,
     evaluating,
     inputs_for,
-    naming_double,
     packed,
     samples_of,
     values_of,
 )
 from windermere.audit.adapters.solves import Asked, Tape
+from windermere.audit.double import double_of, naming_double
 from windermere.audit.subject import Change, Insight, Pass, as_outputs
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import FixedStep, Solver
@@ -94,7 +93,7 @@ class TorchSubject(ABC):
 
     def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
         arguments, named = inputs_for(model, x, double=tape.double)
-        with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape):
+        with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape.double):
             return model(*arguments, **named)
 
     def _why_not_double(self, x: Any) -> tuple[str, ...]:

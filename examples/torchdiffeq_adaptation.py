@@ -1,0 +1,49 @@
+"""Plain PyTorch around a torchdiffeq model, whose step is adapted while it trains: no grid search, no ResNet."""
+
+import argparse
+
+import torch
+from torch import nn
+from torchdiffeq import odeint
+
+import windermere as wm
+from windermere.data import load
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--iterations", type=int, default=500)
+iterations = parser.parse_args().iterations
+
+torch.manual_seed(0)
+data = load("sphere2").train
+network = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
+head, times = nn.Linear(2, 2), torch.tensor([0.0, 1.0])
+optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], lr=1e-3)
+
+
+def field(t, z):
+    return network(z)
+
+
+def forward(x, solver):
+    return head(odeint(field, x, times, method=solver.method, options={"step_size": solver.step})[-1])
+
+
+def score(logits):
+    return wm.Score(value=(logits.argmax(dim=1) == y).double().mean().item())
+
+
+controller = wm.StepAdaptation(train="euler", check="midpoint", every=20)
+state = controller.start(wm.initial_step(field, data.inputs, order=1))
+
+for iteration in range(1, iterations + 1):
+    chosen = torch.randint(len(data.labels), (128,))
+    x, y = data.inputs[chosen], data.labels[chosen]
+    logits = forward(x, controller.solver(state))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(logits, y).backward()
+    if iteration % controller.every == 0:
+        with torch.no_grad():
+            state = wm.review(controller, state, score(logits), lambda solver: score(forward(x, solver)))  # noqa: B023
+        done = state.decision
+        print(f"{iteration:5d}  accuracy {done.trained:.3f}  step {done.before:.4f} -> {done.after:.4f}  {done.reason}")
+    optimizer.step()

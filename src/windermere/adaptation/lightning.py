@@ -1,0 +1,181 @@
+"""A Lightning callback that adapts the precision of a LightningModule's ODEBlocks. Needs `windermere[lightning]`."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from windermere.adaptation.controller import Controller, Score, State, review
+from windermere.adaptation.distributed import averaged
+from windermere.audit.double import double_of
+from windermere.errors import ToleranceError, UsageError
+from windermere.models import ODEBlock, using
+from windermere.models.ode_block import ode_blocks
+from windermere.solvers import Solver, checking, counting
+
+
+def _lightning() -> Any:
+    """Under either of its names; the one already imported comes first, so that it is the one of the user's Trainer."""
+    missing = None
+    for name in sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: name not in sys.modules):
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            missing = error
+    raise ImportError("AdaptPrecision needs Lightning: pip install 'windermere[lightning]'") from missing
+
+
+if TYPE_CHECKING:
+    from pytorch_lightning import Callback, LightningModule, Trainer
+else:
+    Callback = _lightning().Callback
+
+__all__ = ["AdaptPrecision", "accuracy"]
+
+
+def accuracy(module: "LightningModule", batch: Any) -> float:
+    """The share of a batch (x, y) whose class module(x) finds."""
+    if not isinstance(batch, list | tuple) or len(batch) != 2:
+        raise UsageError("AdaptPrecision scores batches of (x, y) by itself: for others give it a score(module, batch)")
+    x, y = batch
+    return float((module(x).argmax(dim=1) == y).double().mean())
+
+
+class AdaptPrecision(Callback):
+    """Reviews the precision every `controller.every` batches, and sets it on all ODEBlocks from the next batch on.
+
+    `score(module, batch)` says how well a batch is solved, in eval mode and without gradients; it is averaged over the
+    ranks of a data-parallel training. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review.
+    """
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        start: float | None = None,
+        score: Callable[["LightningModule", Any], float] = accuracy,
+    ) -> None:
+        """`start` is the first precision, such as `windermere.initial_step` gives; None takes the first block's own."""
+        self.controller, self.start, self.score = controller, start, score
+        self.state: State | None = None
+        self._reviewed: State | None = None
+        self._batches = 0
+
+    def on_fit_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        if self.state is None:
+            start = ode_blocks(pl_module)[0].solver.precision if self.start is None else self.start
+            self.state = self.controller.start(averaged(Score(value=start)).value)
+        self._install(pl_module)
+
+    def on_train_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._install(pl_module)  # again: some strategies load checkpoints only after on_fit_start
+
+    def on_train_batch_start(
+        self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
+    ) -> None:
+        """Review before the update, with the weights the batch is about to be trained with, as Algorithm 2 does."""
+        if self.state is None or (self._batches + 1) % self.controller.every:
+            return
+
+        def score(solver: Solver) -> Score:
+            with trainer.precision_plugin.forward_context():
+                return averaged(_scored(pl_module, batch, solver, self.score))
+
+        trained = score(self.controller.solver(self.state))
+        self._reviewed = review(self.controller, self.state, trained, score)
+
+    def on_train_batch_end(
+        self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Only now, so that a checkpoint of a batch that failed does not hold its review."""
+        self._batches += 1
+        if self._reviewed is None:
+            return
+        self.state, self._reviewed = self._reviewed, None
+        self._install(pl_module)
+        if (decision := self.state.decision) is not None:
+            numbers = {"precision": decision.after, "trained": decision.trained, "checked": decision.checked}
+            pl_module.log_dict({f"adapt/{name}": number for name, number in numbers.items()})
+
+    def on_validation_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._install(pl_module)
+
+    def on_test_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._install(pl_module)
+
+    def on_predict_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        self._install(pl_module)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"batches": self._batches, "state": None if self.state is None else self.state.to_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._batches, saved = state_dict["batches"], state_dict["state"]
+        self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
+
+    def _install(self, module: "LightningModule") -> None:
+        """Let the blocks use the current precision, if there is one: a checkpoint may just have brought it."""
+        if self.state is not None:
+            for block in ode_blocks(module):
+                block.solver = self.controller.solver(self.state)
+
+
+def _scored(
+    module: "LightningModule", batch: Any, solver: Solver, score: Callable[["LightningModule", Any], float]
+) -> Score:
+    with using(module, solver), _watching(module):
+        try:
+            return _counted(module, batch, score)
+        except ToleranceError:  # a check may ask for more than float32 resolves
+            with _solving_in_double(module):
+                return _counted(module, batch, score)
+
+
+def _counted(module: "LightningModule", batch: Any, score: Callable[["LightningModule", Any], float]) -> Score:
+    with counting() as count:
+        value = float(score(module, batch))
+    return Score(value=value, steps=int(np.max(count.steps)), evaluations=int(np.max(count.checks)))
+
+
+@contextmanager
+def _watching(module: torch.nn.Module) -> Iterator[None]:
+    """Eval mode: a review must neither move running statistics nor draw the random numbers of dropout."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad(), checking():
+            yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+@contextmanager
+def _solving_in_double(module: torch.nn.Module) -> Iterator[None]:
+    """The blocks only: a whole LightningModule holds on to its Trainer, which is nothing to copy."""
+    blocks = ode_blocks(module)
+    try:
+        for block in blocks:
+            block.forward = _through_double(block)  # type: ignore[assignment, method-assign]
+        yield
+    finally:
+        for block in blocks:
+            vars(block).pop("forward", None)
+
+
+def _through_double(block: ODEBlock) -> Callable[[Any], Any]:
+    twin = double_of(block)
+
+    def forward(z: Any) -> Any:
+        dtype = z[0].dtype if isinstance(z, tuple) else z.dtype
+        return _cast(twin(_cast(z, torch.float64)), dtype)
+
+    return forward
+
+
+def _cast(z: Any, dtype: torch.dtype) -> Any:
+    return tuple(part.to(dtype) for part in z) if isinstance(z, tuple) else z.to(dtype)

@@ -1,0 +1,34 @@
+"""The examples run as a reader would run them, only shorter."""
+
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def decisions(name: str) -> list[str]:
+    command = [sys.executable, str(EXAMPLES / name), "--iterations", "60"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stdout.splitlines() if "step" in line]
+
+
+def check(lines: list[str]) -> None:
+    assert [int(line.split()[0]) for line in lines] == [20, 40, 60]
+    assert all("->" in line and "scores" in line for line in lines)
+
+
+def test_a_torchdiffeq_loop_adapts_its_step() -> None:
+    check(decisions("torchdiffeq_adaptation.py"))
+
+
+def test_a_diffrax_loop_adapts_its_step_without_a_torch_model() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("jax")
+        pytest.importorskip("diffrax")
+    check(decisions("diffrax_adaptation.py"))
