@@ -21,7 +21,7 @@ class Score:
     """Accuracy, or any other score that the controller's threshold is meant for."""
     distance: float | None = None
     """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
-    For classes, the mean total variation: the share of probability mass that moves from one class to another."""
+    For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
     steps: int = 0
     """Steps that the solve took; tolerances are not raised where there are hardly any."""
     evaluations: int = 0
@@ -54,7 +54,7 @@ class State:
     precision: float
     reviews: int = 0
     memory: float | None = None
-    """What a steady controller remembers: the smoothed logarithm of the distance at precision 1."""
+    """What a steady controller remembers: the smoothed distance, carried over to precision 1."""
     decision: Decision | None = None
     """The last one."""
 

@@ -1,15 +1,15 @@
 """Steady controllers: precision that settles, instead of swinging between too coarse and finer than needed.
 
 The paper's algorithms compare two accuracies on one batch: a coarse number (one sample of 128 is 0.8 points) with a
-jump at its threshold, so they probe upwards until training exploits the solver, and fall back. A steady controller
-watches how far outputs move between training and check solver, in classification the share of probability mass that
-changes class (mean total variation). That distance grows like C precision^p, with p the training method's order; the
-controller learns C, smoothed over reviews, and asks for the precision at which the distance meets its target. Inside a
-deadband it rests.
+jump at its threshold, so they raise the step until training exploits the solver, and fall back. A steady controller
+watches how far outputs move between training and check solver (`signals`). That distance grows like C precision^p, with
+p the training method's order; the controller learns C, smoothed over reviews, and so knows what distance to expect at
+any precision. It refines as soon as that is above its target, just so far that it meets it, and coarsens only where it
+is below half of it. Between the two it rests, so noise and slow drift move nothing.
 """
 
 from dataclasses import dataclass
-from math import exp, log
+from math import inf, isfinite, pow
 
 from windermere.adaptation.controller import Decision, Review, Score, State, check_positive
 from windermere.adaptation.step_size import check_pair, check_solver
@@ -18,8 +18,8 @@ from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep
 from windermere.solvers.tableaus import tableau
 
-LEAST = 1e-5
-"""Distances below this are rounding, not a reason to raise precision without end."""
+LEAST = 1e-9
+"""Distances below this are rounding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,95 +27,103 @@ class _Law:
     """What both steady controllers share: the target, the memory and the update."""
 
     target: float = 0.02
-    """The distance aimed for: with 0.02, at most about 2% of probability mass may move under a better solver."""
+    """The distance allowed: with 0.02, a better solver may move about 2% of the probability mass."""
+    release: float = 0.5
+    """Precision is relaxed only where the distance is below this share of the target."""
+    weight: float = 0.2
+    """Of one review in the smoothed distance; the first ones are averaged."""
     every: int = 50
-    rising: float = 0.5
-    """Weight of a review whose distance is above what memory expects: danger is believed quickly ..."""
-    falling: float = 0.1
-    """... and weight of one below: relief slowly."""
-    deadband: float = 1.15
-    """Precision stays where the wanted one lies within this factor."""
     decrease: float = 0.5
     increase: float = 1.1
     """The most that one review changes."""
 
+    def __post_init__(self) -> None:
+        check_positive(target=self.target, release=self.release, weight=self.weight, every=self.every)
+        if self.release > 1 or self.weight > 1:
+            raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
+        if not 0 < self.decrease < 1 < self.increase:
+            raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
+
     def remembered(self, state: State, distance: float, order: float) -> float:
-        """The smoothed logarithm of the distance at precision 1: independent of the precision it was measured at."""
-        seen = log(max(distance, LEAST)) - order * log(state.precision)
+        """The smoothed distance at precision 1: independent of the precisions it was measured at."""
+        seen = distance / pow(state.precision, order)
         if state.memory is None:
             return seen
-        return state.memory + (self.rising if seen > state.memory else self.falling) * (seen - state.memory)
+        return state.memory + max(self.weight, 1 / (state.reviews + 1)) * (seen - state.memory)
 
-    def wanted(self, precision: float, memory: float, order: float) -> tuple[float, str]:
-        """The precision that would meet the target, within the bounds of one review."""
-        factor = exp((log(self.target) - memory) / order) / precision
-        if 1 / self.deadband <= factor <= self.deadband:
-            return precision, "distance near its target: kept"
-        bounded = min(max(factor, self.decrease), self.increase)
-        return precision * bounded, f"distance {'above' if factor < 1 else 'below'} its target: adapted"
+    def wanted(self, precision: float, expected: float, order: float) -> tuple[float, str]:
+        """The nearest precision with a distance between release and target, within the bounds of one review."""
+        if expected > self.target:
+            allowed, reason = self.target, "distance above its target: refined"
+        elif expected < self.release * self.target:
+            allowed, reason = self.release * self.target, "distance far below its target: coarsened"
+        else:
+            return precision, "distance within its target: kept"
+        factor = (allowed / max(expected, LEAST)) ** (1 / order)
+        return precision * min(max(factor, self.decrease), self.increase), reason
 
-
-def _settled(
-    law: _Law,
-    state: State,
-    after: float,
-    memory: float,
-    order: float,
-    scores: tuple[Score, Score],
-    check_precision: float,
-    reason: str,
-) -> State:
-    """The next state, with the decision on record; scores are the training and the check solver's."""
-    decision = Decision(
-        iteration=law.every * (state.reviews + 1),
-        before=state.precision,
-        after=after,
-        trained=scores[0].value,
-        checked=scores[1].value,
-        raised=None,
-        check_precision=check_precision,
-        reason=reason,
-        signal=exp(memory + order * log(state.precision)),
-    )
-    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
-
-
-def _distance(score: Score) -> float:
-    if score.distance is None:
-        raise UsageError(
-            "a steady controller needs scores with a distance: how far outputs lie from the training solver's"
+    def decided(
+        self, state: State, bounds: tuple[float, float], order: float, trained: Score, checked: Score, check: float
+    ) -> State:
+        """The next state after a check at precision `check`, with the decision on record."""
+        if checked.distance is None:
+            raise UsageError(
+                "a steady controller needs scores with a distance: how far outputs lie from the training solver's"
+            )
+        memory, expected = state.memory, inf  # a check that is not finite is not remembered
+        if isfinite(checked.distance):
+            memory = self.remembered(state, checked.distance, order)
+            expected = memory * pow(state.precision, order)
+        wanted, reason = self.wanted(state.precision, expected, order)
+        after = min(max(wanted, bounds[0]), bounds[1])
+        decision = Decision(
+            iteration=self.every * (state.reviews + 1),
+            before=state.precision,
+            after=after,
+            trained=trained.value,
+            checked=checked.value,
+            raised=None,
+            check_precision=check,
+            reason=reason,
+            signal=expected if isfinite(expected) else None,
         )
-    return score.distance
+        return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SteadySteps(_Law):
-    """Steps that settle where a better solver moves the outputs by no more than the target."""
+    """Steps that settle where a better solver moves the outputs by no more than the target.
+
+    Start it from `windermere.initial_step(field, z0, order=...)`.
+    """
 
     train: str
     check: str
     span: float = 1.0
+    """T, the length of time that is solved for: the largest step."""
     budget: int = 500
+    """The most steps that a solve may take: how far the step may shrink."""
 
     def __post_init__(self) -> None:
-        check_positive(target=self.target, every=self.every, span=self.span, budget=self.budget)
+        super().__post_init__()
+        check_positive(span=self.span, budget=self.budget)
         check_pair(self.train, self.check)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.span / self.budget, self.span
 
     def start(self, precision: float) -> State:
         check_positive(step=precision)
-        return State(precision=min(max(precision, self.span / self.budget), self.span))
+        return State(precision=min(max(precision, self.bounds[0]), self.bounds[1]))
 
     def solver(self, state: State) -> FixedStep:
         return FixedStep(self.train, step=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
-        order = float(tableau(self.train).order)
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
-        memory = self.remembered(state, _distance(checked), order)
-        step, why = self.wanted(state.precision, memory, order)
-        step = min(max(step, self.span / self.budget), self.span)
-        return _settled(self, state, step, memory, order, (trained, checked), check.step, why)
+        return self.decided(state, self.bounds, tableau(self.train).order, trained, checked, check.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +133,15 @@ class SteadyTolerances(_Law):
     train: str
     check: str = "dopri54"
     check_ratio: float | None = None
+    """The check's tolerance over the training one; None takes the paper's for the pair."""
+    increase: float = 2.0
+    """Tolerances start low and have decades to go."""
     floor: float = 1e-7
     ceiling: float = 1.0
 
     def __post_init__(self) -> None:
-        check_positive(target=self.target, every=self.every, floor=self.floor)
+        super().__post_init__()
+        check_positive(floor=self.floor, ceiling=self.ceiling)
         if self.check_ratio is None and (self.train, self.check) not in CHECK_RATIOS:
             raise UsageError(f"give check_ratio for '{self.train}' checked by '{self.check}': the paper has none")
 
@@ -142,8 +154,6 @@ class SteadyTolerances(_Law):
 
     def review(self, state: State, trained: Score) -> Review:
         ratio = CHECK_RATIOS[self.train, self.check] if self.check_ratio is None else self.check_ratio
-        checked = yield Adaptive(self.check, tolerance=ratio * state.precision)
-        memory = self.remembered(state, _distance(checked), 1.0)
-        tolerance, why = self.wanted(state.precision, memory, 1.0)
-        tolerance = min(max(tolerance, self.floor), self.ceiling)
-        return _settled(self, state, tolerance, memory, 1.0, (trained, checked), ratio * state.precision, why)
+        check = Adaptive(self.check, tolerance=ratio * state.precision)
+        checked = yield check
+        return self.decided(state, (self.floor, self.ceiling), 1, trained, checked, check.precision)

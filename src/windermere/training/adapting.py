@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.adaptation import Controller, Score, State, review_members
+from windermere.adaptation.signals import moved_mass
 from windermere.errors import ToleranceError
 from windermere.solvers import Solver, checking, counting, initial_step
 from windermere.training.config import RunConfig
@@ -97,7 +98,6 @@ def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, trained: Tensor, solvers: 
 def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: Any) -> list[Score]:
     """Every member's accuracy on the batch, how far it is from the training solver, and what its solve took."""
     accuracy = (correct(logits, y).double() / y.shape[1]).tolist()
-    moved = (logits.double().softmax(dim=-1) - trained.double().softmax(dim=-1)).abs().sum(dim=-1) / 2
     took = [np.broadcast_to(numbers, len(accuracy)).tolist() for numbers in (evaluations, steps)]
-    members = zip(accuracy, moved.mean(dim=-1).tolist(), *took, strict=True)
+    members = zip(accuracy, moved_mass(trained, logits).tolist(), *took, strict=True)
     return [Score(value=a, distance=d, evaluations=e, steps=n) for a, d, e, n in members]

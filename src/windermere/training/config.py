@@ -55,6 +55,12 @@ class RunConfig:
     """Method of the check solver; None takes midpoint for euler, rk4 for midpoint, dopri54 for tolerances."""
     first_step: str = "given"
     """What adapted steps start from: the solver's own (`given`), or `initial`, Hairer's choice for each member."""
+    review_every: int = 50
+    """Iterations between reviews of adapted precision."""
+    decrease: float | None = None
+    """A review lowers adapted precision by this factor (`steady`: at most); None takes the controller's own."""
+    increase: float | None = None
+    """Likewise for raising it."""
     log_every: int = 50
     """Iterations between rows of metrics.jsonl; evaluations have theirs as well."""
     evaluate_every: int = 500
@@ -63,7 +69,7 @@ class RunConfig:
     """Iterations between checkpoints."""
 
     def __post_init__(self) -> None:
-        for name in ("iterations", "batch_size", "log_every", "evaluate_every", "checkpoint_every"):
+        for name in ("iterations", "batch_size", "review_every", "log_every", "evaluate_every", "checkpoint_every"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} must be a whole number, at least 1, not {getattr(self, name)}")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**63 for s in self.seeds):
@@ -91,17 +97,18 @@ class RunConfig:
         if self.adapt == "none":
             return None
         method, steady = self.solver.method, self.adapt == "steady"
-        if isinstance(self.solver, Adaptive):
-            check = self.check or "dopri54"
-            if steady:
-                return SteadyTolerances(train=method, check=check, target=self.target)
-            return ToleranceAdaptation(train=method, check=check, threshold=self.threshold)
-        if self.check is None and method not in CHECKS:
+        if self.check is None and not isinstance(self.solver, Adaptive) and method not in CHECKS:
             raise UsageError(f"steps of '{method}' have no usual check: choose one of a higher order with --check")
-        check = self.check or CHECKS[method]
+        check = self.check or CHECKS.get(method, "dopri54")
+        given = {"every": self.review_every, "decrease": self.decrease, "increase": self.increase}
+        shared: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if isinstance(self.solver, Adaptive):
+            if steady:
+                return SteadyTolerances(train=method, check=check, target=self.target, **shared)
+            return ToleranceAdaptation(train=method, check=check, threshold=self.threshold, **shared)
         if steady:
-            return SteadySteps(train=method, check=check, target=self.target)
-        return StepAdaptation(train=method, check=check, threshold=self.threshold)
+            return SteadySteps(train=method, check=check, target=self.target, **shared)
+        return StepAdaptation(train=method, check=check, threshold=self.threshold, **shared)
 
     @property
     def precision_name(self) -> str:

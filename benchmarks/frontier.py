@@ -1,0 +1,191 @@
+"""Adapted precision against constant precision: what a model that is a flow costs.
+
+Every run is one of `RUNS`, by name; runs are resumable and can be spread over machines:
+
+    python -m benchmarks.frontier names [PATTERN]
+    python -m benchmarks.frontier run NAME [--out runs/frontier] [--device cuda] [--time-limit SECONDS]
+    python -m benchmarks.frontier collect [--out runs/frontier]      # audits what is there, writes results, draws
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+import windermere as wm
+from benchmarks.frontier_figure import draw
+from benchmarks.measuring import RESULTS
+from windermere import data
+from windermere.records import environment, read_json, read_metrics, write_json
+from windermere.solvers import Solver
+from windermere.terminal import training_progress
+from windermere.training import Labelled, RunConfig, open_run, paper_settings, stop_sign, train, trained_ensemble
+
+SEEDS = (0, 1, 2, 3, 4)
+TARGETS = (0.01, 0.02, 0.04, 0.08)
+THRESHOLDS = (0.1, 0.05, 0.02)
+PAIRS = {"euler/midpoint": (16, 32, 64, 128, 256), "midpoint/rk4": (4, 8, 16, 32)}
+"""Methods of training and check, and the constant numbers of steps beside them."""
+TOLERANCES = {"fehlberg21/dopri54": (1e-2, 1e-3, 1e-4), "dopri54/dopri54": (1e-1, 1e-2, 1e-3)}
+CONSTANTS: dict[str, dict[str, float]] = {
+    "decrease": {"less": 0.6, "more": 0.4},
+    "increase": {"less": 1.05, "more": 1.2},
+    "review_every": {"less": 25, "more": 100},
+    "threshold": {"less": 0.075, "more": 0.15},
+}
+"""Of Algorithm 2, changed one at a time: the paper finds it robust to small changes."""
+IMAGES = {"iterations": 2340, "seeds": (0, 1)}
+"""MNIST's runs are 10 of the paper's 30 epochs, for two seeds."""
+
+
+def _config(name: str, solver: Solver, **settings: Any) -> RunConfig:
+    values = {**paper_settings(name, solver), "seeds": SEEDS, **settings}
+    return RunConfig(data=name, solver=solver, evaluate_every=values["iterations"] // 20, **values)
+
+
+def _adapted(name: str, pair: str, **settings: Any) -> RunConfig:
+    method, check = pair.split("/")
+    if pair in TOLERANCES:
+        return _config(name, wm.Adaptive(method, tolerance=1e-6), check=check, **settings)
+    return _config(name, wm.FixedStep(method, step=1.0), check=check, first_step="initial", **settings)
+
+
+def _runs() -> Iterator[tuple[str, RunConfig]]:
+    for pair, counts in PAIRS.items():
+        for steps in counts:
+            yield (
+                f"sphere2 {pair} constant {steps}",
+                _config("sphere2", wm.FixedStep.of(pair.split("/")[0], steps=steps)),
+            )
+        yield from _adapted_runs("sphere2", pair)
+    yield "sphere2 euler/rk4 paper 0.1", _adapted("sphere2", "euler/rk4", adapt="paper")
+    for pair, tolerances in TOLERANCES.items():
+        for tolerance in tolerances:
+            solver = wm.Adaptive(pair.split("/")[0], tolerance=tolerance)
+            yield f"sphere2 {pair} constant {tolerance:g}", _config("sphere2", solver)
+        yield from _adapted_runs("sphere2", pair)
+    for steps in (1, 2, 4, 8):
+        yield (
+            f"mnist euler/midpoint constant {steps}",
+            _config("mnist", wm.FixedStep.of("euler", steps=steps), **IMAGES),
+        )
+    yield from _adapted_runs("mnist", "euler/midpoint", **IMAGES)
+    for constant, changes in CONSTANTS.items():
+        for change, value in changes.items():
+            settings = {"adapt": "paper", constant: value}
+            yield f"constants {constant} {change}", _adapted("sphere2", "euler/midpoint", **settings)
+
+
+def _adapted_runs(name: str, pair: str, **settings: Any) -> Iterator[tuple[str, RunConfig]]:
+    for threshold in THRESHOLDS:
+        config = _adapted(name, pair, adapt="paper", threshold=threshold, **settings)
+        yield f"{name} {pair} paper {threshold:g}", config
+    for target in TARGETS:
+        yield f"{name} {pair} steady {target:g}", _adapted(name, pair, adapt="steady", target=target, **settings)
+
+
+RUNS = dict(_runs())
+
+
+def folder(out: Path, name: str) -> Path:
+    return out / name.replace("/", "-").replace(" ", "_")
+
+
+def _sets(config: RunConfig) -> tuple[Labelled, Labelled]:
+    loaded = data.load(config.data, seed=config.data_seed)
+    return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+
+
+def run(name: str, out: Path, *, device: str, time_limit: float | None) -> None:
+    """Train one run, or go on with it."""
+    path = folder(out, name)
+    begun = (path / "config.json").exists()
+    config = RunConfig.from_dict({**RUNS[name].to_dict(), "device": device})
+    if begun:
+        config = RunConfig.from_dict({**config.to_dict(), "device": read_json(path / "config.json")["device"]})
+    with (
+        open_run(path, config, resume=begun) as run_folder,
+        stop_sign(time_limit) as sign,
+        training_progress(name, config.iterations, config.precision_name) as report,
+    ):
+        outcome = train(config, *_sets(config), run_folder, sign=sign, report=report)
+    print(f"{name}: {outcome.reason} at iteration {outcome.iteration}", flush=True)
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """A finished run's numbers, by seed: cost, swings, accuracy under its own solver and the flow, verdicts."""
+    trained = trained_ensemble(path)
+    config, test_set = trained.config, _sets(trained.config)[1]
+    rows = list(read_metrics(path))
+    verdicts = [wm.audit(trained.member(s), test_set) for s in range(trained.ensemble.size)]
+    by_seed = [_cost(config, [row for row in rows if row["seed"] == seed]) for seed in config.seeds]
+    return {
+        "config": config.to_dict(),
+        **{key: [numbers[key] for numbers in by_seed] for key in by_seed[0]},
+        "own": [v.own.metric for v in verdicts],
+        "flow": [v.reference.metric for v in verdicts],
+        "outcome": [v.outcome.name for v in verdicts],
+        "environment": read_json(path / "environment.json"),
+    }
+
+
+def _cost(config: RunConfig, rows: list[Mapping[str, Any]]) -> dict[str, float]:
+    last = [row for row in rows if "evaluations_forward" in row][-1]
+    forward, checks = last["evaluations_forward"], last["evaluations_checks"]
+    late = [row["after"] for row in rows if "after" in row and row["iteration"] > config.iterations // 2]
+    return {
+        "evaluations": (forward + checks) / config.iterations,
+        "checks_share": checks / forward,
+        "std_log2": float(np.std(np.log2(late))) if late else 0.0,
+        "precision": late[-1] if late else config.solver.precision,
+    }
+
+
+def collect(out: Path) -> None:
+    """Audit the finished runs that are not in the results yet, and draw all that are."""
+    kept = RESULTS / "frontier.json"
+    results = read_json(kept)["runs"] if kept.exists() else {}
+    for name in RUNS:
+        if name not in results and (folder(out, name) / "model.safetensors").exists():
+            results[name] = measured(folder(out, name))
+            print(row(name, results[name]), flush=True)
+            write_json(kept, {"runs": results, "environment": environment("cpu")})
+    for path in draw(results, RESULTS):
+        print(path)
+
+
+def row(name: str, result: Mapping[str, Any]) -> str:
+    gaps = [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
+    return (
+        f"{name:<44} evaluations {fmean(result['evaluations']):6.1f}  checks {fmean(result['checks_share']):5.1%}  "
+        f"own {fmean(result['own']):.3f}  flow {fmean(result['flow']):.3f}  worst gap {max(gaps):6.3f}  "
+        f"std {fmean(result['std_log2']):.2f}  {' '.join(result['outcome'])}"
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.frontier", description=__doc__)
+    parser.add_argument("action", choices=("names", "run", "collect"))
+    parser.add_argument("name", nargs="?", default="*")
+    parser.add_argument("--out", type=Path, default=Path("runs/frontier"))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--time-limit", type=float)
+    options = parser.parse_args(arguments)
+    names = [name for name in RUNS if fnmatch(name, options.name)]
+    if options.action == "collect":
+        collect(options.out)
+    for name in names if options.action != "collect" else ():
+        if options.action == "run":
+            run(name, options.out, device=options.device, time_limit=options.time_limit)
+        else:
+            print(name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
