@@ -153,7 +153,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
     elif outcome.finished and outcome.test is not None:
         table = Table(
-            "seed", "test accuracy", title=f"{config.data}, {_trained_with(config)}, {outcome.iteration} iterations"
+            "seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {outcome.iteration} iterations"
         )
         for seed, accuracy in zip(config.seeds, outcome.test.accuracy, strict=True):
             table.add_row(str(seed), f"{accuracy:.4f}")
@@ -178,9 +178,3 @@ def _drawn(config: RunConfig, out: Path) -> Path | None:
         return None
     draw_adaptation(rows, out / "adaptation.png")
     return out / "adaptation.png"
-
-
-def _trained_with(config: RunConfig) -> str:
-    return (
-        str(config.solver) if config.adapt == "none" else f"{config.solver.method} with adapted {config.precision_name}"
-    )

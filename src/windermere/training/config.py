@@ -114,6 +114,13 @@ class RunConfig:
     def precision_name(self) -> str:
         return "tolerance" if isinstance(self.solver, Adaptive) else "step"
 
+    @property
+    def trained_with(self) -> str:
+        """In words."""
+        if self.adapt == "none":
+            return str(self.solver)
+        return f"{self.solver.method} with adapted {self.precision_name}"
+
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "solver": solver_to_dict(self.solver), "seeds": list(self.seeds)}
 
