@@ -1,68 +1,109 @@
 """Two real processes, each with a batch of its own, over gloo."""
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from windermere.adaptation import Score, State, StepAdaptation, review
+from tests.adaptation.test_lightning import INSTALLED, Kit, batches
+from windermere.adaptation import Controller, Score, State, SteadySteps, StepAdaptation, review
 from windermere.adaptation.distributed import averaged
-from windermere.solvers import Solver
+from windermere.adaptation.signals import moved_mass
+from windermere.solvers import FixedStep, Solver
 
 RANKS = 2
-CONTROLLER = StepAdaptation(train="euler", check="midpoint")
+PAPER = StepAdaptation(train="euler", check="midpoint")
+STEADY = SteadySteps(train="euler", check="midpoint", target=0.02)
+SOON = SteadySteps(train="euler", check="midpoint", every=2, target=0.001)
 
 
 def own_score(rank: int, solver: Solver) -> Score:
-    """By itself rank 0 sees scores that agree, rank 1 scores that differ by 0.3; on average by 0.15."""
-    lost = 0.3 if rank == 1 and solver.method == "midpoint" else 0.0
-    return Score(value=0.9 - lost, steps=10 + rank, evaluations=40 - rank)
+    """By itself rank 0 sees scores that agree and hardly a distance, rank 1 scores that differ by 0.3 and a distance of
+    0.08; on average they differ by 0.15, and the distance is 0.0405."""
+    checked = solver.method == "midpoint"
+    lost, moved = (0.3, 0.08) if rank == 1 else (0.0, 0.001)
+    return Score(value=0.9 - lost * checked, distance=moved * checked, steps=10 + rank, evaluations=40 - rank)
 
 
-def decide(rank: int, score_of: str) -> State:
-    tell = averaged if score_of == "all ranks" else lambda score: score
-    state = CONTROLLER.start(0.01)
-    trained = tell(own_score(rank, CONTROLLER.solver(state)))
-    return review(CONTROLLER, state, trained, lambda solver: tell(own_score(rank, solver)))
+def decide(controller: Controller, tell: Callable[[Score], Score], rank: int) -> State:
+    state = controller.start(0.01)
+    trained = tell(own_score(rank, controller.solver(state)))
+    return review(controller, state, trained, lambda solver: tell(own_score(rank, solver)))
 
 
-def work(rank: int, folder: str) -> None:
+def decide_all(rank: int) -> dict[str, Any]:
+    controllers: dict[str, Controller] = {"paper": PAPER, "steady": STEADY}
+    return {
+        "score": vars(averaged(Score(value=rank, distance=rank / 2, steps=10 + rank, evaluations=40 - rank))),
+        "plain": vars(averaged(Score(value=rank))),
+        "alone": {name: decide(c, lambda score: score, rank).to_dict() for name, c in controllers.items()},
+        "shared": {name: decide(c, averaged, rank).to_dict() for name, c in controllers.items()},
+    }
+
+
+def fit_data_parallel(rank: int) -> dict[str, Any]:
+    """Under Lightning's own strategy, as on two nodes; each rank sees another half of the data, and reviews batch 2."""
+    os.environ |= {"NODE_RANK": str(rank), "LOCAL_RANK": "0"}
+    kit = Kit(INSTALLED[0])
+    distances: list[float] = []
+
+    def distance(trained: Tensor, checked: Tensor) -> float:
+        distances.append(float(moved_mass(trained, checked)))
+        return distances[-1]
+
+    adapt, module = kit.adapt(SOON, distance=distance), kit.Classifier(FixedStep("euler", step=0.5))
+    kit.trainer(3, adapt, strategy="ddp", devices=1, num_nodes=RANKS).fit(module, batches())
+    steps = [solver.precision for solver in module.used]
+    return {"distances": distances, "steps": steps, "state": adapt.state.to_dict()}
+
+
+def work(rank: int, folder: str, task: Callable[[int], dict[str, Any]]) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     try:
-        found = {
-            "score": vars(averaged(Score(value=rank, distance=rank / 2, steps=10 + rank, evaluations=40 - rank))),
-            "own": decide(rank, "this rank").to_dict(),
-            "shared": decide(rank, "all ranks").to_dict(),
-        }
+        found = task(rank)
     finally:
         dist.destroy_process_group()
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
 
 
+def on_two_ranks(folder: Path, task: Callable[[int], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    spawn(work, args=(str(folder), task), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    first, second = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS))
+    return first, second
+
+
 def test_a_score_is_its_own_average_where_nothing_is_distributed() -> None:
-    score = Score(value=0.7, steps=3, evaluations=6)
+    score = Score(value=0.7, distance=0.01, steps=3, evaluations=6)
     assert averaged(score) == score
 
 
-def test_two_ranks_with_different_batches_take_the_same_decision(tmp_path: Path) -> None:
-    spawn(work, args=(str(tmp_path),), nprocs=RANKS)  # type: ignore[no-untyped-call]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(RANKS))
-    assert (
-        first["score"]
-        == second["score"]
-        == {
-            "value": 0.5,
-            "distance": 0.25,
-            "steps": 11,
-            "evaluations": 40,
-        }
-    )
-    assert first["own"]["precision"] == pytest.approx(0.011)
-    assert second["own"]["precision"] == 0.005
-    assert first["shared"] == second["shared"]
-    assert first["shared"]["precision"] == 0.005
-    assert first["shared"]["decision"]["checked"] == pytest.approx(0.75)
+def test_two_ranks_with_different_batches_take_the_same_decisions(tmp_path: Path) -> None:
+    first, second = on_two_ranks(tmp_path, decide_all)
+    assert first["score"] == second["score"] == {"value": 0.5, "distance": 0.25, "steps": 11, "evaluations": 40}
+    assert first["plain"] == second["plain"] == {"value": 0.5, "distance": None, "steps": 0, "evaluations": 0}
+    for name in ("paper", "steady"):
+        assert first["alone"][name]["precision"] == pytest.approx(0.011)
+        assert second["alone"][name]["precision"] == 0.005
+        assert first["shared"][name] == second["shared"][name]
+        assert first["shared"][name]["precision"] < 0.01
+    assert first["shared"]["paper"]["decision"]["checked"] == pytest.approx(0.75)
+    assert first["shared"]["steady"]["decision"]["signal"] == pytest.approx(0.0405)
+
+
+@pytest.mark.skipif(not INSTALLED, reason="needs Lightning")
+def test_two_ranks_of_a_lightning_trainer_follow_the_mean_of_their_distances(tmp_path: Path) -> None:
+    first, second = on_two_ranks(tmp_path, fit_data_parallel)
+    (one,), (other,) = first["distances"], second["distances"]
+    assert one != other
+    assert first["state"] == second["state"]
+    assert first["state"]["decision"]["signal"] == pytest.approx((one + other) / 2)
+    assert first["steps"] == second["steps"] == [0.5, 0.5, first["state"]["precision"]]
+    assert first["state"]["precision"] < 0.5

@@ -1,10 +1,12 @@
-"""With the real Lightning, under whichever of its names is installed."""
+"""With the real Lightning, under each of its names that is installed."""
 
 import importlib
 import sys
 import warnings
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -12,92 +14,142 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from windermere.adaptation import Controller, StepAdaptation, ToleranceAdaptation
+from windermere.adaptation import Controller, SteadySteps, SteadyTolerances, StepAdaptation, ToleranceAdaptation
+from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import UsageError
-from windermere.models import Autonomous, ODEBlock
+from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver
-
-if TYPE_CHECKING:
-    import pytorch_lightning as pl
-else:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            import lightning.pytorch as pl
-        except ModuleNotFoundError:
-            pl = pytest.importorskip("pytorch_lightning")
-
-from windermere.adaptation.lightning import AdaptPrecision
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
 ]
+CALLBACK = "windermere.adaptation.lightning"
+NAMES = ("lightning.pytorch", "pytorch_lightning")
+INSTALLED = [name for name in NAMES if find_spec(name.partition(".")[0])]
 CONTROLLER = StepAdaptation(train="euler", check="midpoint", every=20)
+STEADY = SteadySteps(train="euler", check="midpoint", every=20, target=1e-4)
+EAGER, EAGER_START = SteadySteps(train="euler", check="midpoint", every=1), FixedStep("euler", step=0.5)
+"""Reviews the first batch already, at a step that is large enough to tell solvers apart."""
 
 
-class Classifier(pl.LightningModule):
-    """Two ODE blocks, dropout and a batch norm: what a review must leave alone."""
-
-    def __init__(self, solver: Solver) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        blocks = [
-            ODEBlock(Autonomous(nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))), solver) for _ in "ab"
-        ]
-        self.model = nn.Sequential(blocks[0], nn.BatchNorm1d(2), nn.Dropout(0.1), blocks[1], nn.Linear(2, 2))
-        self.blocks = blocks
-        self.used: list[Solver] = []
-
-    def forward(self, x: Tensor) -> Any:
-        return self.model(x)
-
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        assert self.training
-        self.used.append(self.blocks[0].solver)
-        x, y = batch
-        return F.cross_entropy(self(x), y)
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=1e-2)
+def imported(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
 
 
-def batches() -> DataLoader[Any]:
+class Kit:
+    """Lightning under one of its names, what is made for it, and what the tests build of both."""
+
+    def __init__(self, name: str) -> None:
+        self.use(name)
+        self.callback = imported(CALLBACK)
+
+    def use(self, name: str) -> None:
+        self.pl = imported(name)
+        self.Classifier = classifier(self.pl)
+
+    def adapt(self, controller: Controller, **options: Any) -> Any:
+        return self.callback.AdaptPrecision(controller, **options)
+
+    def trainer(self, steps: int, *callbacks: Any, **options: Any) -> Any:
+        return self.pl.Trainer(
+            accelerator="cpu",
+            max_steps=steps,
+            callbacks=list(callbacks),
+            logger=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            enable_checkpointing=False,
+            **options,
+        )
+
+    def fitted(self, adapt: Any, solver: Solver, steps: int = 120) -> tuple[Any, Any]:
+        module, fit = self.Classifier(solver), self.trainer(steps, adapt)
+        fit.fit(module, batches())
+        return module, fit
+
+
+@pytest.fixture(params=INSTALLED)
+def kit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kit:
+    """As for a user who has imported this name alone."""
+    for name in {*NAMES, CALLBACK} - {request.param}:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return Kit(request.param)
+
+
+def classifier(pl: Any) -> Any:
+    class Classifier(pl.LightningModule):  # type: ignore[misc]
+        """Two ODE blocks, dropout and a batch norm: what a review must leave alone."""
+
+        def __init__(self, solver: Solver, dropout: float = 0.1) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            blocks = [
+                ODEBlock(Autonomous(nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))), solver) for _ in "ab"
+            ]
+            self.model = nn.Sequential(blocks[0], nn.BatchNorm1d(2), nn.Dropout(dropout), blocks[1], nn.Linear(2, 2))
+            self.blocks = blocks
+            self.used: list[Solver] = []
+
+        def forward(self, x: Tensor) -> Any:
+            return self.model(x)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            assert self.training
+            self.used.append(self.blocks[0].solver)
+            x, y = batch
+            return F.cross_entropy(self(x), y)
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+    return Classifier
+
+
+def batches(size: int = 16) -> DataLoader[Any]:
     x = torch.randn(128, 2, generator=torch.Generator().manual_seed(0))
-    return DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=16)
+    return DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=size)
 
 
-def trainer(steps: int, *callbacks: pl.Callback) -> pl.Trainer:
-    return pl.Trainer(
-        accelerator="cpu",
-        max_steps=steps,
-        callbacks=list(callbacks),
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        enable_checkpointing=False,
-    )
+def test_the_callback_is_of_the_lightning_that_is_already_imported(kit: Kit) -> None:
+    assert issubclass(kit.callback.AdaptPrecision, kit.pl.Callback)
 
 
-def fitted(adapt: AdaptPrecision, solver: Solver, steps: int = 120) -> tuple[Classifier, pl.Trainer]:
-    module, fit = Classifier(solver), trainer(steps, adapt)
-    fit.fit(module, batches())
-    return module, fit
+@pytest.mark.skipif(len(INSTALLED) < 2, reason="only one of Lightning's names is installed")
+def test_a_callback_of_one_name_adapts_under_a_trainer_of_the_other(kit: Kit) -> None:
+    adapt = kit.adapt(CONTROLLER)
+    kit.use(next(name for name in INSTALLED if name != kit.pl.__name__))
+    assert not isinstance(adapt, kit.pl.Callback)
+    module, _ = kit.fitted(adapt, FixedStep("euler", step=0.1), steps=40)
+    assert module.used[-1].precision == pytest.approx(0.11)
 
 
-def test_agreeing_scores_raise_the_step_of_all_blocks_after_every_twentieth_batch() -> None:
-    adapt = AdaptPrecision(CONTROLLER)
-    module, fit = fitted(adapt, FixedStep("euler", step=0.1))
+def test_agreeing_scores_raise_the_step_of_all_blocks_after_every_twentieth_batch(kit: Kit) -> None:
+    adapt = kit.adapt(CONTROLLER)
+    module, fit = kit.fitted(adapt, FixedStep("euler", step=0.1))
     steps = [solver.precision for solver in module.used]
     assert steps == pytest.approx([0.1 * 1.1 ** (n // 20) for n in range(120)])
-    assert adapt.state is not None
     assert adapt.state.reviews == 6
     assert [block.solver for block in module.blocks] == [CONTROLLER.solver(adapt.state)] * 2
     assert float(fit.callback_metrics["adapt/precision"]) == pytest.approx(adapt.state.precision)
+    assert "adapt/signal" not in fit.callback_metrics
 
 
-def test_the_users_own_score_decides_and_is_asked_for_without_gradients_in_eval_mode() -> None:
+def test_the_papers_algorithms_review_a_batch_of_one_sample_and_steady_controllers_name_it(kit: Kit) -> None:
+    paper, steady = kit.adapt(replace(CONTROLLER, every=1)), kit.adapt(EAGER)
+    module, batch = kit.Classifier(FixedStep("euler", step=0.1)), next(iter(batches(size=1)))
+    for adapt in (paper, steady):
+        adapt.on_fit_start(None, module)
+    paper.on_train_batch_start(kit.trainer(1), module, batch, 0)
+    assert paper._reviewed.precision == pytest.approx(0.11)
+    with pytest.raises(UsageError, match="at least 2 samples"):
+        steady.on_train_batch_start(kit.trainer(1), module, batch, 0)
+
+
+def test_the_users_own_score_decides_and_is_asked_for_without_gradients_in_eval_mode(kit: Kit) -> None:
     asked: list[Solver] = []
 
     def score(module: Any, batch: Any) -> float:
@@ -107,55 +159,177 @@ def test_the_users_own_score_decides_and_is_asked_for_without_gradients_in_eval_
         module(batch[0])
         return 1.0 if asked[-1].method == "euler" else 0.0
 
-    adapt = AdaptPrecision(CONTROLLER, start=0.2, score=score)
-    module, _ = fitted(adapt, FixedStep("euler", step=0.1), steps=40)
+    adapt = kit.adapt(CONTROLLER, start=0.2, score=score)
+    module, _ = kit.fitted(adapt, FixedStep("euler", step=0.1), steps=40)
     assert [solver.precision for solver in module.used] == [0.2] * 20 + [0.1] * 20
     checks = [CONTROLLER.check_solver(0.2), CONTROLLER.check_solver(0.1)]
     assert asked == [FixedStep("euler", step=0.2), checks[0], FixedStep("euler", step=0.1), checks[1]]
-    assert adapt.state is not None
     assert adapt.state.precision == 0.05
 
 
-def test_a_review_leaves_weights_statistics_and_random_numbers_as_they_were() -> None:
+# ---------------------------------------------------------------------------------------------------------
+# Steady controllers
+
+
+def first_review(kit: Kit, adapt: Any) -> tuple[Any, Any]:
+    """The module before any update, and what a review of its first batch decides."""
+    module = kit.Classifier(EAGER_START)
+    adapt.on_fit_start(None, module)
+    adapt.on_train_batch_start(kit.trainer(1), module, next(iter(batches())), 0)
+    return module, adapt._reviewed.decision
+
+
+def outputs_of(module: Any, decision: Any) -> tuple[Tensor, Tensor]:
+    """What training and check solver of a decision give for the first batch, in eval mode."""
+    module.eval()
+    found = []
+    for solver in (EAGER_START, FixedStep("midpoint", step=decision.check_precision)):
+        with using(module, solver), torch.no_grad():
+            found.append(module(next(iter(batches()))[0]))
+    return found[0], found[1]
+
+
+def test_a_first_signal_is_the_share_of_mass_that_the_check_solver_moves_on_that_batch(kit: Kit) -> None:
+    module, decision = first_review(kit, kit.adapt(EAGER))
+    moved = float(moved_mass(*outputs_of(module, decision)))
+    assert moved > 1e-3
+    assert decision.signal == pytest.approx(moved)
+
+
+@pytest.mark.parametrize("start", [1.0, 0.02])
+def test_steps_from_coarse_and_from_fine_settle_where_a_finer_solver_moves_about_the_target(
+    kit: Kit, start: float
+) -> None:
+    adapt = kit.adapt(SteadySteps(train="euler", check="midpoint", every=2, target=0.01), start=start)
+    module, fit = kit.fitted(adapt, FixedStep("euler", step=0.5), steps=80)
+    assert module.used[0].precision == start
+    assert 0.02 < adapt.state.precision < 1.0
+    assert 0.004 < adapt.state.decision.signal < 0.015
+    assert float(fit.callback_metrics["adapt/signal"]) == pytest.approx(adapt.state.decision.signal)
+
+
+def test_tolerances_that_hardly_matter_grow_within_lightning(kit: Kit) -> None:
+    adapt = kit.adapt(SteadyTolerances(train="fehlberg21", every=5, target=0.5))
+    module, _ = kit.fitted(adapt, Adaptive("fehlberg21", tolerance=1e-5), steps=20)
+    used = [solver.precision for solver in module.used]
+    assert used == sorted(used)
+    assert len(set(used)) == 4
+    assert adapt.state.decision.signal < 0.25
+
+
+def test_a_regression_is_steady_with_a_distance_of_its_own(kit: Kit) -> None:
+    def score(module: Any, batch: Any) -> tuple[float, Tensor]:
+        outputs = module(batch[0])
+        return -float((outputs - batch[0]).square().mean()), outputs
+
+    module, decision = first_review(kit, kit.adapt(EAGER, score=score, distance=relative_distance))
+    trained, checked = outputs_of(module, decision)
+    assert decision.signal == pytest.approx(float(relative_distance(trained, checked)))
+    assert decision.trained == pytest.approx(-float((trained - next(iter(batches()))[0]).square().mean()))
+
+
+def test_every_solver_that_a_review_asks_for_runs_the_batch_once(kit: Kit) -> None:
+    calls: list[Solver] = []
+
+    def score(module: Any, batch: Any) -> tuple[float, Tensor]:
+        calls.append(module.blocks[0].solver)
+        found: tuple[float, Tensor] = kit.callback.accuracy_and_logits(module, batch)
+        return found
+
+    adapt = kit.adapt(STEADY, score=score, distance=moved_mass)
+    kit.fitted(adapt, FixedStep("euler", step=0.1), steps=20)
+    assert [solver.method for solver in calls] == ["euler", "midpoint"]
+
+
+def test_of_logits_with_pixels_every_pixel_is_a_sample(kit: Kit) -> None:
+    x = torch.randn(4, 3, 5, 6, generator=torch.Generator().manual_seed(0))
+    y = x.argmax(dim=1)
+    y[:2] = (y[:2] + 1) % 3
+    value, logits = kit.callback.accuracy_and_logits(nn.Identity(), (x, y))
+    assert value == kit.callback.accuracy(nn.Identity(), (x, y)) == 0.5
+    assert torch.equal(logits.reshape(4, 5, 6, 3), x.permute(0, 2, 3, 1))
+
+
+@pytest.mark.parametrize(
+    ("distance", "sentence"),
+    [(moved_mass, r"let score\(module, batch\) return \(value, outputs\)"), (None, "needs scores with a distance")],
+)
+def test_a_score_that_lacks_what_a_steady_controller_looks_at_is_named(kit: Kit, distance: Any, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        first_review(kit, kit.adapt(EAGER, score=kit.callback.accuracy, distance=distance))
+
+
+# ---------------------------------------------------------------------------------------------------------
+# What a review leaves alone, and what a checkpoint keeps
+
+
+def test_a_review_leaves_weights_statistics_and_random_numbers_as_they_were(kit: Kit) -> None:
     never: Controller = StepAdaptation(train="euler", check="midpoint", every=1000)
     still: Controller = StepAdaptation(train="euler", check="midpoint", every=20, increase=1 + 1e-12)
-    plain, watched = (fitted(AdaptPrecision(c), FixedStep("euler", step=0.26))[0].state_dict() for c in (never, still))
+    plain, watched = (kit.fitted(kit.adapt(c), FixedStep("euler", step=0.26))[0].state_dict() for c in (never, still))
     assert all(torch.equal(plain[name], watched[name]) for name in plain)
 
 
-def test_a_check_below_what_float32_resolves_is_solved_in_float64() -> None:
-    controller = ToleranceAdaptation(train="fehlberg21", every=5, check_ratio=1e-6, increase=1.5)
-    adapt = AdaptPrecision(controller)
-    module, _ = fitted(adapt, Adaptive("fehlberg21", tolerance=1e-3), steps=10)
-    assert adapt.state is not None
+@pytest.mark.parametrize(
+    "controller",
+    [
+        ToleranceAdaptation(train="fehlberg21", every=5, check_ratio=1e-6, increase=1.5),
+        SteadyTolerances(train="fehlberg21", every=5, check_ratio=1e-6, target=0.5),
+    ],
+    ids=["paper", "steady"],
+)
+def test_a_check_below_what_float32_resolves_is_solved_in_float64(kit: Kit, controller: Controller) -> None:
+    adapt = kit.adapt(controller)
+    module, _ = kit.fitted(adapt, Adaptive("fehlberg21", tolerance=1e-3), steps=10)
     assert adapt.state.precision > 1e-3
     assert all(parameter.dtype == torch.float32 for parameter in module.parameters())
     assert all("forward" not in vars(block) for block in module.blocks)
 
 
-def test_a_lightning_checkpoint_holds_the_state_and_a_resumed_run_goes_on_from_it(tmp_path: Path) -> None:
-    whole, _ = fitted(AdaptPrecision(CONTROLLER), FixedStep("euler", step=0.1), steps=64)
-    _, fit = fitted(AdaptPrecision(CONTROLLER), FixedStep("euler", step=0.1), steps=48)
-    fit.save_checkpoint(tmp_path / "half.ckpt")
-    adapt, resumed = AdaptPrecision(CONTROLLER), Classifier(FixedStep("euler", step=0.7))
-    trainer(64, adapt).fit(resumed, batches(), ckpt_path=tmp_path / "half.ckpt")
-    assert resumed.used == whole.used[48:]
-    assert adapt.state is not None
-    assert (adapt.state.reviews, adapt.state_dict()["batches"]) == (3, 64)
+@pytest.mark.parametrize("controller", [CONTROLLER, STEADY], ids=["paper", "steady"])
+def test_a_run_resumed_from_a_lightning_checkpoint_goes_on_as_if_never_stopped(
+    kit: Kit, tmp_path: Path, controller: Controller
+) -> None:
+    def fit(adapt: Any, epochs: int, **resume: Any) -> tuple[Any, Any]:
+        module = kit.Classifier(FixedStep("euler", step=0.7 if resume else 0.1), dropout=0.0)
+        trainer = kit.trainer(-1, adapt, max_epochs=epochs)  # whole ones: within one, Lightning resumes elsewhere
+        trainer.fit(module, batches(), **resume)
+        return module, trainer
+
+    uninterrupted, resumed = kit.adapt(controller), kit.adapt(controller)
+    whole, _ = fit(uninterrupted, 11)
+    fit(kit.adapt(controller), 6)[1].save_checkpoint(tmp_path / "half.ckpt")
+    rest, _ = fit(resumed, 11, ckpt_path=tmp_path / "half.ckpt")
+    assert rest.used == whole.used[48:]
+    assert len(set(whole.used)) > 2
+    assert resumed.state_dict() == uninterrupted.state_dict()
+    assert (resumed.state.reviews, resumed.state_dict()["batches"]) == (4, 88)
 
 
-def test_a_model_without_a_block_and_a_batch_without_labels_are_named() -> None:
-    module = Classifier(FixedStep("euler", step=0.1))
+# ---------------------------------------------------------------------------------------------------------
+# What is refused
+
+
+def test_a_model_without_a_block_and_a_batch_without_labels_are_named(kit: Kit) -> None:
+    module = kit.Classifier(FixedStep("euler", step=0.1))
     with pytest.raises(UsageError, match="give it a score"):
-        AdaptPrecision(CONTROLLER).score(module, torch.zeros(3, 2))
+        kit.adapt(CONTROLLER).score(module, torch.zeros(3, 2))
     module.model, module.blocks = nn.Sequential(nn.Linear(2, 2)), []
     with pytest.raises(UsageError, match="no ODEBlock"):
-        trainer(1, AdaptPrecision(CONTROLLER)).fit(module, batches())
+        kit.trainer(1, kit.adapt(CONTROLLER)).fit(module, batches())
+
+
+@pytest.mark.parametrize(("x", "y"), [((4,), (4,)), ((4, 1), (4,)), ((4, 3), (4, 1)), ((3, 3), (3, 3))], ids=str)
+def test_outputs_that_are_no_logits_of_the_labels_are_named_rather_than_misread(
+    kit: Kit, x: tuple[int, ...], y: tuple[int, ...]
+) -> None:
+    with pytest.raises(UsageError, match=r"not \[.*\] of \[.*\]: for others give it a score"):
+        kit.callback.accuracy_and_logits(nn.Identity(), (torch.zeros(x), torch.zeros(y, dtype=torch.int64)))
 
 
 def test_without_lightning_one_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("lightning", "lightning.pytorch", "pytorch_lightning"):
+    for name in ("lightning", *NAMES):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.delitem(sys.modules, "windermere.adaptation.lightning")
+    monkeypatch.delitem(sys.modules, CALLBACK, raising=False)
     with pytest.raises(ImportError, match=r"windermere\[lightning\]"):
-        importlib.import_module("windermere.adaptation.lightning")
+        importlib.import_module(CALLBACK)

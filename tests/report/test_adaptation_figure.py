@@ -39,6 +39,11 @@ def tolerances(seed: int = 0) -> list[dict[str, Any]]:
     return some_rows(seed, "tolerance", 1e-5)
 
 
+def steady(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same as a steady controller's, with signals 0.01, 0.02, 0.03 and 0.04."""
+    return [{**row, "signal": row["iteration"] / 5000} if "before" in row else row for row in rows]
+
+
 def size(path: Path) -> tuple[int, int]:
     data = path.read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
@@ -89,6 +94,54 @@ def test_marks_lie_at_lower_scores_of_the_check_and_hang_on_the_training_score(t
     assert_close(tests.get_xydata(), [[100, 0.85], [200, 0.85]])
 
 
+def test_a_last_step_that_is_shortened_counts_as_a_step(tmp_path: Path) -> None:
+    (own,) = stairs(panels(draw_adaptation(some_rows(start=0.4), tmp_path / "figure.png"))[1])
+    assert_stairs(own, [3, 3, 5, 5, 10], [0, 50, 100, 150, 200, 200])
+    (own,) = stairs(panels(draw_adaptation(some_rows(start=1 / 49 * (1 - 1e-9)), tmp_path / "figure.png"))[1])
+    assert_stairs(own, [49, 49, 98, 98, 196], [0, 50, 100, 150, 200, 200])
+
+
+@pytest.mark.parametrize(("threshold", "marked"), [(0.1, [100, 200]), (0.2, [200])])
+def test_marks_lie_where_the_check_scores_lower_by_more_than_the_runs_threshold(
+    tmp_path: Path, threshold: float, marked: list[int]
+) -> None:
+    upper = panels(draw_adaptation(some_rows(), tmp_path / "figure.png", threshold=threshold))[0]
+    (marks,) = (line for line in upper.lines if line.get_marker() == "v")
+    assert_close(marks.get_xdata(), marked)
+    assert upper.get_title() == f"In {len(marked)} of 4 reviews, a finer solver scored lower by more than {threshold:g}"
+
+
+def test_a_steady_run_has_a_panel_with_its_signal_and_a_dashed_line_at_its_target(tmp_path: Path) -> None:
+    figure = draw_adaptation(steady(some_rows()), tmp_path / "figure.png", target=0.025)
+    assert size(tmp_path / "figure.png") == (1200, 1275)
+    _, watched, precision = panels(figure)
+    signal, target = watched.lines
+    assert_close(signal.get_xydata(), [[50, 0.01], [100, 0.02], [150, 0.03], [200, 0.04]])
+    assert_close(target.get_ydata(), [0.025, 0.025])
+    assert (target.get_linestyle(), watched.get_yscale()) == ("--", "log")
+    assert watched.get_title() == "Share of probability mass that a finer solver moves (smoothed; dashed: target 0.025)"
+    assert precision.get_title() == "Number of steps: 8 at the start, 32 at the end"
+
+
+def test_without_a_target_the_signal_is_drawn_alone_and_steady_tolerances_are_four_panels(tmp_path: Path) -> None:
+    figure = draw_adaptation(steady(tolerances()), tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (1200, 1575)
+    _, watched, tolerance, evaluations = panels(figure)
+    assert len(watched.lines) == 1
+    assert watched.get_title() == "Share of probability mass that a finer solver moves (smoothed)"
+    assert tolerance.get_ylabel() == "tolerance"
+    assert evaluations.get_ylabel() == "evaluations"
+
+
+def test_reviews_without_a_signal_are_drawn_without_its_panel(tmp_path: Path) -> None:
+    rows = [{**row, "signal": None} if "before" in row else row for row in some_rows()]
+    assert len(panels(draw_adaptation(rows, tmp_path / "figure.png"))) == 2
+    rows = steady(some_rows())
+    rows[0]["signal"] = float("nan")
+    signal = panels(draw_adaptation(rows, tmp_path / "figure.png"))[1].lines[0]
+    assert_close(signal.get_xdata(), [100, 150, 200])
+
+
 def test_marks_of_several_seeds_at_one_review_do_not_hide_each_other(tmp_path: Path) -> None:
     upper = panels(draw_adaptation([*some_rows(0), *some_rows(1), *some_rows(2)], tmp_path / "figure.png"))[0]
     first = [np.asarray(line.get_xdata())[0] for line in upper.lines if line.get_marker() == "v"]
@@ -113,6 +166,25 @@ def test_a_seed_has_one_colour_in_all_panels(tmp_path: Path) -> None:
     assert len(set(expected)) == 2
     for axes in others:
         assert [patch.get_edgecolor() for patch in stairs(axes)] == expected
+
+
+def test_seeds_are_told_apart_without_colours_by_their_signs(tmp_path: Path) -> None:
+    rows = [row for seed in range(4) for row in steady(tolerances(seed))]
+    figure = draw_adaptation(rows, tmp_path / "figure.png", target=0.02)
+    (legend,) = figure.legends
+    expected = [line.get_marker() for line in legend.get_lines()]
+    assert len(set(expected)) == 4
+    for axes in panels(figure):
+        drawn = [line.get_marker() for line in axes.lines if line.get_marker() not in ("v", "None")]
+        assert drawn == expected
+
+
+def test_signs_of_seeds_with_the_same_steps_do_not_hide_each_other(tmp_path: Path) -> None:
+    scores = {"trained": 0.9, "checked": 0.9, "before": 0.1, "after": 0.1}
+    rows = [{"seed": seed, "iteration": 50 * n, **scores} for n in range(1, 61) for seed in range(7)]
+    lines = panels(draw_adaptation(rows, tmp_path / "figure.png"))[1].lines
+    places = [place for line in lines for place in np.asarray(line.get_xdata()).tolist()]
+    assert len(places) == len(set(places)) == 7 * 6
 
 
 def test_the_same_rows_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:

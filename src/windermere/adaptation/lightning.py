@@ -3,14 +3,18 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from windermere.adaptation.controller import Controller, Score, State, review
 from windermere.adaptation.distributed import averaged
+from windermere.adaptation.signals import moved_mass
+from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.audit.double import double_of
 from windermere.errors import ToleranceError, UsageError
 from windermere.models import ODEBlock, using
@@ -34,22 +38,40 @@ if TYPE_CHECKING:
 else:
     Callback = _lightning().Callback
 
-__all__ = ["AdaptPrecision", "accuracy"]
+__all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits"]
+
+Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
+"""A module and a batch to a value, or to a value and the outputs that it was taken from."""
 
 
 def accuracy(module: "LightningModule", batch: Any) -> float:
     """The share of a batch (x, y) whose class module(x) finds."""
+    return accuracy_and_logits(module, batch)[0]
+
+
+def accuracy_and_logits(module: "LightningModule", batch: Any) -> tuple[float, Tensor]:
+    """The same, and the logits [samples, K]; of logits [B, K, ...] every pixel is a sample."""
     if not isinstance(batch, list | tuple) or len(batch) != 2:
         raise UsageError("AdaptPrecision scores batches of (x, y) by itself: for others give it a score(module, batch)")
     x, y = batch
-    return float((module(x).argmax(dim=1) == y).double().mean())
+    logits = module(x)
+    if logits.ndim < 2 or logits.shape[1] < 2 or logits.argmax(dim=1).shape != y.shape:
+        raise UsageError(
+            "AdaptPrecision scores logits [B, K, ...] of labels [B, ...] by itself, not "
+            f"{list(logits.shape)} of {list(y.shape)}: for others give it a score(module, batch)"
+        )
+    return float((logits.argmax(dim=1) == y).double().mean()), logits.movedim(1, -1).flatten(0, -2)
 
 
 class AdaptPrecision(Callback):
     """Reviews the precision every `controller.every` batches, and sets it on all ODEBlocks from the next batch on.
 
-    `score(module, batch)` says how well a batch is solved, in eval mode and without gradients; it is averaged over the
-    ranks of a data-parallel training. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review.
+    Batches (x, y) of classes need nothing more. For others, `score(module, batch)` says how well a batch is solved, in
+    eval mode and without gradients. Steady controllers look at outputs as well: let `score` return (value, outputs) and
+    give `distance(trained_outputs, outputs)`, such as `moved_mass` of logits or `relative_distance` of a regression,
+    both from `windermere.adaptation.signals`. Values and distances are averaged over the ranks of a data-parallel
+    training. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is
+    what a steady controller watches.
     """
 
     def __init__(
@@ -57,10 +79,14 @@ class AdaptPrecision(Callback):
         controller: Controller,
         *,
         start: float | None = None,
-        score: Callable[["LightningModule", Any], float] = accuracy,
+        score: Scoring = accuracy_and_logits,
+        distance: Callable[[Any, Any], float | Tensor] | None = None,
     ) -> None:
         """`start` is the first precision, such as `windermere.initial_step` gives; None takes the first block's own."""
         self.controller, self.start, self.score = controller, start, score
+        if distance is None and score is accuracy_and_logits and isinstance(controller, SteadySteps | SteadyTolerances):
+            distance = moved_mass  # for them alone: the paper's algorithms review batches of one sample as well
+        self.distance = distance
         self.state: State | None = None
         self._reviewed: State | None = None
         self._batches = 0
@@ -81,12 +107,16 @@ class AdaptPrecision(Callback):
         if self.state is None or (self._batches + 1) % self.controller.every:
             return
 
-        def score(solver: Solver) -> Score:
+        def look(solver: Solver) -> tuple[Score, Any]:
             with trainer.precision_plugin.forward_context():
-                return averaged(_scored(pl_module, batch, solver, self.score))
+                return _scored(pl_module, batch, solver, self.score)
 
-        trained = score(self.controller.solver(self.state))
-        self._reviewed = review(self.controller, self.state, trained, score)
+        def score(solver: Solver) -> Score:
+            found, outputs = look(solver)
+            return averaged(replace(found, distance=self._distance(trained_outputs, outputs)))
+
+        trained, trained_outputs = look(self.controller.solver(self.state))
+        self._reviewed = review(self.controller, self.state, averaged(trained), score)
 
     def on_train_batch_end(
         self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
@@ -99,7 +129,8 @@ class AdaptPrecision(Callback):
         self._install(pl_module)
         if (decision := self.state.decision) is not None:
             numbers = {"precision": decision.after, "trained": decision.trained, "checked": decision.checked}
-            pl_module.log_dict({f"adapt/{name}": number for name, number in numbers.items()})
+            watched = {} if decision.signal is None else {"signal": decision.signal}
+            pl_module.log_dict({f"adapt/{name}": number for name, number in (numbers | watched).items()})
 
     def on_validation_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         self._install(pl_module)
@@ -117,6 +148,13 @@ class AdaptPrecision(Callback):
         self._batches, saved = state_dict["batches"], state_dict["state"]
         self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
 
+    def _distance(self, trained_outputs: Any, outputs: Any) -> float | None:
+        if self.distance is None:
+            return None
+        if outputs is None:
+            raise UsageError("a distance is taken between outputs: let score(module, batch) return (value, outputs)")
+        return float(self.distance(trained_outputs, outputs))
+
     def _install(self, module: "LightningModule") -> None:
         """Let the blocks use the current precision, if there is one: a checkpoint may just have brought it."""
         if self.state is not None:
@@ -124,9 +162,8 @@ class AdaptPrecision(Callback):
                 block.solver = self.controller.solver(self.state)
 
 
-def _scored(
-    module: "LightningModule", batch: Any, solver: Solver, score: Callable[["LightningModule", Any], float]
-) -> Score:
+def _scored(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
+    """The score without a distance, and the outputs, or None where the user's score has none."""
     with using(module, solver), _watching(module):
         try:
             return _counted(module, batch, score)
@@ -135,10 +172,11 @@ def _scored(
                 return _counted(module, batch, score)
 
 
-def _counted(module: "LightningModule", batch: Any, score: Callable[["LightningModule", Any], float]) -> Score:
+def _counted(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
     with counting() as count:
-        value = float(score(module, batch))
-    return Score(value=value, steps=int(np.max(count.steps)), evaluations=int(np.max(count.checks)))
+        found = score(module, batch)
+    value, outputs = found if isinstance(found, tuple) else (found, None)
+    return Score(value=float(value), steps=int(np.max(count.steps)), evaluations=int(np.max(count.checks))), outputs
 
 
 @contextmanager

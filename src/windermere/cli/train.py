@@ -176,5 +176,6 @@ def _drawn(config: RunConfig, out: Path) -> Path | None:
     rows = [] if config.adapt == "none" else read_metrics(out)
     if not any("before" in row for row in rows):
         return None
-    draw_adaptation(rows, out / "adaptation.png")
+    target = config.target if config.adapt == "steady" else None
+    draw_adaptation(rows, out / "adaptation.png", threshold=config.threshold, target=target)
     return out / "adaptation.png"

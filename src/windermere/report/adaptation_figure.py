@@ -1,6 +1,7 @@
 """The figure of an adapted run, as the paper's Figure 5: accuracy, where finer solvers score less, and the precision.
 
-Drawn from rows of metrics alone. Rows with `before` are decisions of reviews; all others are those of iterations.
+Drawn from rows of metrics. Rows with `before` are decisions of reviews, those of a steady controller with the `signal`
+it watches; all others are those of iterations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,29 +18,38 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from windermere.errors import UsageError
 from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save
 
-MARGIN = 0.1
-"""A check that scores lower than training by more than this is marked."""
+SAME = 1e-6
+"""A step so close to T/N takes N steps, as for the solvers."""
+SIGNS = ("o", "s", "D", "P", "X", "*", "^")
+"""One for each seed beside its colour, so that prints in black and white can be read."""
+SIGNS_ON_A_LINE = 6
 STAGGER = 0.4
 """Marks of all seeds at one review are spread over this share of the time between two, so that none hides another."""
 
 
 @house_style
-def draw_adaptation(rows: Sequence[Mapping[str, Any]], path: Path) -> Figure:
-    """Test accuracy over training with marks where the check solver scored less, above the number of steps; or above
-    the tolerance and the evaluations it took. One colour for each seed; saved as a PNG."""
+def draw_adaptation(
+    rows: Sequence[Mapping[str, Any]], path: Path, *, threshold: float = 0.1, target: float | None = None
+) -> Figure:
+    """Test accuracy over training, with marks where the check solver scored lower by more than `threshold`; what a
+    steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it took.
+    One colour and sign for each seed; saved as a PNG."""
     members = _members(rows)
-    adapts_tolerance = any("tolerance" in row for row in rows)
-    figure = new_figure(8.0, 8.5 if adapts_tolerance else 6.5)
+    steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
+    below = 1 + steady + adapts_tolerance
+    figure = new_figure(8.0, 4.5 + 2.0 * below)
+    panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
+    _draw_accuracy(panels[0], members, threshold)
+    if steady:
+        _draw_signal(panels[1], members, target)
     if adapts_tolerance:
-        panels = figure.subplots(3, 1, sharex=True, height_ratios=(3.4, 2.0, 2.0))
-        _draw_precision(panels[1], members, [member.precision for member in members], "tolerance", "{:.1e}")
-        _draw_evaluations(panels[2], members)
+        _draw_precision(panels[-2], members, [member.precision for member in members], "tolerance", "{:.1e}")
+        _draw_evaluations(panels[-1], members)
     else:
-        panels = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 2.4))
-        _draw_precision(panels[1], members, [1 / member.precision for member in members], "number of steps", "{:.0f}")
-    _draw_accuracy(panels[0], members)
+        steps = [np.ceil((1 - SAME) / member.precision) for member in members]
+        _draw_precision(panels[-1], members, steps, "number of steps", "{:.0f}")
     panels[-1].set(xlabel="iteration", xlim=(0, 1.01 * max(member.end for member in members)))
-    seeds = [Line2D([], [], color=member.color, label=f"seed {member.seed}", linewidth=2) for member in members]
+    seeds = [Line2D([], [], **member.look, label=f"seed {member.seed}", linewidth=2) for member in members]
     figure.legend(handles=seeds, loc="outside lower center", ncols=min(len(seeds), 7), frameon=False)
     save(figure, path)
     return figure
@@ -50,7 +60,9 @@ class _Member:
     """One seed's numbers."""
 
     seed: Any
-    color: str
+    index: int
+    """Its place among the seeds, of which there are `of`."""
+    of: int
     batches: Array
     """[2, rows]: iteration and accuracy on its batch"""
     tests: Array
@@ -59,6 +71,21 @@ class _Member:
     """[2, rows]: iteration and forward evaluations since the start"""
     reviews: Array
     """[5, reviews]: iteration, scores of training and check solver, precision before and after"""
+    signals: Array
+    """[2, reviews of a steady controller]: iteration, and how far the check solver moved the outputs, smoothed"""
+
+    @property
+    def color(self) -> str:
+        return MEMBERS[self.index % len(MEMBERS)]
+
+    @property
+    def look(self) -> dict[str, Any]:
+        return {"color": self.color, "marker": SIGNS[self.index % len(SIGNS)], "markersize": 4.5}
+
+    def places(self, points: int) -> list[int]:
+        """Where along a line of so many points its sign is drawn: elsewhere for each seed."""
+        places = np.arange(SIGNS_ON_A_LINE) + (self.index + 0.5) / self.of
+        return sorted({int(place * points / SIGNS_ON_A_LINE) for place in places})
 
     @property
     def end(self) -> float:
@@ -69,10 +96,9 @@ class _Member:
         """[reviews + 1]: before the first review, and after each."""
         return np.append(self.reviews[3, :1], self.reviews[4])
 
-    @property
-    def lower(self) -> Array:
-        """Of the reviews, those where the check solver scored lower."""
-        return np.asarray(self.reviews[1] - self.reviews[2] > MARGIN)
+    def lower(self, threshold: float) -> Array:
+        """[5, reviews] of those where the check solver scored lower."""
+        return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
 
 
 def _members(rows: Sequence[Mapping[str, Any]]) -> list[_Member]:
@@ -83,23 +109,26 @@ def _members(rows: Sequence[Mapping[str, Any]]) -> list[_Member]:
             "train with --adapt, for at least as many iterations as lie between two reviews"
         )
     return [
-        _member(seed, MEMBERS[index % len(MEMBERS)], [row for row in rows if row.get("seed", 0) == seed])
+        _member(seed, index, len(seeds), [row for row in rows if row.get("seed", 0) == seed])
         for index, seed in enumerate(seeds)
     ]
 
 
-def _member(seed: Any, color: str, rows: Sequence[Mapping[str, Any]]) -> _Member:
+def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -> _Member:
     decisions, others = [row for row in rows if "before" in row], [row for row in rows if "before" not in row]
     reviews = _columns(decisions, "iteration", "trained", "checked", "before", "after")
     if reviews.shape[1] < len(decisions) or not np.all(reviews[3:] > 0):
         raise UsageError(f"decisions need iteration, trained, checked, before and after (seed {seed} lacks some)")
+    signals = _columns(decisions, "iteration", "signal")
     return _Member(
         seed=seed,
-        color=color,
+        index=index,
+        of=of,
         batches=_columns(others, "iteration", "accuracy"),
         tests=_columns(others, "iteration", "test_accuracy"),
         evaluations=_columns(others, "iteration", "evaluations_forward"),
         reviews=reviews,
+        signals=signals[:, signals[1] > 0],
     )
 
 
@@ -116,35 +145,48 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 # Panels
 
 
-def _draw_accuracy(axes: Axes, members: Sequence[_Member]) -> None:
-    for index, member in enumerate(members):
+def _draw_accuracy(axes: Axes, members: Sequence[_Member], threshold: float) -> None:
+    lower = [member.lower(threshold) for member in members]
+    for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
         axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
-        axes.plot(*member.tests, color=member.color, marker="o", markersize=3.5, linewidth=1.6, zorder=4)
-        at, trained, checked, *_ = member.reviews[:, member.lower]
-        at = at + STAGGER * (index - (len(members) - 1) / 2) / len(members) * member.reviews[0, 0]
+        axes.plot(*member.tests, **member.look, linewidth=1.6, zorder=4)
+        at = at + STAGGER * (member.index - (member.of - 1) / 2) / member.of * member.reviews[0, 0]
         axes.vlines(at, checked, trained, color=member.color, linewidth=0.8, zorder=3)
         axes.plot(
             at, checked, "v", color=member.color, markeredgecolor="white", markeredgewidth=0.5, markersize=7, zorder=5
         )
-    lower, reviews = sum(int(member.lower.sum()) for member in members), sum(len(member.lower) for member in members)
+    marks, reviews = sum(own.shape[1] for own in lower), sum(member.reviews.shape[1] for member in members)
     axes.set(ylabel="accuracy")
     axes.set_ylim(top=1.02)
     axes.set_title(
-        f"In {lower} of {reviews} reviews, a finer solver scored lower by more than {MARGIN:g}"
-        if lower
-        else f"In none of {reviews} reviews did a finer solver score lower by more than {MARGIN:g}"
+        f"In {marks} of {reviews} reviews, a finer solver scored lower by more than {threshold:g}"
+        if marks
+        else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
     )
-    axes.legend(handles=_signs(members), fontsize=8.5, loc="best").set_zorder(6)
+    axes.legend(handles=_signs(members, marked=marks > 0), fontsize=8.5, loc="best").set_zorder(6)
     axes.grid()
 
 
-def _signs(members: Sequence[_Member]) -> list[Line2D]:
+def _signs(members: Sequence[_Member], *, marked: bool) -> list[Line2D]:
     """What is drawn for each seed, of what there is."""
-    tests = Line2D([], [], color=INK, marker="o", markersize=3.5, linewidth=1.6, label="on the test set")
+    tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
     batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
     marks = Line2D([], [], color=INK, marker="v", markersize=7, linestyle="", label="the finer solver, on that batch")
-    tested, marked = any(member.tests.size for member in members), any(member.lower.any() for member in members)
+    tested = any(member.tests.size for member in members)
     return [*([tests] if tested else []), batches, *([marks] if marked else [])]
+
+
+def _draw_signal(axes: Axes, members: Sequence[_Member], target: float | None) -> None:
+    for member in members:
+        axes.plot(*member.signals, **member.look, markevery=member.places(member.signals.shape[1]), zorder=3)
+    values = np.concatenate([member.signals[1] for member in members])
+    if target is not None:
+        axes.axhline(target, color=INK, linestyle="--", linewidth=1.4, zorder=4)
+        values = np.append(values, target)
+    dashed = "" if target is None else f"; dashed: target {target:g}"
+    axes.set_title(f"Share of probability mass that a finer solver moves (smoothed{dashed})")
+    axes.set(ylabel="share moved")
+    _scale(axes, values, plain=values.max() < 300 * values.min())
 
 
 def _draw_precision(axes: Axes, members: Sequence[_Member], values: Sequence[Array], name: str, written: str) -> None:
@@ -152,7 +194,7 @@ def _draw_precision(axes: Axes, members: Sequence[_Member], values: Sequence[Arr
     widths = np.linspace(2.8, 1.2, len(members)) if len(members) > 1 else [1.4]
     for member, own, width in zip(members, values, widths, strict=True):
         edges = np.concatenate([[0.0], member.reviews[0], [member.end]])
-        axes.stairs(own, edges, baseline=None, color=member.color, linewidth=width, zorder=3)
+        _draw_stairs(axes, member, own, edges, width)
     first, last = (_range([own[index] for own in values], written) for index in (0, -1))
     axes.set_title(f"{name[0].upper()}{name[1:]}: {first} at the start, {last} at the end")
     axes.set(ylabel=name)
@@ -169,13 +211,19 @@ def _draw_evaluations(axes: Axes, members: Sequence[_Member]) -> None:
         if len(edges) < 2:
             continue
         means.append(np.diff(totals)[apart] / np.diff(iterations)[apart])
-        axes.stairs(means[-1], edges, baseline=None, color=member.color, linewidth=1.4, zorder=3)
+        _draw_stairs(axes, member, means[-1], edges, 1.4)
     if means:
         first, last = (_range([own[index] for own in means], "{:.0f}") for index in (0, -1))
         axes.set_title(f"Forward evaluations per iteration: {first} at the start, {last} at the end")
     axes.set(ylabel="evaluations")
     axes.set_ylim(bottom=0)
     axes.grid()
+
+
+def _draw_stairs(axes: Axes, member: _Member, values: Array, edges: Array, width: float) -> None:
+    axes.stairs(values, edges, baseline=None, color=member.color, linewidth=width, zorder=3)
+    places = member.places(len(values))
+    axes.plot((edges[:-1] + edges[1:])[places] / 2, values[places], **member.look, linestyle="", zorder=4)
 
 
 def _range(values: Sequence[float], written: str) -> str:
