@@ -14,13 +14,13 @@ from windermere.solvers import METHODS
 
 
 def results(case: dict[str, Any]) -> list[Tensor]:
-    """The end state, and the gradients of its product with a cotangent in the start and in all layers."""
-    start, *layers = (x.clone().requires_grad_() for x in (case["z"], *case["layers"]))
+    """The end state, and the gradients of its product with a cotangent in the start and in all weights."""
+    start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
     launch = Launch(precision=case["precision"])
-    end = fused_walk(METHODS[case["method"]], case["sizes"], case["counts"], start, tuple(layers), launch)
-    gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *layers])
+    end = fused_walk(METHODS[case["method"]], case["sizes"], case["counts"], start, weights, launch)
+    gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])
     with torch.no_grad():
-        quiet = fused_walk(METHODS[case["method"]], case["sizes"], case["counts"], start, tuple(layers), launch)
+        quiet = fused_walk(METHODS[case["method"]], case["sizes"], case["counts"], start, weights, launch)
     return [end.detach(), *gradients, quiet]
 
 

@@ -11,12 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from windermere.models.dense import evaluate
+from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
+from windermere.models import SphereField
 from windermere.models.fused import can_walk, steps_on_device
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
+NAMES = [name for name, _ in SphereField(1).named_parameters()]
 ROOT = Path(__file__).parents[2]
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
@@ -25,16 +27,16 @@ pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is n
 
 
 def make_case(
-    method: str, counts: list[int], samples: int, points: int, hidden: int, precision: str = "tf32x3"
+    method: str, counts: list[int], samples: int, points: int, channels: int = 8, precision: str = "tf32x3"
 ) -> dict[str, Any]:
-    """Kaiming weights, biases that are not zero, steps of any size; what lies behind a member's last step is no number."""
+    """Kaiming weights, biases that are not zero, steps of any size, and no numbers behind a member's last step."""
     generator, members = torch.Generator().manual_seed(7), len(counts)
 
     def normal(*shape: int, scale: float = 1.0) -> Tensor:
         return torch.randn(members, *shape, generator=generator) * scale
 
-    widths = [(points, hidden), (hidden, hidden), (hidden, points)]
-    layers = [x for i, o in widths for x in (normal(i, o, scale=(2 / i) ** 0.5), normal(1, o, scale=0.3))]
+    shapes = [(channels, 1, 1), (channels, channels, 3), (1, channels, 1)]
+    weights = [x for s in shapes for x in (normal(*s, scale=(2 / (s[1] * s[2])) ** 0.5), normal(s[0], scale=0.3))]
     sizes = (1 + 0.3 * normal(max(counts) + 2)) / max(counts)
     for s, count in enumerate(counts):
         sizes[s, count:] = torch.nan
@@ -45,19 +47,19 @@ def make_case(
         "sizes": sizes,
         "z": normal(samples, points),
         "cotangent": normal(samples, points),
-        "layers": layers,
+        "weights": weights,
     }
 
 
 CASES = {
-    **{f"{method}, one member": make_case(method, [3], 5, 2, 16) for method in ("euler", "midpoint", "rk4")},
-    **{f"{method}, ragged members": make_case(method, [3, 1, 4], 18, 2, 12) for method in ("euler", "midpoint", "rk4")},
-    **{f"{d} points": make_case("heun", [2, 2], 16, d, 20) for d in (1, 3, 4)},
-    "six stages": make_case("dopri54", [1], 3, 2, 16),
-    "a member that takes no step": make_case("euler", [2, 0], 3, 2, 16),
-    "the paper's width": make_case("euler", [4], 3, 2, 64),
-    "without tensor cores": make_case("midpoint", [2], 3, 2, 16, "ieee"),
-    "one product": make_case("midpoint", [2], 3, 2, 16, "tf32"),
+    **{f"{method}, one member": make_case(method, [2], 5, 2) for method in ("euler", "midpoint", "rk4")},
+    **{f"{method}, ragged members": make_case(method, [2, 1, 3], 18, 2) for method in ("euler", "midpoint", "rk4")},
+    **{f"{d} points": make_case("heun", [2, 2], 16, d) for d in (1, 3, 4)},
+    "three rates in a row": make_case("bosh32", [1], 3, 2),
+    "a member that takes no step": make_case("euler", [2, 0], 3, 2),
+    "the paper's width": make_case("euler", [4], 3, 2, 32),
+    "without tensor cores": make_case("midpoint", [2], 3, 2, 8, "ieee"),
+    "one product": make_case("midpoint", [2], 3, 2, 8, "tf32"),
 }
 
 
@@ -74,18 +76,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def expected(case: dict[str, Any]) -> list[Tensor]:
-    """Every member by itself, one operation after the other."""
-    start, cotangent, *layers = (x.double().requires_grad_() for x in (case["z"], case["cotangent"], *case["layers"]))
-    ends = []
+    """Every member by itself, as nn.Conv1d would go, one operation after the other."""
+    start, *weights = (x.double().requires_grad_() for x in (case["z"], *case["weights"]))
+    tableau, ends = METHODS[case["method"]], []
     for s, count in enumerate(case["counts"].tolist()):
-        z, own = start[s], tuple(x[s] for x in layers)
+        z, own = start[s], {name: w[s] for name, w in zip(NAMES, weights, strict=True)}
         for h in case["sizes"][s, :count].double().tolist():
-            tableau = METHODS[case["method"]]
-            rates = stages(tableau, lambda t, z, own=own: evaluate(own, z), [z] * tableau.stages, z, h)  # type: ignore[misc]
+            rates = stages(tableau, lambda _, z, own=own: convolved(own, z), [z] * tableau.stages, z, h)  # type: ignore[misc]
             z = combine(z, h, tableau.b, rates)
         ends.append(z)
     end = torch.stack(ends)
-    return [end.detach(), *torch.autograd.grad((end * cotangent).sum(), [start, *layers])]
+    return [end.detach(), *torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])]
+
+
+def convolved(own: dict[str, Tensor], z: Tensor) -> Any:
+    field = SphereField(z.shape[-1], own["lift.bias"].shape[0])
+    return torch.func.functional_call(field, own, (z, z))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -114,5 +120,7 @@ def test_members_with_fewer_steps_have_smaller_counts() -> None:
 
 
 def test_a_state_that_is_no_gpus_takes_the_ordinary_walk() -> None:
-    assert not can_walk(torch.zeros(5, 2), 64)
-    assert not can_walk(torch.zeros(5, 2, dtype=torch.float64), 64)
+    field, z = sphere_field(2), samples(5, 2)
+    assert not can_walk(METHODS["rk4"], z.float(), list(field.parameters()))
+    solver = FixedStep("rk4", step=1 / 4)
+    assert_same(solved(field, z, solver, field.parameters()), solved(Convolving(field), z, solver, field.parameters()))

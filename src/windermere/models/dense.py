@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.models.fused import can_walk, walk_on_device
 from windermere.solvers import Prepared, Tableau
 from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import propagating_stages
@@ -56,8 +55,6 @@ def dense_field(layers: Layers) -> Prepared:
         return out.unsqueeze(0) if single else out
 
     def walk(tableau: Tableau, grid: Grid, z: Tensor) -> Tensor:
-        if can_walk(z, layers[0].shape[-1]):
-            return walk_on_device(tableau, grid, z, layers)
         sizes = _step_sizes(grid, z)
         start = z.squeeze(0) if single else z
         keep = torch.is_grad_enabled()

@@ -1,11 +1,13 @@
-"""Triton kernels: a whole fixed-step solve of W3 relu(W2 relu(W1 z + b1) + b2) + b3, there and back.
+"""Triton kernels: a whole fixed-step solve of the sphere networks' field, there and back.
 
-A program walks one tile of samples of one member from start to end, its weights on chip all the way. A state has so few
-points that each is a vector of its own: the outer layers are sums in float32, and only W2 is a matrix product.
+A program walks one tile of samples of one member from start to end, its weights on chip all the way. Each point's state
+and hidden layers are tensors of their own: lifting and lowering are sums in float32, and the mixing convolution is
+three small matrices, its *taps*, which all points share.
 
-Shapes: S members, B samples, d points (POINTS), H = hidden width (HIDDEN, padded to WIDTH), P parameters of a member,
-room for N steps. In a program a *state* is a tuple of d vectors [TILE]; *layers* are W1, b1, W2, b2, W3, b3 with W1 and
-W3 as tuples of d vectors [WIDTH], b3 of d numbers, and W2 in the parts that a product needs.
+Shapes: S members, B samples, d points (POINTS), C channels (CHANNELS, padded to WIDTH), P parameters of a member, room
+for N steps. In a program a *state* is a tuple of d vectors [TILE], and a *layer* one of d matrices [TILE, WIDTH].
+*Weights* are lift [WIDTH], its bias [WIDTH], three taps [WIDTH, WIDTH] in parts, their bias [TILE, WIDTH], lower
+[WIDTH], and its bias, a number.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
 # mypy: ignore-errors
@@ -18,160 +20,32 @@ import triton.language as tl
 @triton.jit
 def _load_state(base, rows, POINTS: tl.constexpr):
     state = ()
-    for c in tl.static_range(POINTS):
-        state = state + (tl.load(base + rows * POINTS + c),)
+    for p in tl.static_range(POINTS):
+        state = state + (tl.load(base + rows * POINTS + p),)
     return state
 
 
 @triton.jit
 def _store_state(base, rows, state, samples, POINTS: tl.constexpr):
-    for c in tl.static_range(POINTS):
-        tl.store(base + rows * POINTS + c, state[c], mask=rows < samples)
-
-
-@triton.jit
-def _load_layers(
-    w1,
-    b1,
-    w2,
-    b2,
-    w3,
-    b3,
-    member,
-    POINTS: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """One member's layers; units beyond H are zero, and stay so."""
-    unit = tl.arange(0, WIDTH)
-    real = unit < HIDDEN
-    lift, lower, shift = (), (), ()
-    for c in tl.static_range(POINTS):
-        lift = lift + (tl.load(w1 + (member * POINTS + c) * HIDDEN + unit, mask=real, other=0.0),)
-        lower = lower + (tl.load(w3 + (member * HIDDEN + unit) * POINTS + c, mask=real, other=0.0),)
-        shift = shift + (tl.load(b3 + member * POINTS + c),)
-    square = (member * HIDDEN + unit[:, None]) * HIDDEN + unit[None, :]
-    mix = tl.load(w2 + square, mask=real[:, None] & real[None, :], other=0.0)
-    lift_bias = tl.load(b1 + member * HIDDEN + unit, mask=real, other=0.0)
-    mix_bias = tl.load(b2 + member * HIDDEN + unit, mask=real, other=0.0)
-    return lift, lift_bias, _parts(mix, PRECISION), mix_bias, lower, shift
+    for p in tl.static_range(POINTS):
+        tl.store(base + rows * POINTS + p, state[p], mask=rows < samples)
 
 
 @triton.jit
 def _plus(state, scale, other, POINTS: tl.constexpr):
     """state + scale * other."""
     total = ()
-    for c in tl.static_range(POINTS):
-        total = total + (state[c] + scale * other[c],)
+    for p in tl.static_range(POINTS):
+        total = total + (state[p] + scale * other[p],)
     return total
 
 
 @triton.jit
 def _scaled(scale, state, POINTS: tl.constexpr):
     scaled = ()
-    for c in tl.static_range(POINTS):
-        scaled = scaled + (scale * state[c],)
+    for p in tl.static_range(POINTS):
+        scaled = scaled + (scale * state[p],)
     return scaled
-
-
-@triton.jit
-def _outer(state, columns, POINTS: tl.constexpr):
-    """A state times d rows of a matrix: [TILE, WIDTH]."""
-    total = state[0][:, None] * columns[0][None, :]
-    for c in tl.static_range(1, POINTS):
-        total += state[c][:, None] * columns[c][None, :]
-    return total
-
-
-@triton.jit
-def _inner(values, columns, POINTS: tl.constexpr):
-    """[TILE, WIDTH] times d columns of a matrix: a state. All in one sum: each is a wait for all warps."""
-    if POINTS == 1:
-        state = (tl.sum(values * columns[0][None, :], axis=1),)
-    elif POINTS == 2:
-        state = tl.sum(tl.join(values * columns[0][None, :], values * columns[1][None, :]), axis=1).split()
-    else:
-        early = tl.join(values * columns[0][None, :], values * columns[1][None, :])
-        late = tl.join(values * columns[2][None, :], values * columns[POINTS - 1][None, :])
-        early, late = tl.sum(tl.join(early, late), axis=1).split()
-        state = early.split() + late.split() if POINTS == 4 else early.split() + (late.split()[0],)
-    return state
-
-
-@triton.jit
-def _add_outer(totals, state, values, POINTS: tl.constexpr):
-    """d sums of [TILE, WIDTH], each with the values times one point of the state added; rows are summed at the end."""
-    new = ()
-    for c in tl.static_range(POINTS):
-        new = new + (totals[c] + state[c][:, None] * values,)
-    return new
-
-
-@triton.jit
-def _zeros(POINTS: tl.constexpr, TILE: tl.constexpr, WIDTH: tl.constexpr):
-    values = ()
-    for _ in tl.static_range(POINTS):
-        values = values + (tl.zeros((TILE, WIDTH), tl.float32),)
-    return values
-
-
-@triton.jit
-def _parts(values, PRECISION: tl.constexpr):
-    """What the tensor cores can hold, to the nearest, and the rest of it."""
-    if PRECISION == "tf32x3":
-        bits = values.to(tl.int32, bitcast=True)
-        high = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
-        parts = (high, values - high)
-    else:
-        parts = (values, values)
-    return parts
-
-
-@triton.jit
-def _product(left, right, start, PRECISION: tl.constexpr):
-    """start + left @ right, both in parts. Two sums that do not wait for each other: small products, and large ones."""
-    if PRECISION == "tf32x3":
-        small = tl.dot(left[0], right[1], tl.dot(left[1], right[0], input_precision="tf32"), input_precision="tf32")
-        product = tl.dot(left[0], right[0], start, input_precision="tf32") + small
-    else:
-        product = tl.dot(left[0], right[0], start, input_precision=PRECISION)
-    return product
-
-
-@triton.jit
-def _add_product(total, left, right, PRECISION: tl.constexpr):
-    """The same in one sum, for a matrix so large that registers are dearer than waiting."""
-    if PRECISION == "tf32x3":
-        total = tl.dot(left[1], right[0], total, input_precision="tf32")
-        total = tl.dot(left[0], right[1], total, input_precision="tf32")
-        total = tl.dot(left[0], right[0], total, input_precision="tf32")
-    else:
-        total = tl.dot(left[0], right[0], total, input_precision=PRECISION)
-    return total
-
-
-@triton.jit
-def _first(x, layers, POINTS: tl.constexpr):
-    """The first hidden layer: so cheap that it is rather computed again than kept."""
-    total = layers[1][None, :]
-    for c in tl.static_range(POINTS):
-        total = total + x[c][:, None] * layers[0][c][None, :]
-    return tl.maximum(total, 0.0)
-
-
-@triton.jit
-def _second(x, layers, POINTS: tl.constexpr, PRECISION: tl.constexpr):
-    """The second hidden layer."""
-    first = _first(x, layers, POINTS)
-    bias = tl.broadcast_to(layers[3][None, :], first.shape)
-    return tl.maximum(_product(_parts(first, PRECISION), layers[2], bias, PRECISION), 0.0)
-
-
-@triton.jit
-def _rate(second, layers, POINTS: tl.constexpr):
-    product = _inner(second, layers[4], POINTS)
-    return _plus(product, 1.0, layers[5], POINTS)
 
 
 @triton.jit
@@ -183,33 +57,184 @@ def _combine(z, h, rates, ROWS: tl.constexpr, ROW: tl.constexpr, POINTS: tl.cons
     return z
 
 
+@triton.jit
+def _load_lift(lift, lift_bias, member, channel, CHANNELS: tl.constexpr):
+    """The first layer's weights and biases for some channels; those beyond C are zero, and stay so."""
+    place, real = member * CHANNELS + channel, channel < CHANNELS
+    return tl.load(lift + place, mask=real, other=0.0), tl.load(lift_bias + place, mask=real, other=0.0)
+
+
+@triton.jit
+def _load_weights(
+    lift,  # [S, C]
+    lift_bias,  # [S, C]
+    mix,  # [S, C out, C in, 3]
+    mix_bias,  # [S, C]
+    lower,  # [S, C]
+    lower_bias,  # [S]
+    member,
+    CHANNELS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """All of one member's."""
+    channel = tl.arange(0, WIDTH)
+    real = channel < CHANNELS
+    lines = member * CHANNELS + channel
+    taps = ()
+    for k in tl.static_range(3):
+        place = mix + (lines[None, :] * CHANNELS + channel[:, None]) * 3 + k  # [in, out]
+        taps = taps + (_parts(tl.load(place, mask=real[:, None] & real[None, :], other=0.0), PRECISION),)
+    bias = tl.broadcast_to(tl.load(mix_bias + lines, mask=real, other=0.0)[None, :], (TILE, WIDTH))
+    column, shift = tl.load(lower + lines, mask=real, other=0.0), tl.load(lower_bias + member)
+    return _load_lift(lift, lift_bias, member, channel, CHANNELS) + (taps, bias, column, shift)
+
+
+@triton.jit
+def _parts(values, PRECISION: tl.constexpr):
+    """What the tensor cores can hold of float32, to the nearest, and the rest."""
+    if PRECISION == "tf32x3":
+        bits = values.to(tl.int32, bitcast=True)
+        high = ((bits + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
+        parts = (high, values - high)
+    else:
+        parts = (values, values)
+    return parts
+
+
+@triton.jit
+def _layer_parts(layer, POINTS: tl.constexpr, PRECISION: tl.constexpr):
+    parts = ()
+    for p in tl.static_range(POINTS):
+        parts = parts + (_parts(layer[p], PRECISION),)
+    return parts
+
+
+@triton.jit
+def _transposed(parts):
+    return tl.trans(parts[0]), tl.trans(parts[1])
+
+
+@triton.jit
+def _convolve(layer, taps, start, POINTS: tl.constexpr, PRECISION: tl.constexpr):
+    """start + sum_k layer_{p + k - 1} M_k at every point p, from parts. In float32 the small products have a sum of
+    their own, which does not wait for that of the large ones."""
+    convolved = ()
+    for p in tl.static_range(POINTS):
+        total, small = start, tl.zeros_like(start)
+        for k in tl.static_range(3):
+            if p + k >= 1 and p + k <= POINTS:
+                left, right = layer[p + k - 1], taps[k]
+                if PRECISION == "tf32x3":
+                    small = tl.dot(left[1], right[0], small, input_precision="tf32")
+                    small = tl.dot(left[0], right[1], small, input_precision="tf32")
+                    total = tl.dot(left[0], right[0], total, input_precision="tf32")
+                else:
+                    total = tl.dot(left[0], right[0], total, input_precision=PRECISION)
+        convolved = convolved + (total + small if PRECISION == "tf32x3" else total,)
+    return convolved
+
+
+@triton.jit
+def _add_products(totals, x, slices, after, POINTS: tl.constexpr, SLICES: tl.constexpr, PRECISION: tl.constexpr):
+    """The taps' gradients: totals_k + sum_p lifted_{p + k - 1}^T after_p, by slices of 16 channels of the lifted layer.
+    Triton shares a matrix out between warps by rows unless it has more columns, and by rows all others would follow."""
+    new = ()
+    for s in tl.static_range(SLICES):
+        lifted = _layer_parts(_lifted(x, slices[s], POINTS), POINTS, PRECISION)
+        for k in tl.static_range(3):
+            total = totals[3 * s + k]
+            for p in tl.static_range(POINTS):
+                if p + k >= 1 and p + k <= POINTS:
+                    left, right = _transposed(lifted[p + k - 1]), after[p]
+                    if PRECISION == "tf32x3":
+                        total = tl.dot(left[1], right[0], total, input_precision="tf32")
+                        total = tl.dot(left[0], right[1], total, input_precision="tf32")
+                        total = tl.dot(left[0], right[0], total, input_precision="tf32")
+                    else:
+                        total = tl.dot(left[0], right[0], total, input_precision=PRECISION)
+            new = new + (total,)
+    return new
+
+
+@triton.jit
+def _lowered(layer, column, POINTS: tl.constexpr):
+    """Every point's channels times a column, summed: a state. Up to four points in one sum: each is a wait for all."""
+    state = ()
+    for p in tl.static_range(0, POINTS, 4):
+        one = layer[p] * column[None, :]
+        if POINTS - p == 1:
+            state = state + (tl.sum(one, axis=1),)
+        else:
+            pair = tl.join(one, layer[p + 1] * column[None, :])
+            if POINTS - p == 2:
+                state = state + tl.sum(pair, axis=1).split()
+            else:
+                last = layer[p + 3] * column[None, :] if POINTS - p > 3 else one
+                early, late = tl.sum(tl.join(pair, tl.join(layer[p + 2] * column[None, :], last)), axis=1).split()
+                third, fourth = late.split()
+                state = state + early.split() + ((third, fourth) if POINTS - p > 3 else (third,))
+    return state
+
+
+@triton.jit
+def _lifted(x, weights, POINTS: tl.constexpr):
+    """The first hidden layer: so cheap that it is rather computed again than kept."""
+    layer = ()
+    for p in tl.static_range(POINTS):
+        layer = layer + (tl.maximum(x[p][:, None] * weights[0][None, :] + weights[1][None, :], 0.0),)
+    return layer
+
+
+@triton.jit
+def _mixed(x, weights, POINTS: tl.constexpr, PRECISION: tl.constexpr):
+    """The second hidden layer."""
+    parts = _layer_parts(_lifted(x, weights, POINTS), POINTS, PRECISION)
+    sums = _convolve(parts, weights[2], weights[3], POINTS, PRECISION)
+    layer = ()
+    for p in tl.static_range(POINTS):
+        layer = layer + (tl.maximum(sums[p], 0.0),)
+    return layer
+
+
+@triton.jit
+def _rate(mixed, weights, POINTS: tl.constexpr):
+    sums = _lowered(mixed, weights[4], POINTS)
+    rate = ()
+    for p in tl.static_range(POINTS):
+        rate = rate + (sums[p] + weights[5],)
+    return rate
+
+
 @triton.jit(do_not_specialize=("samples", "room"))
 def walk_forward(
     starts,  # [S, B, d]
     ends,  # [S, B, d]
-    states,  # [S, room, B, d], before each step, where KEEP
+    states,  # [S, room, B, d]: before each step, where KEEP
     sizes,  # [S, room]
     counts,  # [S]
-    w1,
-    b1,
-    w2,
-    b2,
-    w3,
-    b3,
+    lift,
+    lift_bias,
+    mix,
+    mix_bias,
+    lower,
+    lower_bias,
     samples,
     room,
     ROWS: tl.constexpr,
     STAGES: tl.constexpr,
     POINTS: tl.constexpr,
-    HIDDEN: tl.constexpr,
+    CHANNELS: tl.constexpr,
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
-    KEEP: tl.constexpr,
     PRECISION: tl.constexpr,
+    KEEP: tl.constexpr,
 ):
+    """ROWS are those of the tableau, the weights b last."""
     member = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
-    layers = _load_layers(w1, b1, w2, b2, w3, b3, member, POINTS, HIDDEN, WIDTH, PRECISION)
+    weights = _load_weights(lift, lift_bias, mix, mix_bias, lower, lower_bias, member, CHANNELS, WIDTH, TILE, PRECISION)
     # Rows beyond the last sample walk along with it, so that they are finite where it is.
     z = _load_state(starts + member * samples * POINTS, tl.minimum(rows, samples - 1), POINTS)
     for n in range(tl.load(counts + member)):
@@ -219,73 +244,74 @@ def walk_forward(
         rates = ()
         for i in tl.static_range(STAGES):
             x = _combine(z, h, rates, ROWS, i, POINTS)
-            rates = rates + (_rate(_second(x, layers, POINTS, PRECISION), layers, POINTS),)
+            rates = rates + (_rate(_mixed(x, weights, POINTS, PRECISION), weights, POINTS),)
         z = _combine(z, h, rates, ROWS, STAGES, POINTS)
     _store_state(ends + member * samples * POINTS, rows, z, samples, POINTS)
 
 
 @triton.jit
-def _store_gradients(base, gradients, POINTS: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
-    """A program's share [P]: W1, b1, W2, b2, W3, b3 one after the other, summed over its samples."""
-    on_lift, on_lift_bias, on_mix, on_mix_bias, on_lower, on_shift = gradients
-    unit = tl.arange(0, WIDTH)
-    real = unit < HIDDEN
-    for c in tl.static_range(POINTS):
-        tl.store(base + c * HIDDEN + unit, tl.sum(on_lift[c], axis=0), mask=real)
-    base += POINTS * HIDDEN
-    tl.store(base + unit, tl.sum(on_lift_bias, axis=0), mask=real)
-    base += HIDDEN
-    tl.store(base + unit[:, None] * HIDDEN + unit[None, :], on_mix, mask=real[:, None] & real[None, :])
-    base += HIDDEN * HIDDEN
-    tl.store(base + unit, tl.sum(on_mix_bias, axis=0), mask=real)
-    base += HIDDEN
-    for c in tl.static_range(POINTS):
-        tl.store(base + unit * POINTS + c, tl.sum(on_lower[c], axis=0), mask=real)
-    base += HIDDEN * POINTS
-    for c in tl.static_range(POINTS):
-        tl.store(base + c, tl.sum(on_shift[c], axis=0))
+def _store_gradients(base, gradients, member, members, CHANNELS: tl.constexpr, WIDTH: tl.constexpr):
+    """A program's part of its tile's share [P S]: each of the weights for all members, one after the other."""
+    on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias = gradients
+    channel = tl.arange(0, WIDTH)
+    real = channel < CHANNELS
+    lines = base + member * CHANNELS + channel
+    tl.store(lines, tl.sum(on_lift, axis=0), mask=real)
+    tl.store(lines + members * CHANNELS, tl.sum(on_lift_bias, axis=0), mask=real)
+    taps = base + (2 * members + member * CHANNELS * 3) * CHANNELS
+    for s in tl.static_range(WIDTH // 16):
+        into = 16 * s + tl.arange(0, 16)[:, None]
+        for k in tl.static_range(3):
+            place = taps + (channel[None, :] * CHANNELS + into) * 3 + k
+            tl.store(place, on_taps[3 * s + k], mask=(into < CHANNELS) & real[None, :])
+    lines += members * (2 + 3 * CHANNELS) * CHANNELS
+    tl.store(lines, tl.sum(on_mix_bias, axis=0), mask=real)
+    tl.store(lines + members * CHANNELS, tl.sum(on_lower, axis=0), mask=real)
+    tl.store(base + members * (4 + 3 * CHANNELS) * CHANNELS + member, tl.sum(on_lower_bias, axis=0))
 
 
 @triton.jit(do_not_specialize=("samples", "room"))
 def walk_backward(
     on_ends,  # [S, B, d]
     on_starts,  # [S, B, d]
-    shares,  # [S, tiles, P]
+    shares,  # [tiles, P S]
     states,  # [S, room, B, d]
     sizes,  # [S, room]
     counts,  # [S]
-    w1,
-    b1,
-    w2,
-    b2,
-    w3,
-    b3,
+    lift,
+    lift_bias,
+    mix,
+    mix_bias,
+    lower,
+    lower_bias,
     samples,
     room,
     ROWS: tl.constexpr,
     STAGES: tl.constexpr,
     POINTS: tl.constexpr,
-    HIDDEN: tl.constexpr,
+    CHANNELS: tl.constexpr,
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """From the end to the start: each step's stages are recomputed from the state before it."""
+    """From the end to the start: each step's stages are computed again from the state before it."""
     member = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
     held = tl.minimum(rows, samples - 1)
-    layers = _load_layers(w1, b1, w2, b2, w3, b3, member, POINTS, HIDDEN, WIDTH, PRECISION)
-    mix_back = (tl.trans(layers[2][0]), tl.trans(layers[2][1]))
+    weights = _load_weights(lift, lift_bias, mix, mix_bias, lower, lower_bias, member, CHANNELS, WIDTH, TILE, PRECISION)
+    taps_back = (_transposed(weights[2][2]), _transposed(weights[2][1]), _transposed(weights[2][0]))
     on_z = _load_state(on_ends + member * samples * POINTS, held, POINTS)
     on_z = _scaled(tl.where(rows < samples, 1.0, 0.0), on_z, POINTS)
-    on_shift = _scaled(0.0, on_z, POINTS)
-    on_lift, on_lower = _zeros(POINTS, TILE, WIDTH), _zeros(POINTS, TILE, WIDTH)
-    on_lift_bias, on_mix_bias = tl.zeros((TILE, WIDTH), tl.float32), tl.zeros((TILE, WIDTH), tl.float32)
-    on_mix = tl.zeros((WIDTH, WIDTH), tl.float32)
+    nothing = tl.zeros((TILE, WIDTH), tl.float32)
+    on_lift, on_lift_bias, on_mix_bias, on_lower = nothing, nothing, nothing, nothing
+    slices, on_taps = (), ()
+    for s in tl.static_range(WIDTH // 16):
+        slices = slices + (_load_lift(lift, lift_bias, member, 16 * s + tl.arange(0, 16), CHANNELS),)
+        for _ in tl.static_range(3):
+            on_taps = on_taps + (tl.zeros((16, WIDTH), tl.float32),)
+    on_lower_bias = tl.zeros((TILE,), tl.float32)
 
     steps = tl.load(counts + member)
-    # Not a constant, so that the compiler keeps the two sums of a product apart.
-    zero = tl.zeros((TILE, WIDTH), tl.float32) + tl.minimum(steps, 0).to(tl.float32)
     visited = states + member * room * samples * POINTS
     before = _load_state(visited + tl.maximum(steps - 1, 0) * samples * POINTS, held, POINTS)
     for n in range(steps):
@@ -293,12 +319,12 @@ def walk_backward(
         z, h = before, tl.load(sizes + member * room + left)
         # What the next round starts from: memory is far away, so it is asked for early.
         before = _load_state(visited + tl.maximum(left - 1, 0) * samples * POINTS, held, POINTS)
-        inputs, seconds, rates = (), (), ()
+        inputs, mixed, rates = (), (), ()
         for i in tl.static_range(STAGES):
             x = _combine(z, h, rates, ROWS, i, POINTS)
-            inputs, seconds = inputs + (x,), seconds + (_second(x, layers, POINTS, PRECISION),)
+            inputs, mixed = inputs + (x,), mixed + (_mixed(x, weights, POINTS, PRECISION),)
             if i + 1 < STAGES:
-                rates = rates + (_rate(seconds[i], layers, POINTS),)
+                rates = rates + (_rate(mixed[i], weights, POINTS),)
         on_end = on_z
         on_inputs = ()  # from the last stage on
         for i in tl.static_range(STAGES - 1, -1, -1):
@@ -306,21 +332,26 @@ def walk_backward(
             for j in tl.static_range(i + 1, STAGES):
                 if ROWS[j][i] != 0.0:
                     on_rate = _plus(on_rate, h * ROWS[j][i], on_inputs[STAGES - 1 - j], POINTS)
-            on_second = tl.where(seconds[i] > 0.0, _outer(on_rate, layers[4], POINTS), 0.0)
-            on_second_parts = _parts(on_second, PRECISION)
-            on_first = _product(on_second_parts, mix_back, zero, PRECISION)
-            first = _first(inputs[i], layers, POINTS)
-            on_first = tl.where(first > 0.0, on_first, 0.0)
-            on_input = _inner(on_first, layers[0], POINTS)
-            on_inputs = on_inputs + (on_input,)
-            on_z = _plus(on_z, 1.0, on_input, POINTS)
-            on_lift = _add_outer(on_lift, inputs[i], on_first, POINTS)
-            on_lift_bias += on_first
-            on_mix = _add_product(on_mix, _parts(tl.trans(first), PRECISION), on_second_parts, PRECISION)
-            on_mix_bias += on_second
-            on_lower = _add_outer(on_lower, on_rate, seconds[i], POINTS)
-            on_shift = _plus(on_shift, 1.0, on_rate, POINTS)
+            on_mixed = ()
+            for p in tl.static_range(POINTS):
+                spread = on_rate[p][:, None] * weights[4][None, :]
+                on_mixed = on_mixed + (tl.where(mixed[i][p] > 0.0, spread, 0.0),)
+                on_mix_bias += on_mixed[p]
+                on_lower += on_rate[p][:, None] * mixed[i][p]
+                on_lower_bias += on_rate[p]
+            on_mixed_parts = _layer_parts(on_mixed, POINTS, PRECISION)
+            sums = _convolve(on_mixed_parts, taps_back, nothing, POINTS, PRECISION)
+            lifted = _lifted(inputs[i], weights, POINTS)
+            on_lifted = ()
+            for p in tl.static_range(POINTS):
+                on_lifted = on_lifted + (tl.where(lifted[p] > 0.0, sums[p], 0.0),)
+                on_lift_bias += on_lifted[p]
+                on_lift += inputs[i][p][:, None] * on_lifted[p]
+            on_inputs = on_inputs + (_lowered(on_lifted, weights[0], POINTS),)
+            on_z = _plus(on_z, 1.0, on_inputs[STAGES - 1 - i], POINTS)
+            on_taps = _add_products(on_taps, inputs[i], slices, on_mixed_parts, POINTS, WIDTH // 16, PRECISION)
     _store_state(on_starts + member * samples * POINTS, rows, on_z, samples, POINTS)
-    share = shares + (member * tl.num_programs(1) + tl.program_id(1)) * ((2 * POINTS + HIDDEN + 2) * HIDDEN + POINTS)
-    gradients = (on_lift, on_lift_bias, on_mix, on_mix_bias, on_lower, on_shift)
-    _store_gradients(share, gradients, POINTS, HIDDEN, WIDTH)
+    members = tl.num_programs(0)
+    share = shares + tl.program_id(1).to(tl.int64) * members * (3 * CHANNELS * CHANNELS + 4 * CHANNELS + 1)
+    gradients = (on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias)
+    _store_gradients(share, gradients, member, members, CHANNELS, WIDTH)
