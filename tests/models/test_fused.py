@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
 def make_case(
@@ -94,6 +94,7 @@ def convolved(own: dict[str, Tensor], z: Tensor) -> Any:
     return torch.func.functional_call(field, own, (z, z))
 
 
+@needs_triton
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: Any) -> None:
     for got, want in zip(found[name], expected(CASES[name]), strict=False):
@@ -101,6 +102,7 @@ def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: An
         assert (got - want).norm() <= ACCURACY * want.norm()
 
 
+@needs_triton
 @pytest.mark.parametrize("name", CASES)
 def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
     assert torch.equal(found[name][0], found[name][-1])

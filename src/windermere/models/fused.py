@@ -158,5 +158,6 @@ def _run(
             TILE=launch.tile,
             PRECISION=launch.precision,
             num_warps=launch.warps if name == "walk_forward" else launch.warps_back,
+            num_stages=1,  # nothing to load ahead: all is on chip
             **more,
         )
