@@ -5,6 +5,7 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import torch
@@ -14,6 +15,7 @@ from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
 from windermere.models.dense import Layers, banded, dense_field, repeated
+from windermere.models.fused import with_kernels
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
@@ -59,15 +61,10 @@ class SphereField(nn.Module):
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
             return Prepared(rate, tuple(tensors.values()))
-        layers = [
-            dense
-            for name in ("lift", "mix", "lower")
-            for dense in (
-                banded(tensors[f"{name}.weight"], self.points),
-                repeated(tensors[f"{name}.bias"], self.points),
-            )
-        ]
-        return dense_field(cast(Layers, tuple(layers)))
+        pairs = [(tensors[f"{name}.weight"], tensors[f"{name}.bias"]) for name in ("lift", "mix", "lower")]
+        layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
+        dense = dense_field(cast(Layers, tuple(layers)))
+        return replace(dense, walk=with_kernels([x for pair in pairs for x in pair], dense.walk))
 
 
 class ImageField(nn.Module):

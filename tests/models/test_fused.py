@@ -1,0 +1,128 @@
+"""The Triton kernels, interpreted on the CPU, against the eager walk in float64: values and gradients."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
+from windermere.models import SphereField
+from windermere.models.fused import can_walk, steps_on_device
+from windermere.solvers import METHODS, FixedStep
+from windermere.solvers.grid import make_grid
+from windermere.solvers.runge_kutta import combine, stages
+
+NAMES = [name for name, _ in SphereField(1).named_parameters()]
+ROOT = Path(__file__).parents[2]
+ACCURACY = 2e-6
+"""Of float32, relative to the norm: a few roundings."""
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+
+
+def make_case(
+    method: str, counts: list[int], samples: int, points: int, channels: int = 8, precision: str = "tf32x3"
+) -> dict[str, Any]:
+    """Kaiming weights, biases that are not zero, steps of any size, and no numbers behind a member's last step."""
+    generator, members = torch.Generator().manual_seed(7), len(counts)
+
+    def normal(*shape: int, scale: float = 1.0) -> Tensor:
+        return torch.randn(members, *shape, generator=generator) * scale
+
+    shapes = [(channels, 1, 1), (channels, channels, 3), (1, channels, 1)]
+    weights = [x for s in shapes for x in (normal(*s, scale=(2 / (s[1] * s[2])) ** 0.5), normal(s[0], scale=0.3))]
+    sizes = (1 + 0.3 * normal(max(counts) + 2)) / max(counts)
+    for s, count in enumerate(counts):
+        sizes[s, count:] = torch.nan
+    return {
+        "method": method,
+        "precision": precision,
+        "counts": torch.tensor(counts, dtype=torch.int32),
+        "sizes": sizes,
+        "z": normal(samples, points),
+        "cotangent": normal(samples, points),
+        "weights": weights,
+    }
+
+
+CASES = {
+    **{f"{method}, one member": make_case(method, [2], 5, 2) for method in ("euler", "midpoint", "rk4")},
+    **{f"{method}, ragged members": make_case(method, [2, 1, 3], 18, 2) for method in ("euler", "midpoint", "rk4")},
+    **{f"{d} points": make_case("heun", [2, 2], 16, d) for d in (1, 3, 4)},
+    "three rates in a row": make_case("bosh32", [1], 3, 2),
+    "a member that takes no step": make_case("euler", [2, 0], 3, 2),
+    "the paper's width": make_case("euler", [4], 3, 2, 32),
+    "without tensor cores": make_case("midpoint", [2], 3, 2, 8, "ieee"),
+    "one product": make_case("midpoint", [2], 3, 2, 8, "tf32"),
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """All cases at once, from the interpreter."""
+    folder = tmp_path_factory.mktemp("fused")
+    torch.save(CASES, folder / "cases.pt")
+    command = [sys.executable, "-m", "tests.models.interpreted", str(folder / "cases.pt"), str(folder / "results.pt")]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return torch.load(folder / "results.pt")
+
+
+def expected(case: dict[str, Any]) -> list[Tensor]:
+    """Every member by itself, as nn.Conv1d would go, one operation after the other."""
+    start, *weights = (x.double().requires_grad_() for x in (case["z"], *case["weights"]))
+    tableau, ends = METHODS[case["method"]], []
+    for s, count in enumerate(case["counts"].tolist()):
+        z, own = start[s], {name: w[s] for name, w in zip(NAMES, weights, strict=True)}
+        for h in case["sizes"][s, :count].double().tolist():
+            rates = stages(tableau, lambda _, z, own=own: convolved(own, z), [z] * tableau.stages, z, h)  # type: ignore[misc]
+            z = combine(z, h, tableau.b, rates)
+        ends.append(z)
+    end = torch.stack(ends)
+    return [end.detach(), *torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])]
+
+
+def convolved(own: dict[str, Tensor], z: Tensor) -> Any:
+    field = SphereField(z.shape[-1], own["lift.bias"].shape[0])
+    return torch.func.functional_call(field, own, (z, z))
+
+
+@needs_triton
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: Any) -> None:
+    for got, want in zip(found[name], expected(CASES[name]), strict=False):
+        assert got.shape == want.shape
+        assert (got - want).norm() <= ACCURACY * want.norm()
+
+
+@needs_triton
+@pytest.mark.parametrize("name", CASES)
+def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
+    assert torch.equal(found[name][0], found[name][-1])
+
+
+def test_a_grid_for_all_members_is_repeated_for_each() -> None:
+    sizes, counts = steps_on_device(make_grid([FixedStep("euler", step=0.3)] * 2, (0.0, 1.0)), torch.zeros(2, 5, 3))
+    torch.testing.assert_close(sizes, torch.tensor([[0.3, 0.3, 0.3, 0.1]] * 2))
+    assert counts.tolist() == [4, 4]
+
+
+def test_members_with_fewer_steps_have_smaller_counts() -> None:
+    solvers = [FixedStep("euler", step=1 / n) for n in (2, 3)]
+    sizes, counts = steps_on_device(make_grid(solvers, (1.0, 0.0)), torch.zeros(2, 5, 3))
+    torch.testing.assert_close(sizes, -torch.tensor([[1 / 2, 1 / 2, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
+    assert counts.tolist() == [2, 3]
+
+
+def test_a_state_that_is_no_gpus_takes_the_ordinary_walk() -> None:
+    field, z = sphere_field(2), samples(5, 2)
+    assert not can_walk(METHODS["rk4"], z.float(), list(field.parameters()))
+    solver = FixedStep("rk4", step=1 / 4)
+    assert_same(solved(field, z, solver, field.parameters()), solved(Convolving(field), z, solver, field.parameters()))
