@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import calibration, crossings, known_cases, memory, phenomenon, sphere_step
+from benchmarks import calibration, crossings, frontier, known_cases, memory, phenomenon, sphere_step
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
@@ -11,6 +11,7 @@ BENCHMARKS = {
     "crossings": crossings.run,
     "known_cases": known_cases.run,
     "calibration": calibration.run,
+    "frontier": frontier.bars_of_results,
 }
 
 

@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
+from math import log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 import windermere as wm
 from benchmarks.frontier_figure import draw
-from benchmarks.measuring import RESULTS
+from benchmarks.measuring import RESULTS, Bar
 from windermere import data
 from windermere.records import environment, read_json, read_metrics, write_json
 from windermere.solvers import Solver
@@ -159,11 +160,41 @@ def collect(out: Path) -> None:
         print(path)
 
 
+def bars(results: Mapping[str, Mapping[str, Any]], group: str = "sphere2 euler/midpoint") -> list[Bar]:
+    """Steady against the paper's algorithm at equal evaluations, and steady at its default target."""
+    paper, default = results[f"{group} paper 0.1"], results[f"{group} steady 0.02"]
+    steady = {name: result for name, result in results.items() if name.startswith(f"{group} steady")}
+    cost = fmean(paper["evaluations"])
+    nearest = min(steady, key=lambda name: abs(log(fmean(steady[name]["evaluations"]) / cost)))
+    equal = steady[nearest]
+    ahead = [ours - theirs for ours, theirs in zip(equal["flow"], paper["flow"], strict=True)]
+    share = max(fmean(result["checks_share"]) for result in steady.values())
+    numbers = (
+        (f"{nearest}: evaluations over the paper algorithm's, from", fmean(equal["evaluations"]) / cost, 0.95, True),
+        ("  to", fmean(equal["evaluations"]) / cost, 1.05, False),
+        ("  accuracy under the flow, ahead of it, mean over seeds", fmean(ahead), -0.01, True),
+        ("  std of log2(precision) over its", fmean(equal["std_log2"]) / fmean(paper["std_log2"]), 1 / 3, False),
+        (f"{group} at the default target: worst gap", max(_gaps(default)), 0.02, False),
+        ("  seeds that are FLOW", default["outcome"].count("FLOW"), len(default["outcome"]), True),
+        (f"{group}: largest share of the checks", share, 0.1, False),
+    )
+    return [Bar(name=name, measured=m, limit=limit, at_least=at_least) for name, m, limit, at_least in numbers]
+
+
+def bars_of_results() -> list[Bar]:
+    """Of the runs that were collected; training them again takes hours on two cores."""
+    results = read_json(RESULTS / "frontier.json")["runs"]
+    return [bar for group in ("sphere2 euler/midpoint", "sphere2 midpoint/rk4") for bar in bars(results, group)]
+
+
+def _gaps(result: Mapping[str, Any]) -> list[float]:
+    return [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
+
+
 def row(name: str, result: Mapping[str, Any]) -> str:
-    gaps = [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
     return (
         f"{name:<44} evaluations {fmean(result['evaluations']):6.1f}  checks {fmean(result['checks_share']):5.1%}  "
-        f"own {fmean(result['own']):.3f}  flow {fmean(result['flow']):.3f}  worst gap {max(gaps):6.3f}  "
+        f"own {fmean(result['own']):.3f}  flow {fmean(result['flow']):.3f}  worst gap {max(_gaps(result)):6.3f}  "
         f"std {fmean(result['std_log2']):.2f}  {' '.join(result['outcome'])}"
     )
 

@@ -34,6 +34,14 @@ class Frame:
         (left, bottom), (right, top) = centre - half, centre + half
         return cls(left=float(left), right=float(right), bottom=float(bottom), top=float(top))
 
+    @classmethod
+    def around_most(cls, states: Array, *, far: float = 0.15, times: float = 3.0) -> Self:
+        """Around all trajectories [S + 1, N, 2], but for the share `far` of them that reaches farthest, where these go
+        so many times farther than the rest that nothing else could be seen."""
+        reach = np.linalg.norm(states - states[0].mean(axis=0), axis=-1).max(axis=0)
+        most = np.quantile(reach, 1 - far)
+        return cls.around(states if reach.max() <= times * most else states[:, reach <= most])
+
     @property
     def width(self) -> float:
         return self.right - self.left

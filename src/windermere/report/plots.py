@@ -69,7 +69,7 @@ def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
     figure = new_figure(5.0 * len(panels), 8.5)
     rows = figure.subplots(2, len(panels), squeeze=False, height_ratios=(5.0, 2.6))
     for panel, plane, curve in zip(panels, rows[0], rows[1], strict=True):
-        draw_plane(plane, panel.states, panel.labels, Frame.around(panel.states), panel.decision)
+        draw_plane(plane, panel.states, panel.labels, Frame.around_most(panel.states), panel.decision)
         plane.set_title(wrapped(panel.title))
         _draw_accuracy(curve, panel)
     rows[1, 0].set_ylabel("test accuracy")

@@ -115,11 +115,11 @@ def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> Trajectory
     trajectory = solve(block.field, inputs, solver, record=True).trajectory
     states = torch.as_tensor(trajectory.states if trajectory else inputs[None]).double().numpy()
     steps = len(states) - 1
-    how = "" if trained.config.adapt == "none" else "adapted, at last "
+    how = f"{steps} Euler steps" if trained.config.adapt == "none" else f"adapted Euler steps ({steps})"
     others = [n for n in TEST_STEPS if not 0.75 < n / steps < 1.35]  # room for its own number on the axis
     solvers = {n: FixedStep.of("euler", steps=n) for n in others} | {steps: solver}
     return TrajectoryPanel(
-        title=f"trained with {how}{steps} Euler steps: {WORDS[verdict.outcome]}",
+        title=f"trained with {how}: {WORDS[verdict.outcome]}",
         states=states,
         labels=labels.numpy(),
         test_steps=np.array(sorted(solvers)),
@@ -130,6 +130,6 @@ def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> Trajectory
 
 
 def _decision(head: nn.Module, states: np.ndarray) -> DecisionRegions:
-    xx, yy = Frame.around(states).grid(200)
+    xx, yy = Frame.around_most(states).grid(200)
     grid = torch.as_tensor(np.stack([xx, yy], axis=-1), dtype=torch.float32)
     return DecisionRegions(xx=xx, yy=yy, predicted=head(grid).argmax(dim=-1).numpy())
