@@ -26,8 +26,8 @@ LEAST = 1e-9
 class _Law:
     """What both steady controllers share: the target, the memory and the update."""
 
-    target: float = 0.02
-    """The distance allowed: with 0.02, a better solver may move about 2% of the probability mass."""
+    target: float = 0.01
+    """The distance allowed: with 0.01, a better solver may move about 1% of the probability mass."""
     release: float = 0.5
     """Precision is relaxed only where the distance is below this share of the target."""
     weight: float = 0.2

@@ -59,7 +59,7 @@ def train_command(
         float | None, typer.Option(help="With --adapt paper: the difference of scores. Default: 0.1.")
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="With --adapt steady: probability mass that may move. Default: 0.02.")
+        float | None, typer.Option(help="With --adapt steady: probability mass that may move. Default: 0.01.")
     ] = None,
     gradient: Annotated[str | None, typer.Option(help="backprop (default), checkpoint or adjoint.")] = None,
     iterations: Annotated[int | None, typer.Option(help="Default: the paper's for this data set.")] = None,

@@ -49,7 +49,7 @@ class RunConfig:
     """`none`, `paper` (Algorithm 2 for steps, 3 for tolerances) or `steady`: each member adapts its own precision."""
     threshold: float = 0.1
     """For `paper`: scores of training and check solver further apart than this are not the same."""
-    target: float = 0.02
+    target: float = 0.01
     """For `steady`: the share of probability mass that a better solver may move."""
     check: str | None = None
     """Method of the check solver; None takes midpoint for euler, rk4 for midpoint, dopri54 for tolerances."""
