@@ -5,15 +5,17 @@ Every run is one of `RUNS`, by name; runs are resumable and can be spread over m
     python -m benchmarks.frontier names [PATTERN]
     python -m benchmarks.frontier run NAME [--out runs/frontier] [--device cuda] [--time-limit SECONDS]
     python -m benchmarks.frontier collect [--out runs/frontier]      # audits what is there, writes results, draws
+    python -m benchmarks.frontier table                              # the results in Markdown
 """
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from math import log
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -193,6 +195,29 @@ def _gaps(result: Mapping[str, Any]) -> list[float]:
     return [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
 
 
+def table(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Markdown: every run, its seeds side by side."""
+    yield "| run | evaluations per iteration | checks | own solver | flow | worst gap | std of log2 | audit |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for name in RUNS:
+        if (result := results.get(name)) is None:
+            continue
+        own, flow = (f"{fmean(values):.3f} ± {stdev(values):.3f}" for values in (result["own"], result["flow"]))
+        counts = Counter(result["outcome"]).most_common()
+        swings = "" if " constant " in name else f"{fmean(result['std_log2']):.2f}"
+        cells = (
+            name,
+            f"{fmean(result['evaluations']):.1f}",
+            f"{fmean(result['checks_share']):.1%}" if swings else "",
+            own,
+            flow,
+            f"{max(_gaps(result)):.3f}",
+            swings,
+            ", ".join(f"{count} {outcome}" for outcome, count in counts),
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
 def row(name: str, result: Mapping[str, Any]) -> str:
     return (
         f"{name:<44} evaluations {fmean(result['evaluations']):6.1f}  checks {fmean(result['checks_share']):5.1%}  "
@@ -203,7 +228,7 @@ def row(name: str, result: Mapping[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frontier", description=__doc__)
-    parser.add_argument("action", choices=("names", "run", "collect"))
+    parser.add_argument("action", choices=("names", "run", "collect", "table"))
     parser.add_argument("name", nargs="?", default="*")
     parser.add_argument("--out", type=Path, default=Path("runs/frontier"))
     parser.add_argument("--device", default="cpu")
@@ -212,11 +237,12 @@ def main(arguments: list[str]) -> int:
     names = [name for name in RUNS if fnmatch(name, options.name)]
     if options.action == "collect":
         collect(options.out)
-    for name in names if options.action != "collect" else ():
-        if options.action == "run":
+    elif options.action == "run":
+        for name in names:
             run(name, options.out, device=options.device, time_limit=options.time_limit)
-        else:
-            print(name)
+    else:
+        kept = {} if options.action == "names" else read_json(RESULTS / "frontier.json")["runs"]
+        print(*(names if options.action == "names" else table(kept)), sep="\n")
     return 0
 
 

@@ -12,10 +12,11 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 from windermere.report.style import CLASSES, FAINT, INK, add_legend, house_style, new_figure, save
 
 LOOKS = {
-    "constant": ("constant", FAINT, "v"),
-    "paper": ("the paper's algorithm, by threshold", CLASSES[1], "o"),
-    "steady": ("steady, by target", CLASSES[0], "s"),
+    "constant": ("constant", FAINT, "v", (8, -3)),
+    "paper": ("the paper's algorithm, by threshold", CLASSES[1], "o", (-4, 8)),
+    "steady": ("steady, by target", CLASSES[0], "s", (-6, -15)),
 }
+"""By rule: words, colour, marker, and where its setting is written."""
 Results = Mapping[str, Mapping[str, Any]]
 
 
@@ -44,7 +45,7 @@ def _draw_group(data: str, pair: str, results: Results, path: Path) -> None:
     panels[0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     panels[1].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     panels[2].set_ylim(bottom=0)
-    marks = [Line2D([], [], color=c, marker=m, label=label) for label, c, m in LOOKS.values()]
+    marks = [Line2D([], [], color=c, marker=m, label=label) for label, c, m, _ in LOOKS.values()]
     one = Line2D([], [], color=INK, marker=".", linestyle="", alpha=0.5, label="one seed")
     add_legend(foot, [*marks, one])
     save(figure, path)
@@ -56,7 +57,7 @@ def _gap(result: Mapping[str, Any]) -> list[float]:
 
 def _draw_panel(axes: Axes, results: Results, value: Any, title: str) -> None:
     """Means joined by a line for each rule, each with its setting beside it, and every seed as a dot."""
-    for kind, (_, color, marker) in LOOKS.items():
+    for kind, (_, color, marker, beside) in LOOKS.items():
         chosen = [(name.split(" ")[-1], r) for name, r in results.items() if name.split(" ")[2] == kind]
         chosen.sort(key=lambda pair: fmean(pair[1]["evaluations"]))
         x = [fmean(r["evaluations"]) for _, r in chosen]
@@ -64,7 +65,7 @@ def _draw_panel(axes: Axes, results: Results, value: Any, title: str) -> None:
         axes.plot(x, y, color=color, marker=marker, markersize=7, linewidth=1.2)
         for (setting, result), mean_x, mean_y in zip(chosen, x, y, strict=True):
             axes.plot(result["evaluations"], value(result), ".", color=color, alpha=0.45, markersize=4)
-            axes.annotate(setting, (mean_x, mean_y), (4, 5), textcoords="offset points", fontsize=8, color=color)
+            axes.annotate(setting, (mean_x, mean_y), beside, textcoords="offset points", fontsize=8, color=color)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
