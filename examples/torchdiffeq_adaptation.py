@@ -28,11 +28,12 @@ def forward(x, solver):
     return head(odeint(field, x, times, method=solver.method, options={"step_size": solver.step})[-1])
 
 
-def score(logits):
-    return wm.Score(value=(logits.argmax(dim=1) == y).double().mean().item())
+def score(checked):
+    accuracy = (checked.argmax(dim=1) == y).double().mean().item()
+    return wm.Score(value=accuracy, distance=wm.moved_mass(logits, checked).item())
 
 
-controller = wm.StepAdaptation(train="euler", check="midpoint", every=20)
+controller = wm.SteadySteps(train="euler", check="midpoint", every=20, target=0.05)
 state = controller.start(wm.initial_step(field, data.inputs, order=1))
 
 for iteration in range(1, iterations + 1):

@@ -1,6 +1,15 @@
 """Windermere: is your neural ODE really an ODE?"""
 
-from windermere.adaptation import Score, StepAdaptation, ToleranceAdaptation, review
+from windermere.adaptation import (
+    Score,
+    SteadySteps,
+    SteadyTolerances,
+    StepAdaptation,
+    ToleranceAdaptation,
+    moved_mass,
+    relative_distance,
+    review,
+)
 from windermere.audit import Verdict, audit
 from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import (
@@ -31,6 +40,8 @@ __all__ = [
     "Score",
     "Solution",
     "Stats",
+    "SteadySteps",
+    "SteadyTolerances",
     "StepAdaptation",
     "ToleranceAdaptation",
     "Trajectory",
@@ -40,6 +51,8 @@ __all__ = [
     "checking",
     "counting",
     "initial_step",
+    "moved_mass",
+    "relative_distance",
     "review",
     "solve",
     "using",

@@ -60,7 +60,7 @@ def configs() -> dict[str, RunConfig]:
     """
     quick: dict[str, Any] = {"iterations": 1500, "batch_size": 128, "optimizer": "adam", "lr": 1e-3}
     coarse = RunConfig(data="sphere2", solver=COARSE, seeds=(0,), **quick)
-    return {"coarse": coarse, "adapted": replace(coarse, adapt="steady", first_step="initial")}
+    return {"coarse": coarse, "adapted": replace(coarse, adapt="steady", target=0.02, first_step="initial")}
 
 
 def run(out: Path, *, progress: Progress) -> Demo:

@@ -12,8 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.adaptation import Controller, Score, State, review_members
-from windermere.adaptation.signals import moved_mass
+from windermere.adaptation import Controller, Score, State, moved_mass, review_members
 from windermere.errors import ToleranceError
 from windermere.solvers import Solver, checking, counting, initial_step
 from windermere.training.config import RunConfig
