@@ -12,6 +12,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatch
 from math import log
 from pathlib import Path
@@ -27,7 +28,16 @@ from windermere import data
 from windermere.records import environment, read_json, read_metrics, write_json
 from windermere.solvers import Solver
 from windermere.terminal import training_progress
-from windermere.training import Labelled, RunConfig, open_run, paper_settings, stop_sign, train, trained_ensemble
+from windermere.training import (
+    Labelled,
+    RunConfig,
+    open_run,
+    paper_settings,
+    resumed_config,
+    stop_sign,
+    train,
+    trained_ensemble,
+)
 
 SEEDS = (0, 1, 2, 3, 4)
 TARGETS = (0.01, 0.02, 0.04, 0.08)
@@ -110,9 +120,7 @@ def run(name: str, out: Path, *, device: str, time_limit: float | None) -> None:
     """Train one run, or go on with it."""
     path = folder(out, name)
     begun = (path / "config.json").exists()
-    config = RunConfig.from_dict({**RUNS[name].to_dict(), "device": device})
-    if begun:
-        config = RunConfig.from_dict({**config.to_dict(), "device": read_json(path / "config.json")["device"]})
+    config = resumed_config(path, {}) if begun else replace(RUNS[name], device=device)
     with (
         open_run(path, config, resume=begun) as run_folder,
         stop_sign(time_limit) as sign,
