@@ -7,6 +7,7 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, Protocol, TypeAlias
 
 from windermere.errors import UsageError
@@ -124,5 +125,20 @@ def review_members(
 
 def check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not value > 0:
-            raise UsageError(f"{name} must be positive, not {value}")
+        if not 0 < value < inf:
+            raise UsageError(f"{name} must be positive and finite, not {value}")
+
+
+def check_factors(decrease: float, increase: float) -> None:
+    if not 0 < decrease < 1 < increase < inf:
+        raise UsageError(f"need decrease < 1 < increase, not {decrease} and {increase}")
+
+
+def check_every(every: int) -> None:
+    if not isinstance(every, int) or every < 1:
+        raise UsageError(f"every must be a whole number of iterations, at least 1, not {every}")
+
+
+def differ(one: float, other: float, threshold: float) -> bool:
+    """Whether two scores are not the same; one that is not a number is never the same as another."""
+    return not abs(one - other) <= threshold

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from windermere.errors import UsageError
 
-TINY = torch.finfo(torch.float64).tiny
+ROUNDING = 1e-12
+LEAST_TOLD = 1e-3
+"""A model that says less than this of its inputs is not held to it: nothing is divided by less."""
 
 
 def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
@@ -19,12 +21,14 @@ def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
 
     This is the mean total variation, relative to how sure the model is. Where it is sure of its classes, 0.02 says that
     two percent of the mass lie elsewhere under the other solver; where it is not, two percent of what tells its inputs
-    apart.
+    apart: their spread around the mean prediction, over that of a sure model with the same mean.
     """
-    _refuse_too_few(trained, classes=2)
+    _refuse_too_few(trained, values=2)
     before, after = trained.double().softmax(dim=-1), checked.double().softmax(dim=-1)
-    told = _variation(before - before.mean(dim=-2, keepdim=True)) / (1 - 1 / trained.shape[-1])
-    return _variation(after - before) / told.clamp(min=TINY)
+    mean = before.mean(dim=-2, keepdim=True)
+    spread, sure = _variation(before - mean), (mean * (1 - mean)).sum(dim=(-2, -1))
+    told = (spread + ROUNDING) / (sure + ROUNDING)
+    return _variation(after - before) / told.clamp(min=LEAST_TOLD)
 
 
 def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
@@ -33,18 +37,17 @@ def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
     The spread is the mean distance of an output from the mean output, so 0.02 says that outputs lie two percent of it
     elsewhere under the other solver.
     """
-    _refuse_too_few(trained, classes=1)
+    _refuse_too_few(trained, values=1)
     trained, checked = trained.double(), checked.double()
-    spread = _lengths(trained - trained.mean(dim=-2, keepdim=True))
-    return _lengths(checked - trained) / spread.clamp(min=TINY)
+    spread, size = _lengths(trained - trained.mean(dim=-2, keepdim=True)), _lengths(trained)
+    return _lengths(checked - trained) / torch.maximum(spread, LEAST_TOLD * size + ROUNDING)
 
 
-def _refuse_too_few(outputs: Tensor, *, classes: int) -> None:
-    samples, values = outputs.shape[-2:]
-    if samples < 2 or values < classes:
+def _refuse_too_few(outputs: Tensor, *, values: int) -> None:
+    if outputs.ndim < 2 or outputs.shape[-2] < 2 or outputs.shape[-1] < values:
         raise UsageError(
-            f"outputs of {samples} samples with {values} values each cannot be told apart: "
-            f"take at least 2 samples and {classes} values, in the shape [samples, values]"
+            f"outputs of shape {list(outputs.shape)} cannot be told apart: "
+            f"give [samples, values] of at least 2 samples with {values} or more values each"
         )
 
 

@@ -9,17 +9,19 @@ is below half of it. Between the two it rests, so noise and slow drift move noth
 """
 
 from dataclasses import dataclass
-from math import inf, isfinite, pow
+from math import isfinite, pow
 
-from windermere.adaptation.controller import Decision, Review, Score, State, check_positive
-from windermere.adaptation.step_size import check_pair, check_solver
-from windermere.adaptation.tolerance import CHECK_RATIOS, START
+from windermere.adaptation.controller import Review, Score, State, check_every, check_factors, check_positive
+from windermere.adaptation.step_size import check_pair, check_solver, decided
+from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep
 from windermere.solvers.tableaus import tableau
 
 LEAST = 1e-9
 """Distances below this are rounding."""
+OUTLIER = 5.0
+"""A single review counts for no more than so many times the target: no odd batch is remembered for long."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +40,15 @@ class _Law:
     """The most that one review changes."""
 
     def __post_init__(self) -> None:
-        check_positive(target=self.target, release=self.release, weight=self.weight, every=self.every)
+        check_every(self.every)
+        check_positive(target=self.target, release=self.release, weight=self.weight)
+        check_factors(self.decrease, self.increase)
         if self.release > 1 or self.weight > 1:
             raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
-        if not 0 < self.decrease < 1 < self.increase:
-            raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
 
     def remembered(self, state: State, distance: float, order: float) -> float:
         """The smoothed distance at precision 1: independent of the precisions it was measured at."""
-        seen = distance / pow(state.precision, order)
+        seen = min(distance, OUTLIER * self.target) / pow(state.precision, order)
         if state.memory is None:
             return seen
         return state.memory + max(self.weight, 1 / (state.reviews + 1)) * (seen - state.memory)
@@ -62,32 +64,36 @@ class _Law:
         factor = (allowed / max(expected, LEAST)) ** (1 / order)
         return precision * min(max(factor, self.decrease), self.increase), reason
 
-    def decided(
-        self, state: State, bounds: tuple[float, float], order: float, trained: Score, checked: Score, check: float
+    def within(self, bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
+        """The precision that was wanted, as far as the bounds allow."""
+        low, high = bounds
+        if wanted < low:
+            return low, f"{reason} as far as {finest}"
+        return (high, f"{reason} as far as can be") if wanted > high else (wanted, reason)
+
+    def settled(
+        self,
+        state: State,
+        bounds: tuple[float, float],
+        finest: str,
+        order: float,
+        trained: Score,
+        checked: Score,
+        check: float,
     ) -> State:
-        """The next state after a check at precision `check`, with the decision on record."""
+        """The next state after a check at precision `check`; `finest` says what the lower bound is for."""
         if checked.distance is None:
             raise UsageError(
                 "a steady controller needs scores with a distance: how far outputs lie from the training solver's"
             )
-        memory, expected = state.memory, inf  # a check that is not finite is not remembered
+        memory, signal = state.memory, None
+        wanted, reason = self.decrease * state.precision, "distance not finite: refined"
         if isfinite(checked.distance):
             memory = self.remembered(state, checked.distance, order)
-            expected = memory * pow(state.precision, order)
-        wanted, reason = self.wanted(state.precision, expected, order)
-        after = min(max(wanted, bounds[0]), bounds[1])
-        decision = Decision(
-            iteration=self.every * (state.reviews + 1),
-            before=state.precision,
-            after=after,
-            trained=trained.value,
-            checked=checked.value,
-            raised=None,
-            check_precision=check,
-            reason=reason,
-            signal=expected if isfinite(expected) else None,
-        )
-        return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
+            signal = memory * pow(state.precision, order)
+            wanted, reason = self.wanted(state.precision, signal, order)
+        after, reason = self.within(bounds, wanted, reason, finest)
+        return decided(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +129,8 @@ class SteadySteps(_Law):
     def review(self, state: State, trained: Score) -> Review:
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
-        return self.decided(state, self.bounds, tableau(self.train).order, trained, checked, check.step)
+        order = tableau(self.train).order
+        return self.settled(state, self.bounds, "the budget allows", order, trained, checked, check.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,14 +143,18 @@ class SteadyTolerances(_Law):
     """The check's tolerance over the training one; None takes the paper's for the pair."""
     increase: float = 2.0
     """Tolerances start low and have decades to go."""
-    floor: float = 1e-7
+    floor: float = FLOOR
+    """The training tolerance does not go below."""
     ceiling: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(floor=self.floor, ceiling=self.ceiling)
-        if self.check_ratio is None and (self.train, self.check) not in CHECK_RATIOS:
-            raise UsageError(f"give check_ratio for '{self.train}' checked by '{self.check}': the paper has none")
+        if self.floor > self.ceiling:
+            raise UsageError(f"the floor is above the ceiling: {self.floor} and {self.ceiling}")
+        check_ratio_of(self.train, self.check, self.check_ratio)
+        Adaptive(self.train, tolerance=START)
+        Adaptive(self.check, tolerance=START)
 
     def start(self, precision: float = START) -> State:
         check_positive(tolerance=precision)
@@ -153,7 +164,8 @@ class SteadyTolerances(_Law):
         return Adaptive(self.train, tolerance=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
-        ratio = CHECK_RATIOS[self.train, self.check] if self.check_ratio is None else self.check_ratio
+        ratio = check_ratio_of(self.train, self.check, self.check_ratio)
         check = Adaptive(self.check, tolerance=ratio * state.precision)
         checked = yield check
-        return self.decided(state, (self.floor, self.ceiling), 1, trained, checked, check.precision)
+        bounds = self.floor, self.ceiling
+        return self.settled(state, bounds, "its floor", 1, trained, checked, check.precision)

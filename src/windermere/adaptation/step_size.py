@@ -2,7 +2,16 @@
 
 from dataclasses import dataclass
 
-from windermere.adaptation.controller import Decision, Review, Score, State, check_positive
+from windermere.adaptation.controller import (
+    Decision,
+    Review,
+    Score,
+    State,
+    check_every,
+    check_factors,
+    check_positive,
+    differ,
+)
 from windermere.errors import UsageError
 from windermere.solvers import FixedStep
 from windermere.solvers.tableaus import tableau
@@ -33,10 +42,10 @@ class StepAdaptation:
     """The most steps that a solve may take: how far the step may shrink."""
 
     def __post_init__(self) -> None:
-        check_positive(every=self.every, threshold=self.threshold, span=self.span, budget=self.budget)
+        check_every(self.every)
+        check_positive(threshold=self.threshold, span=self.span, budget=self.budget)
+        check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
-        if not 0 < self.decrease < 1 < self.increase:
-            raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
 
     def start(self, precision: float) -> State:
         check_positive(step=precision)
@@ -53,7 +62,7 @@ class StepAdaptation:
         check = self.check_solver(h)
         checked = yield check
         raised = None
-        if abs(trained.value - checked.value) > self.threshold:
+        if differ(trained.value, checked.value, self.threshold):
             h_new, reason = self.decrease * h, "scores differ: step decreased"
             if h_new < self.span / self.budget:
                 h_new, reason = self.span / self.budget, "scores differ: step decreased as far as the budget allows"
@@ -62,7 +71,7 @@ class StepAdaptation:
             if h_new > self.span:
                 h_new, reason = self.span, "scores agree: step at its largest"
             raised = yield FixedStep(self.train, step=h_new)
-            if abs(checked.value - raised.value) > self.threshold:
+            if differ(checked.value, raised.value, self.threshold):
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
         return decided(self.every, state, h_new, trained, checked, raised, check.step, reason)
 
@@ -90,6 +99,9 @@ def decided(
     raised: Score | None,
     check_precision: float,
     reason: str,
+    *,
+    memory: float | None = None,
+    signal: float | None = None,
 ) -> State:
     """The next state, with the decision that led to it on record."""
     decision = Decision(
@@ -101,5 +113,6 @@ def decided(
         raised=None if raised is None else raised.value,
         check_precision=check_precision,
         reason=reason,
+        signal=signal,
     )
-    return State(precision=after, reviews=state.reviews + 1, decision=decision)
+    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

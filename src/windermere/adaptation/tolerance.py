@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
-from windermere.adaptation.controller import Review, Score, State, check_positive
+from windermere.adaptation.controller import (
+    Review,
+    Score,
+    State,
+    check_every,
+    check_factors,
+    check_positive,
+    differ,
+)
 from windermere.adaptation.step_size import decided
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive
@@ -11,6 +19,18 @@ START = 1e-6
 """The paper's first tolerance."""
 CHECK_RATIOS = {("fehlberg21", "dopri54"): 1 / 5, ("dopri54", "dopri54"): 1 / 10}
 """The check's tolerance as a share of the training solver's, for the paper's pairs."""
+FLOOR = 2.5e-7
+"""The least tolerance to train with: float32 resolves about twice its rounding, 1.2e-7."""
+
+
+def check_ratio_of(train: str, check: str, given: float | None) -> float:
+    """The ratio that was given, or the paper's for the pair."""
+    ratio = CHECK_RATIOS.get((train, check)) if given is None else given
+    if ratio is None:
+        raise UsageError(f"the paper has no check tolerance for '{train}' and '{check}': give a check_ratio below 1")
+    if not 0 < ratio < 1:
+        raise UsageError(f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {ratio}")
+    return ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,29 +48,24 @@ class ToleranceAdaptation:
     increase: float = 1.1
     min_steps: int = 2
     """The tolerance is not raised where a solve takes no more steps than this."""
-    floor: float = 1e-7
-    """The training tolerance does not go below: float32 resolves no less."""
+    floor: float = FLOOR
+    """The training tolerance does not go below."""
     check_ratio: float | None = None
     """The check's tolerance over the training one; None takes the paper's for the pair."""
     tighten: bool = False
     """Not in the paper: check ten times finer for as long as checking takes no more evaluations than training."""
 
     def __post_init__(self) -> None:
-        check_positive(every=self.every, threshold=self.threshold, floor=self.floor)
-        if self.check_ratio is None and (self.train, self.check) not in CHECK_RATIOS:
-            raise UsageError(
-                f"the paper has no check tolerance for '{self.train}' and '{self.check}': give a check_ratio below 1"
-            )
-        if not 0 < self.ratio < 1:
-            raise UsageError(
-                f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {self.ratio}"
-            )
+        check_every(self.every)
+        check_positive(threshold=self.threshold, floor=self.floor)
+        check_factors(self.decrease, self.increase)
+        check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)
         Adaptive(self.check, tolerance=START)
 
     @property
     def ratio(self) -> float:
-        return CHECK_RATIOS[self.train, self.check] if self.check_ratio is None else self.check_ratio
+        return check_ratio_of(self.train, self.check, self.check_ratio)
 
     def start(self, precision: float = START) -> State:
         check_positive(tolerance=precision)
@@ -67,7 +82,7 @@ class ToleranceAdaptation:
             check_tol /= 10
             checked = yield Adaptive(self.check, tolerance=check_tol)
         raised = None
-        if abs(trained.value - checked.value) > self.threshold:
+        if differ(trained.value, checked.value, self.threshold):
             tol_new, reason = self.decrease * tol, "scores differ: tolerance decreased"
             if tol_new < self.floor:
                 tol_new, reason = self.floor, "scores differ: tolerance decreased as far as its floor"
@@ -76,6 +91,6 @@ class ToleranceAdaptation:
         else:
             tol_new, reason = self.increase * tol, "scores agree: tolerance increased"
             raised = yield Adaptive(self.train, tolerance=tol_new)
-            if abs(checked.value - raised.value) > self.threshold:
+            if differ(checked.value, raised.value, self.threshold):
                 tol_new, reason = tol, "scores agree, but not at an increased tolerance: tolerance kept"
         return decided(self.every, state, tol_new, trained, checked, raised, check_tol, reason)

@@ -5,6 +5,8 @@ Shapes: S members, B samples.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.adaptation import Controller, Score, State, moved_mass, review_members
-from windermere.errors import ToleranceError
+from windermere.errors import SolverError, ToleranceError
 from windermere.solvers import Solver, checking, counting, initial_step
 from windermere.training.config import RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import correct
+
+FAILED = Score(value=nan, distance=inf)
+"""Of a check or a trial that could not be solved: as far from the training solver as can be."""
 
 
 class Adapting:
@@ -41,6 +46,15 @@ class Adapting:
     @property
     def solvers(self) -> tuple[Solver, ...]:
         return tuple(self.controller.solver(state) for state in self.states)
+
+    def solvers_of(self, iteration: int) -> tuple[Solver, ...]:
+        """What the last iteration was trained with: not what its review has decided for the next one."""
+        reviewed = [s.decision is not None and s.decision.iteration == iteration for s in self.states]
+        before = [
+            replace(state, precision=state.decision.before) if late and state.decision is not None else state
+            for state, late in zip(self.states, reviewed, strict=True)
+        ]
+        return tuple(self.controller.solver(state) for state in before)
 
     def due(self, iteration: int) -> bool:
         return iteration % self.controller.every == 0
@@ -76,15 +90,27 @@ def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:
 
 
 def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
-    """The wanted solvers on the batch; `logits` are the training solver's."""
+    """The wanted solvers on the batch; `logits` are the training solver's. What cannot be solved is FAILED."""
     members, solvers = list(wanted), list(wanted.values())
     batch = x[members], y[members], logits[members]
     try:
-        found = _scored(ensemble.subset(members), *batch, solvers)
-    except ToleranceError:  # a check may ask for more than float32 resolves
-        double = ensemble.subset(members, torch.float64)
-        found = _scored(double, batch[0].double(), *batch[1:], solvers)
+        found = _resolved(ensemble, members, *batch, solvers)
+    except SolverError:
+        if len(members) == 1:
+            return {members[0]: FAILED}
+        alone = (_scores(ensemble, x, y, logits, {s: wanted[s]}) for s in members)
+        return {s: score for answer in alone for s, score in answer.items()}
     return dict(zip(members, found, strict=True))
+
+
+def _resolved(
+    ensemble: Ensemble, members: Sequence[int], x: Tensor, y: Tensor, trained: Tensor, solvers: Sequence[Solver]
+) -> list[Score]:
+    """In float64 where a check asks for more than float32 resolves."""
+    try:
+        return _scored(ensemble.subset(members), x, y, trained, solvers)
+    except ToleranceError:
+        return _scored(ensemble.subset(members, torch.float64), x.double(), y, trained, solvers)
 
 
 @torch.no_grad()
@@ -98,5 +124,6 @@ def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: 
     """Every member's accuracy on the batch, how far it is from the training solver, and what its solve took."""
     accuracy = (correct(logits, y).double() / y.shape[1]).tolist()
     took = [np.broadcast_to(numbers, len(accuracy)).tolist() for numbers in (evaluations, steps)]
-    members = zip(accuracy, moved_mass(trained, logits).tolist(), *took, strict=True)
+    moved = moved_mass(trained, logits).tolist() if y.shape[1] > 1 else [None] * len(accuracy)
+    members = zip(accuracy, moved, *took, strict=True)
     return [Score(value=a, distance=d, evaluations=e, steps=n) for a, d, e, n in members]

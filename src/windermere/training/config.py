@@ -90,6 +90,8 @@ class RunConfig:
             raise UsageError(
                 "a check solver or an initial step is for adapted runs: add --adapt paper or --adapt steady"
             )
+        if self.adapt == "steady" and self.batch_size < 2:
+            raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
         self.controller()
 
     def controller(self) -> Controller | None:
