@@ -97,7 +97,11 @@ class CapturedSteps:
         if steps > self.steps.sizes.shape[1]:
             room = 1 << (steps - 1).bit_length()
             self.steps = self.steps._replace(sizes=self.inputs.new_zeros(self.ensemble.size, room))
-            self.graph = self.last = None  # the capture had the old ones
+            self.forget()
+
+    def forget(self) -> None:
+        """What was captured reads or writes tensors that are no longer those to train with."""
+        self.graph = self.last = None
 
     def run(self, iteration: int, most: int) -> int:
         """Train from `iteration` on, for so many steps at most; returns how many went well.

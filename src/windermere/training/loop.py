@@ -127,6 +127,13 @@ class Training:
         with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
             self.test = evaluate(self.ensemble, self.solvers, self.test_set)
 
+    def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
+        """Evaluate and log, where that is due; the last iteration was trained with these solvers."""
+        if self.due(self.config.evaluate_every):
+            self.evaluate()
+        if self.due(self.config.log_every) or self.due(self.config.evaluate_every):
+            report(self.log(last, solvers))
+
     @contextmanager
     def keeping_the_last_good_state(self, where: str) -> Iterator[None]:
         """A solve that fails or a loss that is not finite comes before the optimizer's step: save what was good."""
@@ -180,21 +187,18 @@ def train(
     begun = time.perf_counter() - training.seconds
     while training.iteration < config.iterations:
         solvers = training.solvers
-        last = _many_iterations(training, captured) or _one_iteration(training)
+        last = _many_iterations(training, captured) or one_iteration(training)
         training.seconds = time.perf_counter() - begun
-        if training.due(config.evaluate_every):
-            training.evaluate()
-        if training.due(config.log_every) or training.due(config.evaluate_every):
-            report(training.log(last, solvers))
+        training.measure(last, solvers, report)
         reason = sign.check()
         if reason or training.due(config.checkpoint_every):
             training.save()
         if reason and training.iteration < config.iterations:
             return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
-    return _finish(training)
+    return finish(training)
 
 
-def _one_iteration(training: Training) -> Stepped:
+def one_iteration(training: Training) -> Stepped:
     inputs, labels = training.training_set
     chosen = training.batches.indices(training.iteration)
     x, y = inputs[chosen], labels[chosen]
@@ -286,7 +290,7 @@ def _check_finite(training: Training, losses: Tensor) -> None:
         )
 
 
-def _finish(training: Training) -> Outcome:
+def finish(training: Training) -> Outcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
