@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from windermere.errors import DivergedError
 from windermere.solvers import FixedStep, OnGrid, Solver
@@ -164,3 +165,27 @@ def test_batches_of_several_iterations_are_those_of_each() -> None:
     for i, chosen in enumerate(several):
         assert torch.equal(chosen, Batches(50, 16, (3, 4, 3), "cpu").indices(2 + i))
     assert torch.equal(several[:, 0], several[:, 2])
+
+
+class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The names of all operations inside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_step_asks_the_device_for_no_number(optimizer: str) -> None:
+    steps = steps_for((1, 2), optimizer=optimizer)
+    steps.use([FixedStep.of("euler", steps=2)] * 2)
+    steps.step()  # the first one makes the optimizer's state
+    with Seen() as seen:
+        steps.step()
+    assert "_local_scalar_dense" not in seen.names
+    assert not {"nonzero", "_to_copy", "is_nonzero", "equal", "masked_select"} & set(seen.names)
+    assert f"_fused_{optimizer}_" in seen.names
