@@ -55,7 +55,14 @@ def some_spheres() -> tuple[Labelled, Labelled]:
     return (data.train.inputs, data.train.labels), (data.test.inputs, data.test.labels)
 
 
-def trained(path: Path, config: RunConfig, *, resume: bool = False, stop_at: int | None = None) -> Outcome:
+def trained(
+    path: Path,
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    stop_at: int | None = None,
+    capture: bool | None = None,
+) -> Outcome:
     """Trains on some spheres; with `stop_at`, a sign stops it at the first row from this iteration on."""
     sign = StopSign()
 
@@ -64,7 +71,7 @@ def trained(path: Path, config: RunConfig, *, resume: bool = False, stop_at: int
             sign.reason = "interrupted"
 
     with open_run(path, config, resume=resume) as run:
-        return train(config, *some_spheres(), run, sign=sign, report=report)
+        return train(config, *some_spheres(), run, sign=sign, report=report, capture=capture)
 
 
 def checkpoint(path: Path) -> TensorFile:

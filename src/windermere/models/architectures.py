@@ -5,7 +5,7 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from functools import cache
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
-from windermere.models.dense import Layers, banded, dense_field, repeated
+from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
 from windermere.models.fused import with_kernels
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
@@ -60,11 +60,20 @@ class SphereField(nn.Module):
         """For a model's own parameters, or an ensemble's with a leading member axis."""
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
-            return Prepared(rate, tuple(tensors.values()))
-        pairs = [(tensors[f"{name}.weight"], tensors[f"{name}.bias"]) for name in ("lift", "mix", "lower")]
-        layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
-        dense = dense_field(cast(Layers, tuple(layers)))
-        return replace(dense, walk=with_kernels([x for pair in pairs for x in pair], dense.walk))
+            return Prepared(rate, lambda: tuple(tensors.values()))
+        weights = [tensors[f"{name}.{part}"] for name in ("lift", "mix", "lower") for part in ("weight", "bias")]
+        graded = torch.is_grad_enabled()
+
+        @cache
+        def dense() -> DenseField:
+            """On demand, as the kernels need none of it; but as it would have been made at once."""
+            with torch.set_grad_enabled(graded):
+                pairs = zip(weights[::2], weights[1::2], strict=True)
+                layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
+            return dense_field(cast(Layers, tuple(layers)))
+
+        walk = with_kernels(weights, lambda: dense().walk)
+        return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk)
 
 
 class ImageField(nn.Module):
@@ -82,7 +91,7 @@ class ImageField(nn.Module):
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """Images are work enough for each member by itself: one after the other inside an evaluation."""
         rate = _by_member(tensors, 4, lambda own, z: _convolve(own, F.conv2d, z))
-        return Prepared(rate, tuple(tensors.values()))
+        return Prepared(rate, lambda: tuple(tensors.values()))
 
 
 def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:

@@ -8,14 +8,16 @@ for a single model the member axis is left out everywhere.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.solvers import Prepared, Tableau
-from windermere.solvers.grid import Grid
+from windermere.solvers import Tableau
+from windermere.solvers.field import Rate, Walk
+from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
 Layers: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -45,7 +47,16 @@ def repeated(bias: Tensor, points: int) -> Tensor:
     return bias.unsqueeze(-2).repeat(*(1,) * (bias.ndim - 1), 1, points)
 
 
-def dense_field(layers: Layers) -> Prepared:
+@dataclass(frozen=True)
+class DenseField:
+    """A rate and a whole walk, and the layers that both come from."""
+
+    layers: Layers
+    rate: Rate
+    walk: Walk
+
+
+def dense_field(layers: Layers) -> DenseField:
     """W3 relu(W2 relu(W1 z + b1) + b2) + b3, with its fused walk. One member goes without the member axis."""
     single = layers[0].ndim == 3 and layers[0].shape[0] == 1
     used = cast(Layers, tuple(x.squeeze(0) for x in layers)) if single else layers
@@ -54,14 +65,14 @@ def dense_field(layers: Layers) -> Prepared:
         out = evaluate(used, z.squeeze(0) if single else z)
         return out.unsqueeze(0) if single else out
 
-    def walk(tableau: Tableau, grid: Grid, z: Tensor) -> Tensor:
-        sizes = _step_sizes(grid, z)
+    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
         start = z.squeeze(0) if single else z
+        sizes = _step_sizes(grid, start)
         keep = torch.is_grad_enabled()
         end = cast(Tensor, _DenseWalk.apply(tableau, sizes, keep, start, *used))  # type: ignore[no-untyped-call]
         return end.unsqueeze(0) if single else end
 
-    return Prepared(rate, layers, walk)
+    return DenseField(layers, rate, walk)
 
 
 def evaluate(layers: Layers, z: Tensor) -> Tensor:
@@ -75,8 +86,10 @@ def _affine(z: Tensor) -> Callable[..., Tensor]:
     return torch.addmm if z.ndim == 2 else torch.baddbmm
 
 
-def _step_sizes(grid: Grid, like: Tensor) -> Sizes:
-    """Floats, or [S, 1, 1] where members differ."""
+def _step_sizes(grid: Grid | Steps, like: Tensor) -> Sizes:
+    """Floats; [S, 1, 1] where members differ, or [1, 1] for one without the member axis."""
+    if isinstance(grid, Steps):
+        return grid.sizes.T.reshape(-1, *grid.counts.shape[: like.ndim - 2], 1, 1).unbind(0)
     if grid.nodes.ndim == 1:
         return [float(h) for h in grid.steps]
     return torch.as_tensor(grid.steps.T.copy(), dtype=like.dtype, device=like.device)[..., None, None].unbind(0)

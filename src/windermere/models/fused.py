@@ -8,7 +8,7 @@ Shapes: S members, N steps (the longest member's, or more), B samples, d points,
 leading member axis.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from windermere.solvers import Tableau
 from windermere.solvers.field import Walk
-from windermere.solvers.grid import Grid
+from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -45,13 +45,13 @@ class Launch:
 DEFAULT = Launch()
 
 
-def with_kernels(weights: Weights, otherwise: Walk | None) -> Walk:
-    """A walk by the kernels where they can, and as before where they cannot."""
+def with_kernels(weights: Weights, otherwise: Callable[[], Walk]) -> Walk:
+    """A walk by the kernels where they can, and another where they cannot."""
 
-    def walk(tableau: Tableau, grid: Grid, z: Tensor) -> Tensor:
-        if otherwise is None or can_walk(tableau, z, weights):
+    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
+        if can_walk(tableau, z, weights):
             return walk_on_device(tableau, grid, z, weights)
-        return otherwise(tableau, grid, z)
+        return otherwise()(tableau, grid, z)
 
     return walk
 
@@ -68,18 +68,22 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def walk_on_device(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tensor:
+def walk_on_device(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: Weights) -> Tensor:
     """z at the end of a grid, for an ensemble or for a model alone, without the member axis."""
     if z.ndim == 2:
         return walk_on_device(tableau, grid, z.unsqueeze(0), [w.unsqueeze(0) for w in weights]).squeeze(0)
     return fused_walk(tableau, *steps_on_device(grid, z), z, weights)
 
 
-def steps_on_device(grid: Grid, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Every member's step sizes [S, N] and number of steps [S]."""
+def steps_on_device(grid: Grid | Steps, z: Tensor) -> Steps:
+    """Every member's step sizes and number of steps."""
+    if isinstance(grid, Steps):
+        return grid
     sizes = np.broadcast_to(grid.steps, (len(z), grid.steps.shape[-1]))
     counts = np.broadcast_to(grid.taken, len(z))
-    return torch.tensor(sizes, dtype=z.dtype, device=z.device), torch.tensor(counts, dtype=torch.int32, device=z.device)
+    return Steps(
+        torch.tensor(sizes, dtype=z.dtype, device=z.device), torch.tensor(counts, dtype=torch.int32, device=z.device)
+    )
 
 
 def fused_walk(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere.errors import FieldError, UsageError
-from windermere.solvers.grid import Grid
+from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.tableaus import Tableau
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -23,7 +23,7 @@ Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z (or
 against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
-Walk: TypeAlias = Callable[[Tableau, Grid, Tensor], Tensor]
+Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class Prepared:
     """A field made ready for one solve."""
 
     rate: Rate
-    tensors: tuple[Tensor, ...] | None
-    """All tensors that the rate depends on and that need gradients; None where they are not known."""
+    tensors: Callable[[], tuple[Tensor, ...]] | None
+    """Gives all tensors that the rate depends on and that need gradients (making them may be work, which a walk does
+    not need); None where they are not known."""
     walk: Walk | None = None
     """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient."""
 
@@ -48,7 +49,7 @@ def prepare(field: Any) -> Prepared:
     if isinstance(field, Preparable):
         return field.prepare()
     if isinstance(field, nn.Module):
-        return Prepared(field, tuple(p for p in field.parameters() if p.requires_grad))
+        return Prepared(field, lambda: tuple(p for p in field.parameters() if p.requires_grad))
     return Prepared(field, None)
 
 

@@ -6,9 +6,11 @@ Shapes: N steps, S members. Members with fewer steps than the longest stay at th
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from windermere.solvers.solver import FixedStep, OnGrid
 
@@ -31,6 +33,15 @@ class Grid:
     def taken(self) -> NDArray[np.int64]:
         """Number of steps, by member where members differ."""
         return np.asarray((self.steps != 0).sum(axis=-1), dtype=np.int64)
+
+
+class Steps(NamedTuple):
+    """Every member's grid as tensors, which may change in place between two replays of a captured solve."""
+
+    sizes: Tensor
+    """[S, N]; 0 beyond a member's last step."""
+    counts: Tensor
+    """[S], int32: the number of steps."""
 
 
 def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:

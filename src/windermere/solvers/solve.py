@@ -108,6 +108,8 @@ def _walk(
     if gradient == "backprop" or not torch.is_grad_enabled():
         walked = _integrate(problem, solvers, times, z0, record, prepared)
     elif gradient == "checkpoint":
+        if prepared.tensors is not None:
+            prepared.tensors()  # made here, not in a piece of the solve that is run again
         remember = checkpointed(lambda evaluations: ledger.add("recomputed", _tally(evaluations, solvers, layout)))
         walked = _integrate(replace(problem, remember=remember), solvers, times, z0, record)
     else:
@@ -155,7 +157,9 @@ def _adjoint(
     back = _adjoint_solvers(settings, solvers, problem.layout)
     layout = problem.layout.regrouped(samples=_by_sample(back))
     rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
-    known = prepared.tensors if settings.parameters is None else settings.parameters
+    known = settings.parameters
+    if known is None and prepared.tensors is not None:
+        known = prepared.tensors()
     if known is None:
         check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
     parameters = tuple(p for p in known or () if p.requires_grad)

@@ -7,6 +7,7 @@ from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign, stop_sign
 from windermere.training.loop import Outcome, Report, make_ensemble, train
 from windermere.training.runs import Trained, open_run, resumed_config, trained_ensemble
+from windermere.training.together import train_together
 
 __all__ = [
     "Ensemble",
@@ -25,5 +26,6 @@ __all__ = [
     "resumed_config",
     "stop_sign",
     "train",
+    "train_together",
     "trained_ensemble",
 ]

@@ -19,7 +19,8 @@ class Batches:
 
         @lru_cache(maxsize=1)
         def shuffled(epoch: int) -> Tensor:
-            return torch.stack([_permutation(samples, seed, epoch) for seed in seeds]).to(device)
+            drawn = {seed: _permutation(samples, seed, epoch) for seed in set(seeds)}
+            return torch.stack([drawn[seed] for seed in seeds]).to(device)
 
         self._shuffled = shuffled
 
@@ -27,6 +28,10 @@ class Batches:
         """[S, B]: which samples each member sees in this iteration, counted from 0."""
         epoch, batch = divmod(iteration, self.per_epoch)
         return self._shuffled(epoch)[:, batch * self.batch_size : (batch + 1) * self.batch_size]
+
+    def several(self, start: int, count: int) -> Tensor:
+        """[count, S, B]: those of as many iterations, from `start` on."""
+        return torch.stack([self.indices(iteration) for iteration in range(start, start + count)])
 
 
 def check_batch_size(batch_size: int, samples: int) -> None:

@@ -4,9 +4,10 @@ The field is batched over members, never the solver's loop. Shapes: S members, B
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,8 @@ from torch.func import functional_call, vmap
 
 from windermere.errors import UsageError
 from windermere.models import ODEBlock, Stackable
-from windermere.solvers import Prepared, Solver, solve
+from windermere.solvers import Prepared, Solver, Tableau, solve
+from windermere.solvers.grid import Steps
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,11 @@ class StackedField:
                 t = t.flatten()  # a time for each member: to the field it is a number, as for a model alone
             return vmap(one, in_dims=(0, 0 if t.ndim else None, 0))(self.tensors, t, z)
 
-        return Prepared(rate, tuple(self.tensors.values()))
+        return Prepared(rate, lambda: tuple(self.tensors.values()))
+
+
+Solving: TypeAlias = Callable[[ODEBlock, StackedField, Tensor], Any]
+"""How a block is solved: from its states to those that it hands on."""
 
 
 class Ensemble:
@@ -67,7 +73,7 @@ class Ensemble:
         for layer, tensors in self._layers:
             if isinstance(layer, ODEBlock):
                 return _stacked_field(layer, tensors), x
-            x = _apply(layer, tensors, x, ())
+            x = _apply(layer, tensors, x)
         raise UsageError("this ensemble has no ODEBlock inside")
 
     def parameters(self) -> list[Tensor]:
@@ -94,8 +100,18 @@ class Ensemble:
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
+        return self._through(x, partial(_solved, solvers))
+
+    def walked(self, x: Tensor, tableau: Tableau, steps: Steps) -> Tensor:
+        """The same by steps that lie on the device: nothing is checked or counted, and nothing waits."""
+        return self._through(x, partial(_walked, tableau, steps))
+
+    def _through(self, x: Tensor, solving: Solving) -> Tensor:
         for layer, tensors in self._layers:
-            x = _apply(layer, tensors, x, solvers)
+            if isinstance(layer, ODEBlock):
+                x = solving(layer, _stacked_field(layer, tensors), x)
+            else:
+                x = _apply(layer, tensors, x)
         return x
 
 
@@ -144,11 +160,20 @@ def _layers(model: nn.Module, at: str = "") -> Iterator[tuple[str, nn.Module]]:
             yield f"{at}{name}.", layer
 
 
-def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor, solvers: Sequence[Solver]) -> Any:
-    if isinstance(layer, ODEBlock):
-        solution = solve(_stacked_field(layer, tensors), x, solvers, layer.times, gradient=layer.gradient)
-        # All states, as from the block itself, but with members first: [S, times, B, ...].
-        return solution.final if len(layer.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
+def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: Tensor) -> Any:
+    solution = solve(field, z, solvers, block.times, gradient=block.gradient)
+    # All states, as from the block itself, but with members first: [S, times, B, ...].
+    return solution.final if len(block.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
+
+
+def _walked(tableau: Tableau, steps: Steps, _: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
+    walk = field.prepare().walk
+    if walk is None:
+        raise UsageError("this field has no walk of its own: solve it instead")
+    return walk(tableau, steps, z)
+
+
+def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:
     if type(layer) is nn.Linear and layer.bias is not None and x.ndim == 3:
         return torch.baddbmm(tensors["bias"].unsqueeze(1), x, tensors["weight"].transpose(1, 2))
     if type(layer) is nn.Flatten:

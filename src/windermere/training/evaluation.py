@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from windermere.solvers import Solver, counting
@@ -30,6 +31,11 @@ class Evaluation:
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
     """[S]: the number of samples that each member classifies rightly."""
     return (logits.argmax(dim=-1) == labels).sum(dim=-1)
+
+
+def member_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """[S]: every member's mean cross-entropy."""
+    return F.cross_entropy(logits.transpose(1, 2), labels, reduction="none").mean(dim=1)
 
 
 @torch.no_grad()

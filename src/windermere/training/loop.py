@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
@@ -18,10 +17,11 @@ from windermere.records import RunFolder
 from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
+from windermere.training.captured import CapturedSteps, Stepped, can_capture
 from windermere.training.checkpoint import make_optimizer, pack, unpack
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
-from windermere.training.evaluation import Evaluation, Labelled, correct, evaluate
+from windermere.training.evaluation import Evaluation, Labelled, evaluate, member_losses
 from windermere.training.interrupts import StopSign
 
 ROLES = ("forward", "backward", "recomputed", "checks")
@@ -99,6 +99,16 @@ class Training:
         """Each so many iterations, and at the end."""
         return self.iteration % every == 0 or self.iteration == self.config.iterations
 
+    def undisturbed(self) -> int:
+        """How many iterations come before a review, or until something is due."""
+        config, now = self.config, self.iteration
+        due = (config.log_every, config.evaluate_every, config.checkpoint_every)
+        counts = [config.iterations - now, *(every - now % every for every in due)]
+        if self.adapting is not None:
+            every = self.adapting.controller.every
+            counts.append(every - now % every - 1)
+        return min(counts)
+
     def count(self, count: Count) -> None:
         for role in ROLES:
             self.totals[role] += getattr(count, role)
@@ -117,6 +127,13 @@ class Training:
         with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
             self.test = evaluate(self.ensemble, self.solvers, self.test_set)
 
+    def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
+        """Evaluate and log, where that is due; the last iteration was trained with these solvers."""
+        if self.due(self.config.evaluate_every):
+            self.evaluate()
+        if self.due(self.config.log_every) or self.due(self.config.evaluate_every):
+            report(self.log(last, solvers))
+
     @contextmanager
     def keeping_the_last_good_state(self, where: str) -> Iterator[None]:
         """A solve that fails or a loss that is not finite comes before the optimizer's step: save what was good."""
@@ -128,10 +145,10 @@ class Training:
                 f"training stopped {where}: {error}; the state before it is kept in {self.run.path}"
             ) from error
 
-    def log(self, losses: Tensor, right: Tensor, solvers: Sequence[Solver]) -> Report:
+    def log(self, last: Stepped, solvers: Sequence[Solver]) -> Report:
         """Write a row for each member, trained with these solvers, and return the same numbers."""
         precision = [s.precision for s in solvers]
-        loss, accuracy = losses.tolist(), (right.double() / self.config.batch_size).tolist()
+        loss, accuracy = last.losses.tolist(), (last.right.double() / self.config.batch_size).tolist()
         fresh = self.test if self.due(self.config.evaluate_every) else None
         for s, seed in enumerate(self.config.seeds):
             row = {"iteration": self.iteration, "seed": seed, "loss": loss[s], "accuracy": accuracy[s]}
@@ -159,37 +176,70 @@ def train(
     *,
     sign: StopSign | None = None,
     report: Callable[[Report], None] = lambda _: None,
+    capture: bool | None = None,
 ) -> Outcome:
-    """Train from where the run folder left off to the end, or to a stop sign."""
+    """Train from where the run folder left off to the end, or to a stop sign.
+
+    `capture` says whether many iterations at once are left to the device; None does so where it pays.
+    """
     training, sign = Training(config, training_set, test_set, run), sign or StopSign()
-    inputs, labels = training.training_set
+    captured = _captured(training) if _wants_capture(training, capture) else None
     begun = time.perf_counter() - training.seconds
     while training.iteration < config.iterations:
-        chosen = training.batches.indices(training.iteration)
-        x, y = inputs[chosen], labels[chosen]
         solvers = training.solvers
-        training.optimizer.zero_grad()
-        with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
-            with counting() as count:
-                logits = _solved(training, x)
-                losses = F.cross_entropy(logits.transpose(1, 2), y, reduction="none").mean(dim=1)
-                losses.sum().backward()  # type: ignore[no-untyped-call]
-            _check_finite(training, losses)
-            training.review(x, y, logits.detach(), count)
-        training.optimizer.step()
-        training.iteration += 1
-        training.count(count)
+        last = _many_iterations(training, captured) or one_iteration(training)
         training.seconds = time.perf_counter() - begun
-        if training.due(config.evaluate_every):
-            training.evaluate()
-        if training.due(config.log_every) or training.due(config.evaluate_every):
-            report(training.log(losses, correct(logits, y), solvers))
+        training.measure(last, solvers, report)
         reason = sign.check()
         if reason or training.due(config.checkpoint_every):
             training.save()
         if reason and training.iteration < config.iterations:
             return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
-    return _finish(training)
+    return finish(training)
+
+
+def one_iteration(training: Training) -> Stepped:
+    inputs, labels = training.training_set
+    chosen = training.batches.indices(training.iteration)
+    x, y = inputs[chosen], labels[chosen]
+    training.optimizer.zero_grad()
+    with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
+        with counting() as count:
+            logits = _solved(training, x)
+            losses = member_losses(logits, y)
+            losses.sum().backward()  # type: ignore[no-untyped-call]
+        _check_finite(training, losses)
+        training.review(x, y, logits.detach(), count)
+    training.optimizer.step()
+    training.iteration += 1
+    training.count(count)
+    return Stepped(losses, logits, y)
+
+
+def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
+    """Up to the next one after which something is due; None where the next is one that the plain loop has to make:
+    one with a review, or one that fails (it says why)."""
+    most = training.undisturbed()
+    if captured is None or most < 1:
+        return None
+    with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
+        captured.use(training.solvers)
+    good = captured.run(training.iteration, most)
+    training.iteration += good
+    training.totals["forward"] += good * captured.evaluations
+    return None if captured.stopped else captured.last
+
+
+def _wants_capture(training: Training, capture: bool | None) -> bool:
+    if capture is not None:
+        return capture
+    config = training.config
+    return can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
+
+
+def _captured(training: Training) -> CapturedSteps:
+    on_host = Batches(len(training.training_set[1]), training.config.batch_size, training.config.seeds, "cpu")
+    return CapturedSteps(training.ensemble, training.optimizer, training.training_set, on_host)
 
 
 def make_ensemble(config: RunConfig) -> Ensemble:
@@ -240,7 +290,7 @@ def _check_finite(training: Training, losses: Tensor) -> None:
         )
 
 
-def _finish(training: Training) -> Outcome:
+def finish(training: Training) -> Outcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
