@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 import windermere as wm
-from benchmarks.frontier_figure import draw
+from benchmarks.frontier_figure import draw, gaps
 from benchmarks.measuring import RESULTS, Bar
 from windermere import data
 from windermere.records import environment, read_json, read_metrics, write_json
@@ -41,7 +41,7 @@ from windermere.training import (
 
 SEEDS = (0, 1, 2, 3, 4)
 TARGETS = (0.01, 0.02, 0.04, 0.08)
-EQUAL = {"euler/midpoint": (0.07, 0.075), "midpoint/rk4": (0.09, 0.12)}
+EQUAL = {"euler/midpoint": (0.075,), "midpoint/rk4": (0.09,)}
 """More targets, chosen for their cost alone: that of the paper's algorithm at its threshold of 0.1, within 5%."""
 THRESHOLDS = (0.1, 0.05, 0.02)
 PAIRS = {"euler/midpoint": (16, 32, 64, 128, 256), "midpoint/rk4": (4, 8, 16, 32)}
@@ -116,7 +116,7 @@ def _sets(config: RunConfig) -> tuple[Labelled, Labelled]:
     return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
 
 
-def run(name: str, out: Path, *, device: str, time_limit: float | None) -> None:
+def run(name: str, out: Path, *, device: str, time_limit: float | None, capture: bool | None) -> None:
     """Train one run, or go on with it."""
     path = folder(out, name)
     begun = (path / "config.json").exists()
@@ -126,7 +126,7 @@ def run(name: str, out: Path, *, device: str, time_limit: float | None) -> None:
         stop_sign(time_limit) as sign,
         training_progress(name, config.iterations, config.precision_name) as report,
     ):
-        outcome = train(config, *_sets(config), run_folder, sign=sign, report=report)
+        outcome = train(config, *_sets(config), run_folder, sign=sign, report=report, capture=capture)
     print(f"{name}: {outcome.reason} at iteration {outcome.iteration}", flush=True)
 
 
@@ -186,7 +186,7 @@ def bars(results: Mapping[str, Mapping[str, Any]], group: str = "sphere2 euler/m
         ("  to", fmean(equal["evaluations"]) / cost, 1.05, False),
         ("  accuracy under the flow, ahead of it, mean over seeds", fmean(ahead), -0.01, True),
         ("  std of log2(precision) over its", fmean(equal["std_log2"]) / fmean(paper["std_log2"]), 1 / 3, False),
-        (f"{group} at the default target: worst gap", max(_gaps(default)), 0.02, False),
+        (f"{group} at the default target: worst gap", max(gaps(default)), 0.02, False),
         ("  seeds that are FLOW", default["outcome"].count("FLOW"), len(default["outcome"]), True),
         (f"{group}: largest share of the checks", share, 0.1, False),
     )
@@ -197,10 +197,6 @@ def bars_of_results() -> list[Bar]:
     """Of the runs that were collected; training them again takes hours on two cores."""
     results = read_json(RESULTS / "frontier.json")["runs"]
     return [bar for group in ("sphere2 euler/midpoint", "sphere2 midpoint/rk4") for bar in bars(results, group)]
-
-
-def _gaps(result: Mapping[str, Any]) -> list[float]:
-    return [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
 
 
 def table(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -219,7 +215,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
             f"{fmean(result['checks_share']):.1%}" if swings else "",
             own,
             flow,
-            f"{max(_gaps(result)):.3f}",
+            f"{max(gaps(result)):.3f}",
             swings,
             ", ".join(f"{count} {outcome}" for outcome, count in counts),
         )
@@ -229,7 +225,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def row(name: str, result: Mapping[str, Any]) -> str:
     return (
         f"{name:<44} evaluations {fmean(result['evaluations']):6.1f}  checks {fmean(result['checks_share']):5.1%}  "
-        f"own {fmean(result['own']):.3f}  flow {fmean(result['flow']):.3f}  worst gap {max(_gaps(result)):6.3f}  "
+        f"own {fmean(result['own']):.3f}  flow {fmean(result['flow']):.3f}  worst gap {max(gaps(result)):6.3f}  "
         f"std {fmean(result['std_log2']):.2f}  {' '.join(result['outcome'])}"
     )
 
@@ -241,13 +237,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/frontier"))
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--time-limit", type=float)
+    parser.add_argument("--no-capture", action="store_true", help="train step by step on a GPU too")
     options = parser.parse_args(arguments)
     names = [name for name in RUNS if fnmatch(name, options.name)]
     if options.action == "collect":
         collect(options.out)
     elif options.action == "run":
         for name in names:
-            run(name, options.out, device=options.device, time_limit=options.time_limit)
+            capture = False if options.no_capture else None
+            run(name, options.out, device=options.device, time_limit=options.time_limit, capture=capture)
     else:
         kept = {} if options.action == "names" else read_json(RESULTS / "frontier.json")["runs"]
         print(*(names if options.action == "names" else table(kept)), sep="\n")

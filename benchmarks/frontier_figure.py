@@ -11,13 +11,19 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from windermere.report.style import CLASSES, FAINT, INK, add_legend, house_style, new_figure, save
 
+Results = Mapping[str, Mapping[str, Any]]
+
 LOOKS = {
     "constant": ("constant", FAINT, "v", (8, -3)),
     "paper": ("the paper's algorithm, by threshold", CLASSES[1], "o", (-4, 8)),
     "steady": ("steady, by target", CLASSES[0], "s", (-6, -15)),
 }
 """By rule: words, colour, marker, and where its setting is written."""
-Results = Mapping[str, Mapping[str, Any]]
+
+
+def gaps(result: Mapping[str, Any]) -> list[float]:
+    """Between own solver and flow, whichever scores better, by seed."""
+    return [abs(own - flow) for own, flow in zip(result["own"], result["flow"], strict=True)]
 
 
 @house_style
@@ -36,9 +42,9 @@ def _draw_group(data: str, pair: str, results: Results, path: Path) -> None:
     figure = new_figure(15, 5)
     body, foot = figure.subfigures(2, 1, height_ratios=[12, 1])
     seeds = len(next(iter(results.values()))["own"])
-    what = "tolerance" if "tolerance" in str(next(iter(results.values()))["config"]["solver"]) else "step"
+    what = "tolerance" if next(iter(results.values()))["config"]["solver"]["kind"] == "Adaptive" else "step"
     panels = body.subplots(1, 3)
-    _draw_panel(panels[0], results, _gap, f"{data}, {pair}, {seeds} seeds: own solver minus flow")
+    _draw_panel(panels[0], results, gaps, f"{data}, {pair}, {seeds} seeds: gap between own solver and flow")
     _draw_panel(panels[1], results, lambda r: r["flow"], "accuracy under the flow")
     swinging = {name: result for name, result in results.items() if " constant " not in name}
     _draw_panel(panels[2], swinging, lambda r: r["std_log2"], f"std of log2({what}), second half of training")
@@ -49,10 +55,6 @@ def _draw_group(data: str, pair: str, results: Results, path: Path) -> None:
     one = Line2D([], [], color=INK, marker=".", linestyle="", alpha=0.5, label="one seed")
     add_legend(foot, [*marks, one])
     save(figure, path)
-
-
-def _gap(result: Mapping[str, Any]) -> list[float]:
-    return [own - flow for own, flow in zip(result["own"], result["flow"], strict=True)]
 
 
 def _draw_panel(axes: Axes, results: Results, value: Any, title: str) -> None:

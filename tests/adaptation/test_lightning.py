@@ -1,6 +1,8 @@
 """With the real Lightning, under each of its names that is installed."""
 
 import importlib
+import math
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -14,11 +16,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from windermere.adaptation import Controller, SteadySteps, SteadyTolerances, StepAdaptation, ToleranceAdaptation
+from windermere.adaptation import (
+    Controller,
+    Score,
+    State,
+    SteadySteps,
+    SteadyTolerances,
+    StepAdaptation,
+    ToleranceAdaptation,
+)
 from windermere.adaptation.signals import moved_mass, relative_distance
-from windermere.errors import UsageError
+from windermere.errors import NonFiniteError, SolverError, StepBudgetError, UsageError, VanishingStepError
 from windermere.models import Autonomous, ODEBlock, using
-from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*dataloader' does not have many workers"),
@@ -30,8 +40,8 @@ NAMES = ("lightning.pytorch", "pytorch_lightning")
 INSTALLED = [name for name in NAMES if find_spec(name.partition(".")[0])]
 CONTROLLER = StepAdaptation(train="euler", check="midpoint", every=20)
 STEADY = SteadySteps(train="euler", check="midpoint", every=20, target=1e-4)
-EAGER, EAGER_START = SteadySteps(train="euler", check="midpoint", every=1), FixedStep("euler", step=0.5)
-"""Reviews the first batch already, at a step that is large enough to tell solvers apart."""
+EAGER, EAGER_START = SteadySteps(train="euler", check="midpoint", every=1, target=0.5), FixedStep("euler", step=0.5)
+"""Reviews the first batch already, at a step that is large enough to tell solvers apart; any distance is believed."""
 
 
 def imported(name: str) -> Any:
@@ -109,8 +119,8 @@ def classifier(pl: Any) -> Any:
     return Classifier
 
 
-def batches(size: int = 16) -> DataLoader[Any]:
-    x = torch.randn(128, 2, generator=torch.Generator().manual_seed(0))
+def batches(size: int = 16, samples: int = 128) -> DataLoader[Any]:
+    x = torch.randn(samples, 2, generator=torch.Generator().manual_seed(0))
     return DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=size)
 
 
@@ -138,15 +148,11 @@ def test_agreeing_scores_raise_the_step_of_all_blocks_after_every_twentieth_batc
     assert "adapt/signal" not in fit.callback_metrics
 
 
-def test_the_papers_algorithms_review_a_batch_of_one_sample_and_steady_controllers_name_it(kit: Kit) -> None:
-    paper, steady = kit.adapt(replace(CONTROLLER, every=1)), kit.adapt(EAGER)
-    module, batch = kit.Classifier(FixedStep("euler", step=0.1)), next(iter(batches(size=1)))
-    for adapt in (paper, steady):
-        adapt.on_fit_start(None, module)
-    paper.on_train_batch_start(kit.trainer(1), module, batch, 0)
-    assert paper._reviewed.precision == pytest.approx(0.11)
-    with pytest.raises(UsageError, match="at least 2 samples"):
-        steady.on_train_batch_start(kit.trainer(1), module, batch, 0)
+def test_the_papers_algorithms_review_a_batch_of_one_sample(kit: Kit) -> None:
+    adapt, module = kit.adapt(replace(CONTROLLER, every=1)), kit.Classifier(FixedStep("euler", step=0.1))
+    adapt.on_fit_start(None, module)
+    adapt.on_train_batch_start(kit.trainer(1), module, next(iter(batches(size=1))), 0)
+    assert adapt._reviewed.precision == pytest.approx(0.11)
 
 
 def test_the_users_own_score_decides_and_is_asked_for_without_gradients_in_eval_mode(kit: Kit) -> None:
@@ -260,6 +266,90 @@ def test_a_score_that_lacks_what_a_steady_controller_looks_at_is_named(kit: Kit,
 
 
 # ---------------------------------------------------------------------------------------------------------
+# Batches that cannot be compared, and solves that blow up
+
+FIFTH = replace(STEADY, every=5)
+"""Of 65 samples in batches of 16, every fifth has one sample."""
+
+
+def fit_on_65_samples(kit: Kit, adapt: Any, steps: int, size: int = 16) -> list[float]:
+    """The steps it was trained with."""
+    module = kit.Classifier(FixedStep("euler", step=0.5))
+    module.model[1] = nn.Identity()  # a batch norm does not train on one sample
+    kit.trainer(steps, adapt).fit(module, batches(size, samples=65))
+    return [solver.precision for solver in module.used]
+
+
+def test_a_review_that_falls_on_a_batch_of_one_sample_happens_on_the_next_one(kit: Kit) -> None:
+    adapt = kit.adapt(FIFTH)
+    assert fit_on_65_samples(kit, adapt, steps=12) == [0.5] * 6 + [0.25] * 5 + [0.125]
+    assert adapt.state.reviews == 2
+
+
+def test_a_review_that_was_put_off_is_kept_in_a_checkpoint(kit: Kit) -> None:
+    first, resumed = kit.adapt(FIFTH), kit.adapt(FIFTH)
+    fit_on_65_samples(kit, first, steps=5)
+    resumed.load_state_dict(first.state_dict())
+    assert (fit_on_65_samples(kit, resumed, steps=1), resumed.state.precision) == ([0.5], 0.25)
+
+
+def test_a_review_is_put_off_where_another_rank_has_only_one_sample(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Score] = []
+
+    def averaged_with_a_rank_of_one_sample(score: Score) -> Score:
+        told.append(score)
+        return replace(score, value=(score.value + 1) / 2)
+
+    adapt, module = kit.adapt(EAGER), kit.Classifier(EAGER_START)
+    adapt.on_fit_start(None, module)
+    monkeypatch.setattr(kit.callback, "averaged", averaged_with_a_rank_of_one_sample)
+    adapt.on_train_batch_start(kit.trainer(1), module, next(iter(batches())), 0)
+    assert told == [Score(value=0.0)]
+    assert adapt._reviewed is None
+
+
+def test_where_all_batches_have_one_sample_a_steady_controller_names_it(kit: Kit) -> None:
+    with pytest.raises(UsageError, match="at least 2 samples"):
+        fit_on_65_samples(kit, kit.adapt(FIFTH), steps=10, size=1)
+
+
+class FiniteOnHalves(nn.Module):
+    """A field that is finite only where Euler's method with a step of 1/2 looks."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.where(2 * t == (2 * t).round(), z, torch.inf)
+
+
+@pytest.mark.parametrize("controller", [replace(CONTROLLER, every=1), EAGER], ids=["paper", "steady"])
+def test_a_check_that_blows_up_refines_and_training_goes_on(kit: Kit, controller: Controller) -> None:
+    adapt, module = kit.adapt(controller), kit.Classifier(EAGER_START)
+    module.blocks[1].field = FiniteOnHalves()
+    kit.trainer(1, adapt).fit(module, batches())
+    assert adapt.state.precision == 0.25
+    assert math.isnan(adapt.state.decision.checked)
+
+
+@pytest.mark.parametrize("error", [NonFiniteError, StepBudgetError, VanishingStepError])
+def test_a_larger_step_that_blows_up_is_not_taken_but_the_training_step_must_not(
+    kit: Kit, error: type[SolverError]
+) -> None:
+    def score(module: Any, batch: Any) -> float:
+        if module.blocks[0].solver.precision > 0.5:
+            raise error("beyond a half")
+        return 1.0
+
+    def reviewed(start: float) -> Any:
+        adapt = kit.adapt(replace(CONTROLLER, every=1), score=score, start=start)
+        return first_review(kit, adapt)[1]
+
+    decision = reviewed(0.5)
+    assert decision.after == 0.5
+    assert math.isnan(decision.raised)
+    with pytest.raises(error):
+        reviewed(0.6)
+
+
+# ---------------------------------------------------------------------------------------------------------
 # What a review leaves alone, and what a checkpoint keeps
 
 
@@ -317,6 +407,48 @@ def test_a_model_without_a_block_and_a_batch_without_labels_are_named(kit: Kit) 
     module.model, module.blocks = nn.Sequential(nn.Linear(2, 2)), []
     with pytest.raises(UsageError, match="no ODEBlock"):
         kit.trainer(1, kit.adapt(CONTROLLER)).fit(module, batches())
+
+
+TOLERANCES = ToleranceAdaptation(train="dopri54")
+
+
+@pytest.mark.parametrize(
+    ("controller", "solver"),
+    [
+        (CONTROLLER, Adaptive("dopri54", tolerance=1e-3)),
+        (CONTROLLER, FixedStep("midpoint", step=0.1)),
+        (STEADY, OnGrid("euler", (0.0, 0.1, 1.0))),
+        (TOLERANCES, FixedStep("euler", step=0.1)),
+        (TOLERANCES, Adaptive("tsit54", tolerance=1e-3)),
+        (TOLERANCES, Adaptive("dopri54", rtol=1e-3, atol=1e-6)),
+        (TOLERANCES, Adaptive("dopri54", tolerance=1e-3, control="sample")),
+        (SteadyTolerances(train="dopri54"), Adaptive("dopri54", tolerance=1e-3, max_steps=50)),
+    ],
+)
+def test_a_block_whose_solver_is_not_the_controllers_is_named(kit: Kit, controller: Controller, solver: Solver) -> None:
+    module, adapt = kit.Classifier(controller.solver(controller.start(0.01))), kit.adapt(controller, start=0.01)
+    adapt.on_fit_start(None, module)
+    module.blocks[1].solver = solver
+    theirs = controller.solver(State(precision=solver.precision))
+    with pytest.raises(UsageError, match=re.escape(f"'model.3' has {solver!r}")) as caught:
+        kit.adapt(controller, start=0.01).on_fit_start(None, module)
+    assert f"would become {theirs!r}" in str(caught.value)
+    assert module.blocks[1].solver is solver
+
+
+@pytest.mark.parametrize("times", [(0.0, 10.0), (5.0, 1.0, -5.0)])
+def test_a_block_whose_times_span_another_length_than_the_controllers_is_named(
+    kit: Kit, times: tuple[float, ...]
+) -> None:
+    module = kit.Classifier(FixedStep("euler", step=0.1))
+    for block in module.blocks:
+        block.times = times
+    with pytest.raises(UsageError, match=r"'model.0' spans a time of 10.* span=10"):
+        kit.adapt(STEADY).on_fit_start(None, module)
+    kit.adapt(replace(STEADY, span=10.0)).on_fit_start(None, module)
+    module = kit.Classifier(Adaptive("dopri54", tolerance=1e-3))
+    module.blocks[0].times = times
+    kit.adapt(TOLERANCES).on_fit_start(None, module)  # tolerances are the same for all times
 
 
 @pytest.mark.parametrize(("x", "y"), [((4,), (4,)), ((4, 1), (4,)), ((4, 3), (4, 1)), ((3, 3), (3, 3))], ids=str)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from math import inf, isclose, nan
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -16,10 +17,11 @@ from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.audit.double import double_of
-from windermere.errors import ToleranceError, UsageError
+from windermere.errors import SolverError, ToleranceError, UsageError
 from windermere.models import ODEBlock, using
 from windermere.models.ode_block import ode_blocks
 from windermere.solvers import Solver, checking, counting
+from windermere.solvers.solver import SAME_STEP
 
 
 def _lightning() -> Any:
@@ -42,6 +44,8 @@ __all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits"]
 
 Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
 """A module and a batch to a value, or to a value and the outputs that it was taken from."""
+BLOWN_UP = Score(value=nan, distance=inf)
+"""Of a solver that cannot solve the batch: it agrees with no other."""
 
 
 def accuracy(module: "LightningModule", batch: Any) -> float:
@@ -70,7 +74,8 @@ class AdaptPrecision(Callback):
     eval mode and without gradients. Steady controllers look at outputs as well: let `score` return (value, outputs) and
     give `distance(trained_outputs, outputs)`, such as `moved_mass` of logits or `relative_distance` of a regression,
     both from `windermere.adaptation.signals`. Values and distances are averaged over the ranks of a data-parallel
-    training. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is
+    training. Outputs of one sample cannot be compared: a review that falls on such a batch, on any rank, is put off to
+    the next. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is
     what a steady controller watches.
     """
 
@@ -90,8 +95,10 @@ class AdaptPrecision(Callback):
         self.state: State | None = None
         self._reviewed: State | None = None
         self._batches = 0
+        self._put_off = False
 
     def on_fit_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
+        _check_fits(self.controller, pl_module)
         if self.state is None:
             start = ode_blocks(pl_module)[0].solver.precision if self.start is None else self.start
             self.state = self.controller.start(averaged(Score(value=start)).value)
@@ -104,7 +111,8 @@ class AdaptPrecision(Callback):
         self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
     ) -> None:
         """Review before the update, with the weights the batch is about to be trained with, as Algorithm 2 does."""
-        if self.state is None or (self._batches + 1) % self.controller.every:
+        due = (self._batches + 1) % self.controller.every == 0
+        if self.state is None or not (due or self._put_off):
             return
 
         def look(solver: Solver) -> tuple[Score, Any]:
@@ -112,10 +120,19 @@ class AdaptPrecision(Callback):
                 return _scored(pl_module, batch, solver, self.score)
 
         def score(solver: Solver) -> Score:
-            found, outputs = look(solver)
+            try:
+                found, outputs = look(solver)
+            except ToleranceError:  # in float64 as well: a slip in the controller's settings
+                raise
+            except SolverError:
+                return averaged(BLOWN_UP)
             return averaged(replace(found, distance=self._distance(trained_outputs, outputs)))
 
         trained, trained_outputs = look(self.controller.solver(self.state))
+        overdue = due and self._put_off  # all batches since the last review was due were too small: let it be named
+        if self.distance is not None and not overdue and _on_any_rank(_is_one_sample(trained_outputs)):
+            self._put_off = True
+            return
         self._reviewed = review(self.controller, self.state, averaged(trained), score)
 
     def on_train_batch_end(
@@ -125,7 +142,7 @@ class AdaptPrecision(Callback):
         self._batches += 1
         if self._reviewed is None:
             return
-        self.state, self._reviewed = self._reviewed, None
+        self.state, self._reviewed, self._put_off = self._reviewed, None, False
         self._install(pl_module)
         if (decision := self.state.decision) is not None:
             numbers = {"precision": decision.after, "trained": decision.trained, "checked": decision.checked}
@@ -142,10 +159,12 @@ class AdaptPrecision(Callback):
         self._install(pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"batches": self._batches, "state": None if self.state is None else self.state.to_dict()}
+        saved = None if self.state is None else self.state.to_dict()
+        return {"batches": self._batches, "put_off": self._put_off, "state": saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._batches, saved = state_dict["batches"], state_dict["state"]
+        self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", False)
+        saved = state_dict["state"]
         self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
 
     def _distance(self, trained_outputs: Any, outputs: Any) -> float | None:
@@ -160,6 +179,35 @@ class AdaptPrecision(Callback):
         if self.state is not None:
             for block in ode_blocks(module):
                 block.solver = self.controller.solver(self.state)
+
+
+def _check_fits(controller: Controller, module: "LightningModule") -> None:
+    """Refuse what would be lost without a word: blocks with other solvers or other times than the controller's."""
+    span: float | None = getattr(controller, "span", None)  # controllers of tolerances have none
+    for name, block in module.named_modules():
+        if not isinstance(block, ODEBlock):
+            continue
+        becomes = controller.solver(State(precision=block.solver.precision))
+        if becomes != block.solver:
+            raise UsageError(
+                f"the ODEBlock '{name}' has {block.solver!r}, which would become {becomes!r} under "
+                f"{type(controller).__name__}: give the block a solver of that kind, or take another controller"
+            )
+        length = abs(float(block.times[-1]) - float(block.times[0]))
+        if span is not None and not isclose(length, span, rel_tol=SAME_STEP):
+            raise UsageError(
+                f"the ODEBlock '{name}' spans a time of {length:g}, but {type(controller).__name__} adapts steps for "
+                f"{span:g}: give the controller span={length:g}, and all blocks times of that length"
+            )
+
+
+def _is_one_sample(outputs: Any) -> bool:
+    """Whether outputs [samples, values] are of one sample only."""
+    return isinstance(outputs, Tensor) and outputs.ndim == 2 and len(outputs) == 1
+
+
+def _on_any_rank(here: bool) -> bool:
+    return averaged(Score(value=float(here))).value > 0
 
 
 def _scored(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:

@@ -44,10 +44,18 @@ def read_solver(
     return FixedStep.of(method, steps=steps) if steps is not None else FixedStep(method, step=step or 0.0)
 
 
-def starting_solver(method: str) -> tuple[Solver, str | None]:
-    """Where adaptation starts when nothing was chosen: the paper's tolerance, or Hairer's first step, at most T."""
+def read_start(
+    method: str | None, *, steps: int | None, step: float | None, tolerance: float | None, control: str | None
+) -> tuple[Solver | None, str | None]:
+    """Where adaptation starts, and whether that was given. Nothing chosen is the paper's tolerance, or Hairer's first
+    step, at most T."""
+    if method is None or (steps, step, tolerance) != (None, None, None):
+        solver = read_solver(method, steps=steps, step=step, tolerance=tolerance, control=control)
+        return solver, None if solver is None else "given"
     if method in adaptive_names():
-        return Adaptive(method, tolerance=START), None
+        return read_solver(method, steps=None, step=None, tolerance=START, control=control), "given"
+    if control is not None:
+        raise UsageError(f"--control says whose error steers adaptive steps, and {method} has none: leave it out")
     return FixedStep(method, step=1.0), "initial"
 
 

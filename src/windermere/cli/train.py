@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from windermere import data as data_sets
+from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.cli.options import (
     AsJson,
     Control,
@@ -21,13 +22,14 @@ from windermere.cli.options import (
     check_device,
     print_json,
     read_solver,
-    starting_solver,
+    read_start,
     stdout,
 )
-from windermere.errors import UsageError
+from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.records import read_metrics
 from windermere.report import draw_adaptation
-from windermere.solvers import Solver
+from windermere.solvers import METHODS, Adaptive, Solver
+from windermere.solvers.tableaus import tableau
 from windermere.terminal import stderr, training_progress
 from windermere.training import (
     Outcome,
@@ -39,6 +41,16 @@ from windermere.training import (
     stop_sign,
     train,
 )
+from windermere.training.config import ADAPTATIONS
+
+MODES = {"check": ("paper", "steady"), "threshold": ("paper",), "target": ("steady",)}
+"""Flags that mean something for some values of --adapt only."""
+ADAPTABLE = (
+    "adapt the steps of euler or midpoint, those of another method with a --check of a higher order, or the tolerance "
+    "of fehlberg21 or dopri54"
+)
+BOUNDS = ("as far as the budget allows", "as far as its floor")
+"""What a decision's reason says where precision could not follow the signal any further."""
 
 
 def train_command(
@@ -77,19 +89,20 @@ def train_command(
     as_json: AsJson = False,
 ) -> None:
     """Train an ensemble of seeds, with the paper's settings unless told otherwise."""
-    chosen: Solver | None
-    first_step = None
-    if adapt is not None and solver is not None and steps is None and step is None and tolerance is None:
-        chosen, first_step = starting_solver(solver)
+    stored = resumed_config(out, {}) if resume else None
+    adaptation = _adaptation(out, adapt, stored)
+    only = {"check": check, "threshold": threshold, "target": target}
+    _check_adaptation_flags(adaptation, {n: v for n, v in only.items() if v is not None}, control, resume=resume)
+    precision: dict[str, Any] = {"steps": steps, "step": step, "tolerance": tolerance, "control": control}
+    if adaptation == "none":
+        chosen, first_step = read_solver(solver, **precision), None
     else:
-        chosen = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
+        chosen, first_step = read_start(solver, **precision)
     given = {
         "data": data,
         "solver": chosen,
         "adapt": adapt,
-        "check": check,
-        "threshold": threshold,
-        "target": target,
+        **only,
         "first_step": first_step,
         "seeds": None if seeds is None else _seeds(seeds),
         "gradient": gradient,
@@ -105,7 +118,8 @@ def train_command(
         "checkpoint_every": checkpoint_every,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    config, limit = resumed_config(out, settings) if resume else _new_config(settings), _seconds(time_limit)
+    config = _new_config(settings) if stored is None else _resumed_config(out, stored, settings)
+    limit = _seconds(time_limit)
     outcome = _train(config, out, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
 
@@ -130,8 +144,88 @@ def _new_config(settings: dict[str, Any]) -> RunConfig:
     for name, flag in (("data", "--data"), ("solver", "--solver")):
         if name not in settings:
             raise UsageError(f"a new run needs {flag} (or --resume to go on with the run in --out)")
+    if settings.get("adapt", "none") != "none":
+        _refuse_what_cannot_be_checked(settings["solver"], settings.get("check"))
     settings = {**paper_settings(settings["data"], settings["solver"]), "seeds": (0,), **settings}
-    return RunConfig(**settings)
+    config = RunConfig(**settings)
+    _refuse_a_start_out_of_bounds(config)
+    return config
+
+
+def _resumed_config(out: Path, stored: RunConfig, settings: dict[str, Any]) -> RunConfig:
+    if stored.adapt != "none":
+        _refuse_another_start(out, stored, settings)
+        _refuse_what_cannot_be_checked(stored.solver, settings.get("check"))
+    return resumed_config(out, settings)
+
+
+def _adaptation(out: Path, adapt: str | None, stored: RunConfig | None) -> str:
+    """How the run adapts: as it was started, where it is resumed."""
+    if stored is not None and adapt not in (None, stored.adapt):
+        raise RunError(
+            f"{out} was started with --adapt {stored.adapt} (not {adapt}): resume it without this, "
+            "or start a new run in another folder"
+        )
+    if adapt is not None and adapt not in ADAPTATIONS:
+        raise UnknownNameError("adapt", adapt, ADAPTATIONS)
+    return adapt or ("none" if stored is None else stored.adapt)
+
+
+def _check_adaptation_flags(adapt: str, given: dict[str, Any], control: str | None, *, resume: bool) -> None:
+    """A flag that would change nothing is refused."""
+    for name, value in given.items():
+        if adapt not in MODES[name]:
+            modes = " or ".join(f"--adapt {mode}" for mode in MODES[name])
+            has = "is not adapted" if adapt == "none" else f"has --adapt {adapt}"
+            other = "" if resume else f", or choose {modes}"
+            raise UsageError(f"--{name} is for {modes}, and this run {has}: leave it out{other}")
+        if name != "check" and not 0 < value < 1:
+            raise UsageError(f"--{name} must lie above 0 and below 1, not {value}")
+    if adapt != "none" and control == "sample":
+        raise UsageError("--control sample is not for adapted runs, whose tolerance is the batch's: leave it out")
+
+
+def _refuse_what_cannot_be_checked(solver: Solver, check: str | None) -> None:
+    method = solver.method
+    if isinstance(solver, Adaptive):
+        checks = [pair[1] for pair in CHECK_RATIOS if pair[0] == method]
+        if not checks:
+            raise UsageError(f"tolerances of {method} cannot be adapted: {ADAPTABLE}")
+        if check is not None and check not in checks:
+            raise UsageError(f"tolerances of {method} are checked by {checks[0]}, not by {check}: leave --check out")
+    elif all(tableau(other).order <= solver.order for other in METHODS):
+        raise UsageError(f"steps of {method} cannot be adapted, since no method has a higher order: {ADAPTABLE}")
+
+
+def _refuse_a_start_out_of_bounds(config: RunConfig) -> None:
+    controller, solver = config.controller(), config.solver
+    if controller is None or config.first_step == "initial":
+        return
+    bound = controller.start(solver.precision).precision
+    if bound == solver.precision:
+        return
+    way = "coarser" if bound < solver.precision else "finer"
+    budget = f", a budget of {round(1 / bound)} steps" if way == "finer" and config.precision_name == "step" else ""
+    raise UsageError(
+        f"adaptation cannot start from {solver}, since it goes no {way} than {solver.with_precision(bound)}{budget}: "
+        "start within that, or give --solver alone"
+    )
+
+
+def _refuse_another_start(out: Path, stored: RunConfig, settings: dict[str, Any]) -> None:
+    """In words, since Hairer's first step has no flag."""
+    if "solver" not in settings:
+        return
+    was, now = (stored.solver, stored.first_step), (settings["solver"], settings["first_step"])
+    if was != now:
+        raise RunError(
+            f"{out} was started with --solver {_start(*was)} (not {_start(*now)}): resume it without --solver and "
+            "its precision, or start a new run in another folder"
+        )
+
+
+def _start(solver: Solver, first_step: str) -> str:
+    return f"{solver.method} alone, from each seed's initial step" if first_step == "initial" else str(solver)
 
 
 def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> Outcome:
@@ -149,17 +243,16 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
 
 
 def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: bool) -> None:
+    rows = read_metrics(out) if outcome.finished and config.adapt != "none" else []
     if as_json:
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
     elif outcome.finished and outcome.test is not None:
-        table = Table(
-            "seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {outcome.iteration} iterations"
-        )
-        for seed, accuracy in zip(config.seeds, outcome.test.accuracy, strict=True):
-            table.add_row(str(seed), f"{accuracy:.4f}")
-        stdout.print(table)
+        stdout.print(_table(config, outcome.iteration, outcome.test.accuracy))
+    if (doubt := ended_at_a_bound(config, rows)) is not None:
+        (stderr if as_json else stdout).print(doubt, soft_wrap=True)
+    if outcome.finished and not as_json:
         stdout.print(f"results are in {out}", soft_wrap=True)
-    if outcome.finished and (figure := _drawn(config, out)) is not None and not as_json:
+    if (figure := _drawn(config, out, rows)) is not None and not as_json:
         stdout.print(f"figure: {figure}", soft_wrap=True)
     if not outcome.finished:
         stderr.print(
@@ -171,9 +264,32 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
         raise typer.Exit(130 if outcome.reason == "interrupted" else 143)
 
 
-def _drawn(config: RunConfig, out: Path) -> Path | None:
+def _table(config: RunConfig, iterations: int, accuracies: list[float]) -> Table:
+    table = Table("seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {iterations} iterations")
+    for seed, accuracy in zip(config.seeds, accuracies, strict=True):
+        table.add_row(str(seed), f"{accuracy:.4f}")
+    return table
+
+
+def ended_at_a_bound(config: RunConfig, rows: list[dict[str, Any]]) -> str | None:
+    """One line on the seeds that would have become finer still, None where there are none."""
+    last = {row["seed"]: row for row in rows if "reason" in row}
+    seeds = [seed for seed, row in last.items() if any(words in row["reason"] for words in BOUNDS)]
+    if not seeds:
+        return None
+    *others, final = map(str, seeds)
+    who, whose = (f"seeds {', '.join(others)} and {final}", "their") if others else (f"seed {final}", "its")
+    bound = last[seeds[0]]["after"]
+    where = f"the floor of tolerance {bound:.3g}"
+    if config.precision_name == "step":
+        where = f"the budget of {round(1 / bound)} steps"
+    steady = "distance may be above the target"
+    doubt = steady if config.adapt == "steady" else "scores may differ by more than the threshold"
+    return f"{who} ended at {where}: {whose} {doubt}"
+
+
+def _drawn(config: RunConfig, out: Path, rows: list[dict[str, Any]]) -> Path | None:
     """The figure of an adapted run; None where its precision was never reviewed."""
-    rows = [] if config.adapt == "none" else read_metrics(out)
     if not any("before" in row for row in rows):
         return None
     target = config.target if config.adapt == "steady" else None

@@ -80,6 +80,11 @@ class Training:
     def solvers(self) -> Sequence[Solver]:
         return (self.config.solver,) * self.ensemble.size if self.adapting is None else self.adapting.solvers
 
+    @property
+    def trained_with(self) -> Sequence[Solver]:
+        """What the last iteration was trained with: a review may have decided on others for the next."""
+        return self.solvers if self.adapting is None else self.adapting.solvers_of(self.iteration)
+
     def save(self) -> None:
         """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
         tensors = pack(self.ensemble, self.optimizer)
@@ -125,7 +130,7 @@ class Training:
     def evaluate(self) -> None:
         self.test = None  # one that fails leaves none behind
         with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
-            self.test = evaluate(self.ensemble, self.solvers, self.test_set)
+            self.test = evaluate(self.ensemble, self.trained_with, self.test_set)
 
     def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
         """Evaluate and log, where that is due; the last iteration was trained with these solvers."""
@@ -294,7 +299,7 @@ def finish(training: Training) -> Outcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
-    solvers = [solver_to_dict(solver) for solver in training.solvers]
+    solvers = [solver_to_dict(solver) for solver in training.trained_with]
     meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
     meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
