@@ -308,6 +308,15 @@ def test_a_review_is_put_off_where_another_rank_has_only_one_sample(kit: Kit, mo
     assert adapt._reviewed is None
 
 
+def test_a_batch_that_failed_after_its_review_was_put_off_can_be_had_again(kit: Kit) -> None:
+    adapt, module = kit.adapt(FIFTH), kit.Classifier(EAGER_START)
+    fit_on_65_samples(kit, adapt, steps=4)
+    for _ in "ab":
+        adapt.on_train_batch_start(kit.trainer(1), module, next(iter(batches(size=1))), 4)
+        adapt.load_state_dict(adapt.state_dict())
+    assert adapt._reviewed is None
+
+
 def test_where_all_batches_have_one_sample_a_steady_controller_names_it(kit: Kit) -> None:
     with pytest.raises(UsageError, match="at least 2 samples"):
         fit_on_65_samples(kit, kit.adapt(FIFTH), steps=10, size=1)

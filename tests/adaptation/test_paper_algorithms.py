@@ -1,6 +1,7 @@
 """Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
 
 from collections.abc import Sequence
+from math import nan
 
 import pytest
 
@@ -39,8 +40,9 @@ def test_scores_that_differ_by_more_than_the_threshold_halve_the_step() -> None:
 
 
 def test_a_difference_of_just_the_threshold_is_none() -> None:
-    state, _ = traced(EULER, EULER.start(0.01), 0.75, [0.65, 0.65])
-    assert state.precision == pytest.approx(0.011)
+    controller = StepAdaptation(train="euler", check="midpoint", threshold=0.125)  # an eighth is exact
+    state, _ = traced(controller, controller.start(0.01), 0.75, [0.625, 0.5])
+    assert state.precision == 0.01 * 1.1
 
 
 def test_the_difference_counts_in_either_direction() -> None:
@@ -67,6 +69,17 @@ def test_an_increase_that_the_second_look_rejects_is_not_made() -> None:
 def test_the_second_look_compares_with_the_check_and_not_with_the_training_score() -> None:
     state, _ = traced(EULER, EULER.start(0.01), 0.90, [0.82, 0.73])  # 0.17 from training, 0.09 from the check
     assert state.precision == 0.01 * 1.1
+
+
+def test_a_score_that_is_not_a_number_never_agrees_with_another() -> None:
+    state, asked = traced(EULER, EULER.start(0.01), 0.9, [nan])
+    assert asked == [FixedStep("midpoint", step=0.01)]
+    assert state.precision == 0.005
+    state, asked = traced(EULER, EULER.start(0.01), 0.9, [0.9, nan])
+    assert asked == [FixedStep("midpoint", step=0.01), FixedStep("euler", step=0.01 * 1.1)]
+    assert state.precision == 0.01
+    assert state.decision is not None
+    assert "kept" in state.decision.reason
 
 
 def test_the_step_never_exceeds_the_time_span() -> None:
@@ -143,6 +156,16 @@ def test_tolerances_are_halved_kept_or_raised_like_steps() -> None:
     assert traced(FEHLBERG, start, 0.9, [0.9, 0.85])[0].precision == 1e-3 * 1.1
 
 
+def test_tolerances_do_not_agree_on_a_score_that_is_not_a_number() -> None:
+    start = FEHLBERG.start(1e-3)
+    state, asked = traced(FEHLBERG, start, 0.9, [nan])
+    assert (state.precision, len(asked)) == (5e-4, 1)
+    state, asked = traced(FEHLBERG, start, 0.9, [0.9, nan])
+    assert (state.precision, len(asked)) == (1e-3, 2)
+    assert state.decision is not None
+    assert "kept" in state.decision.reason
+
+
 def test_a_tolerance_is_not_raised_where_a_solve_takes_two_steps() -> None:
     state, asked = traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9], steps=2)
     assert (state.precision, len(asked)) == (1e-3, 1)
@@ -150,9 +173,11 @@ def test_a_tolerance_is_not_raised_where_a_solve_takes_two_steps() -> None:
 
 
 def test_a_tolerance_has_a_floor() -> None:
-    state, _ = traced(FEHLBERG, FEHLBERG.start(1.5e-7), 0.9, [0.5])
-    assert state.precision == 1e-7
-    assert traced(FEHLBERG, state, 0.9, [0.5])[0].precision == 1e-7
+    controller = ToleranceAdaptation(train="fehlberg21", floor=1e-5)
+    state, _ = traced(controller, controller.start(1.5e-5), 0.9, [0.5])
+    assert state.precision == 1e-5
+    assert traced(controller, state, 0.9, [0.5])[0].precision == 1e-5
+    assert controller.start(1e-6).precision == 1e-5
 
 
 def test_a_check_can_be_tightened_until_it_costs_more_than_training() -> None:

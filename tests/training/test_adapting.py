@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.small import a_config, assert_same_run, some_spheres, trained
+from tests.training.small import a_config, assert_same_run, checkpoint, some_spheres, trained
 from windermere.adaptation import Score, StepAdaptation, review_members
 from windermere.errors import UsageError
 from windermere.records import read_metrics
@@ -32,22 +32,57 @@ def decisions(path: Path, seed: int) -> list[dict[str, Any]]:
     return [row for row in read_metrics(path) if "reason" in row and row["seed"] == seed]
 
 
+def adapted(adapt: str, **changes: Any) -> RunConfig:
+    return a_config(**{**ADAPTED, "adapt": adapt, "dtype": "float64", **changes})
+
+
+@pytest.fixture(scope="module", params=["paper", "steady"])
+def adapt(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(adapt: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("adapted") / "run"
-    trained(path, a_config(**ADAPTED, seeds=(0, 1), dtype="float64"))
+    trained(path, adapted(adapt, seeds=(0, 1)))
     return path
 
 
-def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_before(whole: Path) -> None:
+def paper_rule(row: dict[str, Any]) -> float:
+    """Algorithm 2 on what a row says was measured, for steps from 1/500 to 1."""
+    if abs(row["trained"] - row["checked"]) > 0.1:
+        assert row["raised"] is None
+        return float(max(0.5 * row["before"], 1 / 500))
+    agreed = abs(row["checked"] - row["raised"]) <= 0.1
+    return float(min(1.1 * row["before"], 1.0) if agreed else row["before"])
+
+
+def steady_rule(row: dict[str, Any]) -> float:
+    """Into the band from half the target to the target, by a method of order 1: halved or a tenth larger at most."""
+    assert row["raised"] is None
+    nearest = min(max(row["signal"], 0.005), 0.01)
+    wanted = row["before"] * min(max(nearest / row["signal"], 0.5), 1.1)
+    return float(min(max(wanted, 1 / 500), 1.0))
+
+
+def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_before(adapt: str, whole: Path) -> None:
+    rule = {"paper": paper_rule, "steady": steady_rule}[adapt]
     for seed in (0, 1):
         rows = decisions(whole, seed)
         assert [row["iteration"] for row in rows] == [50, 100, 150]
         assert [row["before"] for row in rows[1:]] == [row["after"] for row in rows[:-1]]
-        for row in rows:
-            apart = abs(row["trained"] - row["checked"]) > 0.1
-            assert row["after"] == (0.5 * row["before"] if apart else row["after"])
-            assert apart == (row["raised"] is None)
+        assert [row["after"] for row in rows] == pytest.approx([rule(row) for row in rows], rel=1e-12)
+        assert len({row["before"] for row in rows}) > 1
+
+
+def test_a_review_at_the_end_is_for_a_longer_run_and_not_for_the_model(adapt: str, whole: Path, tmp_path: Path) -> None:
+    trained(tmp_path / "run", adapted(adapt, seeds=(0, 1), iterations=100))
+    last = [decisions(tmp_path / "run", seed)[-1] for seed in (0, 1)]
+    assert [row["iteration"] for row in last] == [100, 100]
+    assert any(row["before"] != row["after"] for row in last)
+    assert [s.precision for s in trained_ensemble(tmp_path / "run").solvers] == [row["before"] for row in last]
+    trained(tmp_path / "run", adapted(adapt, seeds=(0, 1)), resume=True)
+    assert_same_run(tmp_path / "run", whole)
 
 
 def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> None:
@@ -58,8 +93,8 @@ def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> 
     assert steps[160] == third["after"]
 
 
-def test_a_member_that_adapts_equals_the_same_seed_alone(whole: Path, tmp_path: Path) -> None:
-    trained(tmp_path / "alone", a_config(**ADAPTED, seeds=(1,), dtype="float64"))
+def test_a_member_that_adapts_equals_the_same_seed_alone(adapt: str, whole: Path, tmp_path: Path) -> None:
+    trained(tmp_path / "alone", adapted(adapt, seeds=(1,)))
     alone, together = decisions(tmp_path / "alone", 1), decisions(whole, 1)
     assert [row["after"] for row in alone] == pytest.approx([row["after"] for row in together], rel=1e-9)
     first, second = trained_ensemble(tmp_path / "alone").ensemble, trained_ensemble(whole).ensemble
@@ -67,11 +102,15 @@ def test_a_member_that_adapts_equals_the_same_seed_alone(whole: Path, tmp_path: 
         torch.testing.assert_close(tensor[0], second.tensors[name][1], rtol=1e-7, atol=1e-9)
 
 
-def test_an_adapted_run_resumes_bit_for_bit(whole: Path, tmp_path: Path) -> None:
-    config = a_config(**ADAPTED, seeds=(0, 1), dtype="float64")
+def test_an_adapted_run_resumes_bit_for_bit(adapt: str, whole: Path, tmp_path: Path) -> None:
+    config = adapted(adapt, seeds=(0, 1))
     assert not trained(tmp_path / "pieces", config, stop_at=70).finished
+    saved = checkpoint(tmp_path / "pieces").meta["adaptation"]
+    assert [state["reviews"] for state in saved] == [1, 1]
+    assert [state["memory"] is not None for state in saved] == [adapt == "steady"] * 2
     assert trained(tmp_path / "pieces", config, resume=True).finished
     assert_same_run(tmp_path / "pieces", whole)
+    assert checkpoint(tmp_path / "pieces").meta["adaptation"] == checkpoint(whole).meta["adaptation"]
 
 
 def test_the_checks_are_counted_and_the_final_solver_of_each_seed_is_kept(whole: Path) -> None:
@@ -90,9 +129,9 @@ def test_the_checks_are_counted_and_the_final_solver_of_each_seed_is_kept(whole:
 
 @pytest.mark.parametrize("method", ["fehlberg21", "dopri54"])
 def test_tolerances_start_at_a_millionth_and_are_checked_in_float64_where_float32_cannot(
-    method: str, tmp_path: Path
+    method: str, adapt: str, tmp_path: Path
 ) -> None:
-    config = a_config(solver=Adaptive(method, tolerance=1e-6), adapt="paper", seeds=(0, 1), iterations=50)
+    config = a_config(solver=Adaptive(method, tolerance=1e-6), adapt=adapt, seeds=(0, 1), iterations=51)
     trained(tmp_path / "run", config)
     for seed in (0, 1):
         (row,) = decisions(tmp_path / "run", seed)

@@ -95,7 +95,8 @@ class AdaptPrecision(Callback):
         self.state: State | None = None
         self._reviewed: State | None = None
         self._batches = 0
-        self._put_off = False
+        self._put_off = 0
+        """The batch whose review was put off and is still to come, counted from 1, or 0."""
 
     def on_fit_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
         _check_fits(self.controller, pl_module)
@@ -111,7 +112,8 @@ class AdaptPrecision(Callback):
         self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
     ) -> None:
         """Review before the update, with the weights the batch is about to be trained with, as Algorithm 2 does."""
-        due = (self._batches + 1) % self.controller.every == 0
+        number = self._batches + 1
+        due = number % self.controller.every == 0
         if self.state is None or not (due or self._put_off):
             return
 
@@ -129,9 +131,9 @@ class AdaptPrecision(Callback):
             return averaged(replace(found, distance=self._distance(trained_outputs, outputs)))
 
         trained, trained_outputs = look(self.controller.solver(self.state))
-        overdue = due and self._put_off  # all batches since the last review was due were too small: let it be named
+        overdue = due and self._put_off not in (0, number)  # all batches since were too small: let that be named
         if self.distance is not None and not overdue and _on_any_rank(_is_one_sample(trained_outputs)):
-            self._put_off = True
+            self._put_off = self._put_off or number
             return
         self._reviewed = review(self.controller, self.state, averaged(trained), score)
 
@@ -142,7 +144,7 @@ class AdaptPrecision(Callback):
         self._batches += 1
         if self._reviewed is None:
             return
-        self.state, self._reviewed, self._put_off = self._reviewed, None, False
+        self.state, self._reviewed, self._put_off = self._reviewed, None, 0
         self._install(pl_module)
         if (decision := self.state.decision) is not None:
             numbers = {"precision": decision.after, "trained": decision.trained, "checked": decision.checked}
@@ -163,7 +165,7 @@ class AdaptPrecision(Callback):
         return {"batches": self._batches, "put_off": self._put_off, "state": saved}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", False)
+        self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", 0)
         saved = state_dict["state"]
         self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
 

@@ -274,11 +274,13 @@ def _table(config: RunConfig, iterations: int, accuracies: list[float]) -> Table
 def ended_at_a_bound(config: RunConfig, rows: list[dict[str, Any]]) -> str | None:
     """One line on the seeds that would have become finer still, None where there are none."""
     last = {row["seed"]: row for row in rows if "reason" in row}
-    seeds = [seed for seed, row in last.items() if any(words in row["reason"] for words in BOUNDS)]
+    final = {row["seed"]: row[config.precision_name] for row in rows if "loss" in row}
+    held = [seed for seed, row in last.items() if any(words in row["reason"] for words in BOUNDS)]
+    seeds = [seed for seed in held if final[seed] == last[seed]["after"]]  # a last review may come too late to count
     if not seeds:
         return None
-    *others, final = map(str, seeds)
-    who, whose = (f"seeds {', '.join(others)} and {final}", "their") if others else (f"seed {final}", "its")
+    *others, one = map(str, seeds)
+    who, whose = (f"seeds {', '.join(others)} and {one}", "their") if others else (f"seed {one}", "its")
     bound = last[seeds[0]]["after"]
     where = f"the floor of tolerance {bound:.3g}"
     if config.precision_name == "step":

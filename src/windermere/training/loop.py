@@ -218,7 +218,7 @@ def one_iteration(training: Training) -> Stepped:
     training.optimizer.step()
     training.iteration += 1
     training.count(count)
-    return Stepped(losses, logits, y)
+    return Stepped(losses.detach(), logits.detach(), y)  # no graph may outlive its iteration: a capture comes to grief
 
 
 def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
