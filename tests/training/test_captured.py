@@ -15,6 +15,7 @@ from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, can_capture
 from windermere.training.checkpoint import make_optimizer, pack
 from windermere.training.evaluation import member_losses
+from windermere.training.loop import Training, one_iteration
 
 from .small import a_config, checkpoint, model, rows, some_spheres, trained
 
@@ -65,6 +66,30 @@ def test_a_run_may_be_begun_captured_and_go_on_plainly_or_the_other_way_round(tm
     assert stopped.iteration == 15
     trained(tmp_path / "pieces", config, resume=True, capture=not first)
     assert_close_run(tmp_path / "pieces", tmp_path / "whole")
+
+
+def test_where_a_step_cannot_be_captured_training_goes_on_plainly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = a_config(seeds=(2, 3), iterations=20)
+    trained(tmp_path / "plain", config, capture=False)
+
+    def fails(self: CapturedSteps, iteration: int, most: int) -> int:
+        raise captured.CaptureFailed("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(CapturedSteps, "run", fails)
+    with pytest.warns(UserWarning, match="taken one by one: operation not permitted"):
+        trained(tmp_path / "captured", config, capture=True)
+    assert_close_run(tmp_path / "captured", tmp_path / "plain")
+
+
+def test_no_graph_outlives_a_plain_iteration(tmp_path: Path) -> None:
+    """One that did would keep its gradient accumulators on another stream than a capture's."""
+    config = a_config(seeds=(2, 3), iterations=2)
+    with open_run(tmp_path / "run", config) as run:
+        last = one_iteration(Training(config, *some_spheres(), run))
+    assert not last.losses.requires_grad
+    assert not last.logits.requires_grad
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

@@ -33,6 +33,10 @@ WARM_UP = 3
 """Steps before a capture, in which libraries set themselves up."""
 
 
+class CaptureFailed(Exception):
+    """The device would not record a step; nothing was trained, and nothing is lost but speed."""
+
+
 @dataclass(frozen=True)
 class Stepped:
     """What the last of some training steps saw."""
@@ -77,7 +81,7 @@ class CapturedSteps:
         self.steps = Steps(self.inputs.new_zeros(members, 0), torch.zeros(members, dtype=torch.int32, device=device))
         self.graph: torch.cuda.CUDAGraph | None = None
         self.last: Stepped | None = None
-        self.at_once = FIRST_AT_ONCE
+        self.at_once, self.given_up = FIRST_AT_ONCE, False
         self._drawn = lru_cache(maxsize=2)(lambda start, count: _pinned(batches.several(start, count), device))
 
     def use(self, solvers: Sequence[Solver]) -> None:
@@ -111,7 +115,10 @@ class CapturedSteps:
         count = min(most, self.at_once)
         self._lay_out(iteration, count)
         if self.graph is None and self.inputs.is_cuda:
-            self._capture()
+            try:
+                self._capture()
+            except RuntimeError as error:  # CUDA's, of whatever kind
+                raise CaptureFailed(str(error).splitlines()[0]) from error
         begun = time.perf_counter()
         for _ in range(count):
             if self.graph is None:

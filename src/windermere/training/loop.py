@@ -1,6 +1,7 @@
 """The training loop. Shapes: S members, B samples."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from windermere.records import RunFolder
 from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
-from windermere.training.captured import CapturedSteps, Stepped, can_capture
+from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
 from windermere.training.checkpoint import make_optimizer, pack, unpack
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
@@ -225,11 +226,16 @@ def _many_iterations(training: Training, captured: CapturedSteps | None) -> Step
     """Up to the next one after which something is due; None where the next is one that the plain loop has to make:
     one with a review, or one that fails (it says why)."""
     most = training.undisturbed()
-    if captured is None or most < 1:
+    if captured is None or captured.given_up or most < 1:
         return None
     with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
         captured.use(training.solvers)
-    good = captured.run(training.iteration, most)
+    try:
+        good = captured.run(training.iteration, most)
+    except CaptureFailed as error:
+        warnings.warn(f"steps cannot be captured on this device, and are taken one by one: {error}", stacklevel=3)
+        captured.given_up = True
+        return None
     training.iteration += good
     training.totals["forward"] += good * captured.evaluations
     return None if captured.stopped else captured.last
