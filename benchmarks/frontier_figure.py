@@ -33,6 +33,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
     paths = []
     for data, pair in groups:
         chosen = {name: result for name, result in results.items() if name.split(" ")[:2] == [data, pair]}
+        if len(chosen) < 3:
+            continue  # no line to draw
         paths.append(folder / f"frontier_{data}_{pair.replace('/', '-')}.png")
         _draw_group(data, pair, chosen, paths[-1])
     return paths
@@ -50,7 +52,7 @@ def _draw_group(data: str, pair: str, results: Results, path: Path) -> None:
     _draw_panel(panels[2], swinging, lambda r: r["std_log2"], f"std of log2({what}), second half of training")
     panels[0].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     panels[1].yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    panels[2].set_ylim(bottom=0)
+    panels[2].set(xlim=panels[0].get_xlim(), ylim=(0, None))
     marks = [Line2D([], [], color=c, marker=m, label=label) for label, c, m, _ in LOOKS.values()]
     one = Line2D([], [], color=INK, marker=".", linestyle="", alpha=0.5, label="one seed")
     add_legend(foot, [*marks, one])
