@@ -23,7 +23,7 @@ LOOKS = {
 
 def gaps(result: Mapping[str, Any]) -> list[float]:
     """Between own solver and flow, whichever scores better, by seed."""
-    return [abs(own - flow) for own, flow in zip(result["own"], result["flow"], strict=True)]
+    return [round(abs(own - flow), 9) for own, flow in zip(result["own"], result["flow"], strict=True)]
 
 
 @house_style
