@@ -21,7 +21,7 @@ from windermere.solvers import FixedStep, Solver
 RANKS = 2
 PAPER = StepAdaptation(train="euler", check="midpoint")
 STEADY = SteadySteps(train="euler", check="midpoint", target=0.02)
-SOON = SteadySteps(train="euler", check="midpoint", every=2, target=0.001)
+SOON = SteadySteps(train="euler", check="midpoint", every=2, target=0.02)
 
 
 def own_score(rank: int, solver: Solver) -> Score:
