@@ -11,8 +11,8 @@ COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diff
 TEXT = """# Speed
 
 Drawn by `python -m benchmarks.peers table` from [its results](../benchmarks/results/peers.json), which `make bench`
-measures anew. A training step (forward, backward, Adam) of the paper's Sphere2 model, batch 128, float32, {threads} cores
-({machine}), commit `{commit}`; {libraries}. Milliseconds, medians taken in turns,
+measures anew. A training step (forward, backward, Adam) of the paper's Sphere2 model, batch 128, float32,
+{threads} cores ({machine}), commit `{commit}`; {libraries}. Milliseconds, medians taken in turns,
 compilation apart; in brackets how many times Windermere's.
 
 {table}
@@ -26,8 +26,8 @@ batch. The forms that won, and what JAX took to compile them:
 
 {agreement}
 
-An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {seconds:.1f} s, the cost of {passes:.0f} forward
-passes over these points with the training solver.
+An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {seconds:.1f} s, the cost of
+{passes:.0f} forward passes over these points with the training solver.
 """
 
 
