@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from windermere.models import native
 from windermere.solvers import Prepared, Tableau
 from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import propagating_stages
@@ -55,6 +56,8 @@ def dense_field(layers: Layers) -> Prepared:
         return out.unsqueeze(0) if single else out
 
     def walk(tableau: Tableau, grid: Grid, z: Tensor) -> Tensor:
+        if native.can_walk(z, layers):
+            return native.walk(tableau, grid.steps, z, layers)
         sizes = _step_sizes(grid, z)
         start = z.squeeze(0) if single else z
         keep = torch.is_grad_enabled()
