@@ -63,6 +63,14 @@ def busy_cores(seconds: float = 0.5) -> float:
     return max(0.0, (os.cpu_count() or 1) - waited / seconds)
 
 
+def wait_for_quiet(patience: float, *, below: float = 0.3) -> float:
+    """Wait until others leave the cores alone, or patience (in seconds) runs out; how many they use then."""
+    given_up = time.monotonic() + patience
+    while (busy := busy_cores(2.0)) > below and time.monotonic() < given_up:
+        time.sleep(3.0)
+    return busy
+
+
 def _idle() -> int:
     """Ticks that all cores together have idled, waiting for disks included."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 import windermere as wm
-from benchmarks.measuring import RESULTS, Bar, busy_cores, keep, show, side_by_side
+from benchmarks.measuring import RESULTS, Bar, keep, show, side_by_side, wait_for_quiet
 from benchmarks.peers_jax import jax_contenders
 from benchmarks.peers_table import write_page
 from benchmarks.peers_torch import torch_contenders, windermere
@@ -36,6 +36,10 @@ AS_WRITTEN = "Conv1d"
 """The form of the field that users write: reported too where another one is faster."""
 
 
+PATIENCE = 60.0
+"""Seconds to wait, before each measurement, for others to leave the machine alone."""
+
+
 def contenders(work: Work) -> Iterator[Contender]:
     x, y = batch()
     if work.members <= 5:
@@ -51,7 +55,7 @@ def measure(work: Work, rounds: int) -> dict[str, Any]:
     apart = _differences(work, found)
     trial = side_by_side({str(k): c.step for k, c in enumerate(found)}, rounds=3, warm_up=1, lead=1)
     entered = _entered(found, [trial[str(k)] for k in range(len(found))])
-    busy = busy_cores()
+    busy = wait_for_quiet(PATIENCE)
     seconds = side_by_side({name: found[k].step for name, k in entered.items()}, rounds=rounds, lead=1)
     return {
         "work": str(work),
