@@ -1,14 +1,15 @@
 """Windermere beside torchdiffeq, torchode, diffrax and a hand-written `lax.scan`, on the same weights and data.
 
 Every library does each piece of work in several forms, and its fastest counts; all must come to the same loss and
-gradient. `python -m benchmarks peers`; `python -m benchmarks.peers table` draws docs/speed.md from the results again.
+gradient. `python -m benchmarks peers` measures on all cores, `python -m benchmarks.peers one-core` the time of a single
+one's work, which others on the machine disturb little; `python -m benchmarks.peers table` draws docs/speed.md again.
 """
 
+import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -34,8 +35,6 @@ SAME_GRID, SAME_TOLERANCE = (1e-5, 1e-4), (1e-3, 1e-1)
 and the gradient of a network with kinks depends on them."""
 AS_WRITTEN = "Conv1d"
 """The form of the field that users write: reported too where another one is faster."""
-
-
 PATIENCE = 60.0
 """Seconds to wait, before each measurement, for others to leave the machine alone."""
 
@@ -49,14 +48,14 @@ def contenders(work: Work) -> Iterator[Contender]:
     yield from jax_contenders(work, x, y)
 
 
-def measure(work: Work, rounds: int) -> dict[str, Any]:
+def measure(work: Work, rounds: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
     """Check that all agree, find each library's best form, and time those side by side."""
     found = list(contenders(work))
     apart = _differences(work, found)
-    trial = side_by_side({str(k): c.step for k, c in enumerate(found)}, rounds=3, warm_up=1, lead=1)
+    trial = side_by_side({str(k): c.step for k, c in enumerate(found)}, rounds=3, warm_up=1, lead=1, clock=clock)
     entered = _entered(found, [trial[str(k)] for k in range(len(found))])
-    busy = wait_for_quiet(PATIENCE)
-    seconds = side_by_side({name: found[k].step for name, k in entered.items()}, rounds=rounds, lead=1)
+    busy = wait_for_quiet(PATIENCE if clock is time.perf_counter else 0)
+    seconds = side_by_side({name: found[k].step for name, k in entered.items()}, rounds=rounds, lead=1, clock=clock)
     return {
         "work": str(work),
         "members": work.members,
@@ -89,7 +88,7 @@ def _entered(found: list[Contender], seconds: list[float]) -> dict[str, int]:
     return entered
 
 
-def audited(iterations: int = 500, rounds: int = 3) -> dict[str, float]:
+def audited(iterations: int = 500, rounds: int = 3, clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
     """An audit of 1000 test points, of a model trained for a while with 64 Euler steps."""
     work = Work(method="euler", steps=64)
     x, y = batch()
@@ -101,23 +100,35 @@ def audited(iterations: int = 500, rounds: int = 3) -> dict[str, float]:
     test = data.load("sphere2").test
     seconds = []
     for _ in range(rounds):
-        begun = time.perf_counter()
+        begun = clock()
         verdict = wm.audit(trained, (test.inputs[:1000], test.labels[:1000]))
-        seconds.append(time.perf_counter() - begun)
+        seconds.append(clock() - begun)
     return {"seconds": median(seconds), "passes": verdict.evaluations}
 
 
-def run(*, rounds: int = 15) -> list[Bar]:
+def run(*, rounds: int = 15, name: str = "peers", clock: Callable[[], float] = time.perf_counter) -> list[Bar]:
     rows = []
     for work in WORKS:
-        rows.append(measure(work, rounds))
+        rows.append(measure(work, rounds, clock))
         print(_summary(rows[-1]), flush=True)
     versions = {name: metadata.version(name) for name in ("torchdiffeq", "torchode", "jax", "diffrax")}
-    result = {"works": rows, "audit": audited(), "versions": versions}
+    result = {"works": rows, "audit": audited(clock=clock), "versions": versions}
     show("An audit of 1000 points of a Sphere2 model", result["audit"])
-    keep("peers", result)
-    write_page(read_json(RESULTS / "peers.json"))
+    keep(name, result)
+    draw_page()
     return bars(rows)
+
+
+def run_on_one_core() -> list[Bar]:
+    """Processor time, which is what a single thread works, whoever else waits for the core."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    return run(name="peers_one_core", clock=time.process_time)
+
+
+def draw_page() -> None:
+    found = [path for name in ("peers", "peers_one_core") if (path := RESULTS / f"{name}.json").exists()]
+    write_page([read_json(path) for path in found])
 
 
 def _summary(row: Mapping[str, Any]) -> str:
@@ -149,6 +160,8 @@ def _as_written(seconds: Mapping[str, float]) -> float:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["table"]:
-        sys.exit(f"python -m {Path(__file__).parent.name}.peers table")
-    write_page(read_json(RESULTS / "peers.json"))
+    if sys.argv[1:] not in (["table"], ["one-core"]):
+        sys.exit("python -m benchmarks.peers one-core | table")
+    for bar in run_on_one_core() if sys.argv[1] == "one-core" else []:
+        print(f"  {bar}")
+    draw_page()

@@ -1,6 +1,6 @@
-"""docs/speed.md, drawn from benchmarks/results/peers.json."""
+"""docs/speed.md, drawn from benchmarks/results/peers*.json."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,45 +8,56 @@ PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diffrax", "lax.scan")
 
 
-TEXT = """# Speed
+HEAD = """# Speed
 
-Drawn by `python -m benchmarks.peers table` from [its results](../benchmarks/results/peers.json), which `make bench`
-measures anew. A training step (forward, backward, Adam) of the paper's Sphere2 model, batch 128, float32,
-{threads} cores ({machine}), commit `{commit}`; {libraries}. Milliseconds, medians taken in turns,
-compilation apart; in brackets how many times Windermere's.
-
-{table}
+Drawn by `python -m benchmarks.peers table` from results that `make bench` measures anew. A training step (forward,
+backward, Adam) of the paper's Sphere2 model, batch 128, float32. Milliseconds, medians taken in turns, compilation apart;
+in brackets how many times Windermere's.
 
 Every library gets its fastest form of the same field: `nn.Conv1d` as users write it, or the small dense matrices that
 Windermere makes of it; members one after the other, stacked or vmapped; for diffrax each adjoint and step controller. A
 dash: the library has no such method, or no such work was asked of it. torchode controls errors by sample, the others by
-batch. The forms that won, and what JAX took to compile them:
+batch.
+"""
+SECTION = """
+## {title}
+
+{machine}, commit `{commit}`; {libraries}.
+
+{table}
+
+The forms that won, and what JAX took to compile them:
 
 {compiled}
 
-{agreement}
+{agreement} {busy}
 
 An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {seconds:.1f} s, the cost of
 {passes:.0f} forward passes over these points with the training solver.
 """
 
 
-def write_page(results: Mapping[str, Any]) -> None:
+def write_page(measured: Sequence[Mapping[str, Any]]) -> None:
+    PAGE.write_text(HEAD + "".join(_section(results) for results in measured))
+
+
+def _section(results: Mapping[str, Any]) -> str:
     where, works = results["environment"], results["works"]
     versions = {"torch": where["torch"], **results["versions"]}
     head = "| work | members | " + " | ".join(COLUMNS) + " |\n" + "|---" * (len(COLUMNS) + 2) + "|\n"
     forms = "| work | members | diffrax | | lax.scan | |\n|---|---|---|---|---|---|\n"
-    text = TEXT.format(
-        threads=where["threads"],
+    busy = max(row["busy_cores_of_others"] for row in works)
+    return SECTION.format(
+        title="One core, processor time" if where["threads"] == 1 else f"{where['threads']} cores",
         machine=where["device_name"],
         commit=str(where["commit"])[:7],
         libraries=", ".join(f"{name} {version}" for name, version in versions.items()),
         table=head + "\n".join(_row(row) for row in works),
         compiled=forms + "\n".join(_compiled(row) for row in works),
         agreement=_agreement(works),
+        busy=f"Other processes used up to {busy:.1f} cores when the measurements began.",
         **results["audit"],
     )
-    PAGE.write_text(text)
 
 
 def _row(row: Mapping[str, Any]) -> str:
@@ -78,6 +89,6 @@ def _agreement(rows: Any) -> str:
     )
     return (
         f"All come to the same loss and gradient: on fixed grids within {loss:.1g} and {gradient:.1g} of ours "
-        "(relative, largest entry);\n"
+        "(relative,\nlargest entry); "
         f"with adaptive steps, which each library chooses for itself, within {loose:.1g} and {its_gradient:.1g}."
     )
