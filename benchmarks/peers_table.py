@@ -11,8 +11,8 @@ COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diff
 HEAD = """# Speed
 
 Drawn by `python -m benchmarks.peers table` from results that `make bench` measures anew. A training step (forward,
-backward, Adam) of the paper's Sphere2 model, batch 128, float32. Milliseconds, medians taken in turns, compilation apart;
-in brackets how many times Windermere's.
+backward, Adam) of the paper's Sphere2 model, batch 128, float32. Milliseconds, medians taken in turns, compilation
+apart; in brackets how many times Windermere's.
 
 Every library gets its fastest form of the same field: `nn.Conv1d` as users write it, or the small dense matrices that
 Windermere makes of it; members one after the other, stacked or vmapped; for diffrax each adjoint and step controller. A

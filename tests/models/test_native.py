@@ -50,6 +50,15 @@ def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.Monke
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+def test_hidden_layers_kept_or_computed_again_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled()
+    field, z, solver = sphere_field(2), samples(20, 2), FixedStep("rk4", step=1 / 3)
+    kept = solved(field, z, solver, field.parameters())
+    monkeypatch.setattr(native, "HIDDEN_KEPT", 0)
+    again = solved(field, z, solver, field.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
 def test_float32_is_close_to_float64() -> None:
     compiled()
     field = initialise(SphereField(2), 0)

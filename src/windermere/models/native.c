@@ -18,6 +18,7 @@ typedef struct {
     const double *sizes;                      /* [members][steps] */
     const REAL *layers;                       /* [members][...]: W1, b1, W2, b2, W3, b3, and the W transposed */
     V *inputs;                                /* [members][tiles][rows][points]: first the start, last the end */
+    V *hidden;                                /* [members][tiles][evaluations][width]: second layers, or null */
     V *cotangents;                            /* [members][tiles][points]: of the end, then of the start */
     REAL *on_mix;                             /* [members][tiles][width][width]: gradient of W2 */
     V *on_others;                             /* [members][tiles][...]: of W1, b1, b2, W3, b3, each sample's apart */
@@ -29,6 +30,11 @@ typedef struct {
 
 static V *tile_rows(const Walk *walk, long tile) {
     return walk->inputs + tile * ((walk->keep ? walk->steps : 1) * walk->stages + 1) * walk->points;
+}
+
+/* Where the second layer of an evaluation is kept for the way back, or else this room. */
+static V *second_of(const Walk *walk, long tile, long evaluation, V *room) {
+    return walk->hidden ? walk->hidden + (tile * walk->steps * walk->stages + evaluation) * walk->width : room;
 }
 
 static Layers layers_of(const Walk *walk, long member) {
@@ -55,22 +61,21 @@ static void product(const REAL *m, const REAL *bias, const V *x, V *y, long in, 
     }
 }
 
-static void relu(V *layer, long n) {
-    REAL *x = (REAL *)layer;
+static void relu(V *values, long n) {
+    REAL *x = (REAL *)values;
     for (long i = 0; i < n * LANES; i++) x[i] = x[i] < 0 ? 0 : x[i]; /* what is not a number stays so */
 }
 
-static void through_relu(V *cotangent, const V *layer, long n) {
+static void through_relu(V *cotangent, const V *values, long n) {
     REAL *c = (REAL *)cotangent;
-    const REAL *x = (const REAL *)layer;
+    const REAL *x = (const REAL *)values;
     for (long i = 0; i < n * LANES; i++) c[i] = x[i] <= 0 ? 0 : c[i];
 }
 
-static void hidden(const Layers *own, const V *x, V *first, V *second, long d, long n) {
-    product(own->w1, own->b1, x, first, d, n);
-    relu(first, n);
-    product(own->w2, own->b2, first, second, n, n);
-    relu(second, n);
+/* relu(x m + bias) */
+static void layer(const REAL *m, const REAL *bias, const V *x, V *y, long in, long out) {
+    product(m, bias, x, y, in, out);
+    relu(y, out);
 }
 
 /* Add x[i] y[o] to a gradient, each sample's apart. */
@@ -105,12 +110,14 @@ static void tile_there(const Walk *walk, long tile) {
     long d = walk->points, width = walk->width, stages = walk->stages, member = tile / walk->tiles;
     const Layers own = layers_of(walk, member);
     const double *sizes = walk->sizes + member * walk->steps;
-    V first[width], second[width], rate[d];
+    V first[width], room[width], rate[d];
     for (long n = 0; n < walk->steps; n++) {
         V *step = tile_rows(walk, tile) + (walk->keep ? n * stages * d : 0);
         if (n && !walk->keep) memcpy(step, step + stages * d, d * sizeof(V));
         for (long i = 0; i < stages; i++) {
-            hidden(&own, step + i * d, first, second, d, width);
+            V *second = second_of(walk, tile, n * stages + i, room);
+            layer(own.w1, own.b1, step + i * d, first, d, width);
+            layer(own.w2, own.b2, first, second, width, width);
             product(own.w3, own.b3, second, rate, width, d);
             for (long j = i + 1; j <= stages; j++) {
                 REAL share = (REAL)(sizes[n] * walk->tableau[j * stages + i]);
@@ -120,7 +127,7 @@ static void tile_there(const Walk *walk, long tile) {
     }
 }
 
-/* z is the cotangent of the end, and becomes that of the start. Hidden layers are computed again. */
+/* z is the cotangent of the end, and becomes that of the start. Hidden layers that were not kept are computed again. */
 static void tile_back(const Walk *walk, long tile, V *z) {
     long d = walk->points, width = walk->width, stages = walk->stages, member = tile / walk->tiles;
     const Layers own = layers_of(walk, member);
@@ -128,7 +135,7 @@ static void tile_back(const Walk *walk, long tile, V *z) {
     REAL *on_w2 = walk->on_mix + tile * width * width;
     V *on_w1 = walk->on_others + tile * (2 * d * width + 2 * width + d), *on_b1 = on_w1 + d * width;
     V *on_b2 = on_b1 + width, *on_w3 = on_b2 + width, *on_b3 = on_w3 + width * d;
-    V first[width], second[width], on_first[width], on_second[width], on_input[d], on_rates[stages][d];
+    V first[width], room[width], on_first[width], on_second[width], on_input[d], on_rates[stages][d];
     for (long n = walk->steps - 1; n >= 0; n--) {
         for (long i = 0; i < stages; i++) {
             REAL share = (REAL)(sizes[n] * walk->tableau[stages * stages + i]);
@@ -136,7 +143,9 @@ static void tile_back(const Walk *walk, long tile, V *z) {
         }
         for (long i = stages - 1; i >= 0; i--) {
             const V *x = tile_rows(walk, tile) + (n * stages + i) * d;
-            hidden(&own, x, first, second, d, width);
+            V *second = second_of(walk, tile, n * stages + i, room);
+            layer(own.w1, own.b1, x, first, d, width);
+            if (!walk->hidden) layer(own.w2, own.b2, first, second, width, width);
             gather(on_w3, second, on_rates[i], width, d);
             gather_bias(on_b3, on_rates[i], d);
             product(own.w3t, 0, on_rates[i], on_second, d, width);

@@ -38,6 +38,8 @@ OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC")
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
 WIDTH_UP_TO = 512
 """Of a hidden layer: what fits on a thread's stack, and in its cache."""
+HIDDEN_KEPT = 4_000_000
+"""Values of second layers that a solve keeps for the way back; more would leave the cache, and are computed again."""
 WORTH_A_THREAD = 256
 """Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
 
@@ -47,10 +49,8 @@ class _Walk(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("points", "width", "stages", "steps", "tiles", "keep")),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("tableau", "sizes", "layers", "inputs", "cotangents", "on_mix", "on_others")
-        ),
+        *((name, ctypes.c_void_p) for name in ("tableau", "sizes", "layers", "inputs", "hidden")),
+        *((name, ctypes.c_void_p) for name in ("cotangents", "on_mix", "on_others")),
     )
 
 
@@ -103,9 +103,11 @@ class _NativeWalk(torch.autograd.Function):
         inputs[:, :, 0] = start
         filled = [_filled(x, plan, k) for k, x in enumerate(layers)]
         packed = torch.cat([x.flatten(1) for x in (*filled, *(w.mT for w in filled[::2]))], dim=1)
-        _run("there", plan, packed, inputs)
+        values = start.shape[0] * start.shape[1] * steps * stages * plan.width * start.shape[-1]
+        hidden = start.new_empty(values) if plan.keep and values <= HIDDEN_KEPT else None
+        _run("there", plan, packed, inputs, hidden)
         if plan.keep:
-            ctx.plan, ctx.samples = plan, z0.shape[1]
+            ctx.plan, ctx.samples, ctx.hidden = plan, z0.shape[1], hidden
             ctx.save_for_backward(inputs, packed, *layers)
         return _from_tiles(inputs[:, :, -1], z0.shape[1])
 
@@ -117,7 +119,7 @@ class _NativeWalk(torch.autograd.Function):
         on_mix = inputs.new_zeros(members, tiles, width, width)
         shapes = [(points, width), (1, width), (1, width), (width, points), (1, points)]
         on_others = inputs.new_zeros(members, tiles, sum(m * n for m, n in shapes), lanes)
-        _run("back", ctx.plan, packed, inputs, cotangents, on_mix, on_others)
+        _run("back", ctx.plan, packed, inputs, ctx.hidden, cotangents, on_mix, on_others)
         w1, b1, b2, w3, b3 = on_others.sum(dim=(1, 3)).split_with_sizes([m * n for m, n in shapes], dim=1)
         gradients = [g.reshape(members, *shape) for g, shape in zip((w1, b1, b2, w3, b3), shapes, strict=True)]
         gradients.insert(2, on_mix.sum(dim=1))
@@ -153,6 +155,7 @@ def _run(
     plan: _Plan,
     packed: Tensor,
     inputs: Tensor,
+    hidden: Tensor | None,
     cotangents: Tensor | None = None,
     on_mix: Tensor | None = None,
     on_others: Tensor | None = None,
@@ -160,7 +163,7 @@ def _run(
     """Call a function of native.c, each thread with some of the tiles."""
     members, tiles, _, points, _ = inputs.shape
     steps, stages = plan.sizes.shape[1], plan.weights.shape[1]
-    addresses = (x if x is None else x.data_ptr() for x in (packed, inputs, cotangents, on_mix, on_others))
+    addresses = (x if x is None else x.data_ptr() for x in (packed, inputs, hidden, cotangents, on_mix, on_others))
     tables = (plan.weights.ctypes.data, plan.sizes.ctypes.data)
     given = _Walk(points, plan.width, stages, steps, tiles, plan.keep, *tables, *addresses)
     function = getattr(library(C_TYPES[inputs.dtype]), name)
