@@ -2,10 +2,11 @@
 
 import sys
 
-from benchmarks import calibration, crossings, frontier, known_cases, memory, phenomenon, sphere_step
+from benchmarks import calibration, crossings, frontier, known_cases, memory, peers, phenomenon, sphere_step
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
+    "peers": peers.run,
     "memory": memory.run,
     "phenomenon": phenomenon.run,
     "crossings": crossings.run,

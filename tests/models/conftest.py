@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from windermere.models import native
+
 
 @pytest.fixture(autouse=True, scope="package")
 def one_thread() -> Iterator[None]:
@@ -12,3 +14,12 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(params=["compiled", "operations"])
+def each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dense walk in C, where there is a compiler, and as PyTorch operations."""
+    if request.param == "operations":
+        monkeypatch.setattr(native, "can_walk", lambda *_: False)
+    elif native.library("double") is None:
+        pytest.skip("no C compiler here")

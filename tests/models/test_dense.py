@@ -10,6 +10,7 @@ from tests.models.spheres import Convolving, Eagerly, Ensemble, assert_same, sam
 from windermere.models.dense import banded, repeated
 from windermere.solvers import METHODS, FixedStep, solve
 
+pytestmark = pytest.mark.usefixtures("each_walk")
 POINTS = pytest.mark.parametrize("points", [1, 2, 3, 10])
 
 

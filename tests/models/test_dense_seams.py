@@ -9,6 +9,8 @@ from torch import Tensor
 from tests.models.spheres import Convolving, Ensemble, assert_same, samples, solved, sphere_field
 from windermere.solvers import Adaptive, FixedStep, Gradient, OnGrid, Prepared, solve
 
+pytestmark = pytest.mark.usefixtures("each_walk")
+
 
 def test_the_fused_gradient_is_that_of_finite_differences() -> None:
     field, z = sphere_field(2), samples(3, 2).requires_grad_()

@@ -9,12 +9,16 @@ for a single model the member axis is left out everywhere.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from windermere.models import native
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, Walk
 from windermere.solvers.grid import Grid, Steps
@@ -30,16 +34,23 @@ Sizes: TypeAlias = Sequence[float | Tensor]
 def banded(weight: Tensor, points: int) -> Tensor:
     """A Conv1d's weight [..., out, in, width] with padding width // 2, as a matrix [..., points * in, points * out].
 
-    Entry (q, i), (p, o) is the tap q - p from the middle; entries are ordered by point, then channel.
+    Entry (q, i), (p, o) is the tap q - p from the middle; entries are ordered by point, then channel. Taps are put in
+    place by a product: several times faster than indexing, forwards and backwards.
     """
     *lead, out, into, width = weight.shape
-    place = torch.arange(points, device=weight.device)
-    tap = place[:, None] - place[None, :] + width // 2
-    inside = (tap >= 0) & (tap < width)
-    taps = weight[..., tap.clamp(0, width - 1)] * inside  # [..., o, i, q, p]
+    places = torch.as_tensor(_places(width, points), dtype=weight.dtype, device=weight.device)
+    taps = (weight @ places).reshape(*lead, out, into, points, points)  # [..., o, i, q, p]
     axes = len(lead)
     order = (*range(axes), axes + 2, axes + 1, axes + 3, axes)
     return taps.permute(order).reshape(*lead, points * into, points * out)
+
+
+@cache
+def _places(width: int, points: int) -> NDArray[np.float64]:
+    """[width, points * points]: one where point p's output takes point q through this tap."""
+    place = np.arange(points)
+    tap = place[:, None] - place[None, :] + width // 2
+    return np.asarray(np.arange(width)[:, None] == tap.reshape(1, -1), np.float64)
 
 
 def repeated(bias: Tensor, points: int) -> Tensor:
@@ -66,6 +77,8 @@ def dense_field(layers: Layers) -> DenseField:
         return out.unsqueeze(0) if single else out
 
     def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
+        if isinstance(grid, Grid) and native.can_walk(z, layers):
+            return native.walk(tableau, grid.steps, z, layers)
         start = z.squeeze(0) if single else z
         sizes = _step_sizes(grid, start)
         keep = torch.is_grad_enabled()
