@@ -30,7 +30,7 @@ PARTS = ("lift", "mix", "lower")
 
 def jax_contenders(work: Work, x: Tensor, y: Tensor) -> Iterator[Contender]:
     """Every setting with the dense field; the first one also with convolutions, or with members one by one."""
-    data = jnp.asarray(x.numpy()), jnp.asarray(y.numpy())
+    data = jnp.asarray(x.cpu().numpy()), jnp.asarray(y.cpu().numpy())
     for library, solves in (("diffrax", diffrax_solves(work)), ("lax.scan", scans(work))):
         for k, (form, solve) in enumerate(solves.items()):
             yield _contender(work, library, f"dense, {form}", partial(_loss, dense, solve), data)
@@ -150,7 +150,7 @@ def _loss(field: Callable[[dict[str, Any]], Rate], solve: Solve, own: dict[str, 
 def _contender(
     work: Work, library: str, form: str, loss: Callable[..., Any], data: tuple[Any, Any], stacked: bool = True
 ) -> Contender:
-    parameters = {name: jnp.asarray(tensor.numpy()) for name, tensor in weights(work).items()}
+    parameters = {name: jnp.asarray(tensor.cpu().numpy()) for name, tensor in weights(work).items()}
 
     def losses(parameters: Any) -> tuple[Any, Any]:
         if work.members > 1 and stacked:
@@ -171,11 +171,10 @@ def _contender(
     compiled = jax.jit(train).lower(state).compile()
     seconds = time.perf_counter() - begun
 
-    def step() -> list[float]:
+    def step() -> Any:
         nonlocal state
         state, found = compiled(state)
-        jax.block_until_ready(state)
-        return found.tolist()  # type: ignore[no-any-return]
+        return found if work.device != "cpu" else jax.block_until_ready(found)
 
     def graded() -> tuple[list[float], Gradient]:
         gradient, found = jax.jit(jax.grad(losses, has_aux=True))(parameters)

@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
-import torchode
 from torch import Tensor, nn
 from torchdiffeq import odeint, odeint_adjoint
 
@@ -20,6 +19,11 @@ from benchmarks.peers_work import LEARNING_RATE, Contender, Gradient, Work, mode
 from benchmarks.sphere_step import ConvField
 from windermere.models.dense import Layers, banded, evaluate, repeated
 from windermere.training import Ensemble
+
+try:
+    import torchode
+except ImportError:  # as on the GPU's machine
+    torchode = None
 
 PARTS = ("lift", "mix", "lower")
 TORCHDIFFEQ = {"euler": "euler", "rk4_38": "rk4", "dopri54": "dopri5"}
@@ -42,7 +46,8 @@ def windermere(work: Work, x: Tensor, y: Tensor, control: str = "batch") -> Cont
     solver = work.solver
     if control == "sample" and isinstance(solver, wm.Adaptive):
         solver = wm.Adaptive(work.method, tolerance=solver.rtol, control="sample")
-    ensemble = Ensemble([_with_gradient(model(seed, solver), work) for seed in range(work.members)])
+    members = [_with_gradient(model(seed, solver), work).to(work.device) for seed in range(work.members)]
+    ensemble = Ensemble(members)
     xs, solvers = x.expand(work.members, *x.shape), (solver,) * work.members
     parameters = {name: [tensor] for name, tensor in ensemble.tensors.items()}
     library = "windermere" if control == "batch" else "windermere, control by sample"
@@ -58,7 +63,8 @@ def _with_gradient(made: nn.Sequential, work: Work) -> nn.Sequential:
 def convolving(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: Tensor) -> Contender:
     """The network as anyone would write it, for one member after the other."""
     made = [
-        nn.ModuleDict({"0": nn.ModuleDict({"field": ConvField()}), "2": nn.Linear(2, 2)}) for _ in range(work.members)
+        nn.ModuleDict({"0": nn.ModuleDict({"field": ConvField()}), "2": nn.Linear(2, 2)}).to(work.device)
+        for _ in range(work.members)
     ]
     for s, member in enumerate(made):
         member.load_state_dict({name: tensor[s] for name, tensor in weights(work).items()})
@@ -101,7 +107,7 @@ def dense(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: Tenso
 
 
 def torchdiffeq_solves(work: Work) -> dict[str, Solve]:
-    times, method = torch.tensor([0.0, 1.0]), TORCHDIFFEQ[work.method]
+    times, method = torch.tensor([0.0, 1.0], device=work.device), TORCHDIFFEQ[work.method]
     if work.steps is not None:
         options = {"step_size": 1 / work.steps}
         return {"": lambda field, z, _: odeint(field, z, times, method=method, options=options)[-1]}
@@ -117,7 +123,7 @@ def torchdiffeq_solves(work: Work) -> dict[str, Solve]:
 
 def torchode_solves(work: Work) -> dict[str, Solve]:
     """It knows Euler and dopri5, steps each sample by itself, and has states [B, features] only."""
-    if work.method not in ("euler", "dopri54") or work.adjoint:
+    if torchode is None or work.method not in ("euler", "dopri54") or work.adjoint:
         return {}
 
     def solve(field: Any, z: Tensor, _: tuple[Tensor, ...]) -> Tensor:
@@ -153,12 +159,12 @@ def _contender(
     def graded() -> tuple[list[float], Gradient]:
         losses = backward().tolist()
         flat = {name: torch.cat([_gradient(p).flatten() for p in group]) for name, group in parameters.items()}
-        return losses, {name: gradient.numpy().copy() for name, gradient in flat.items()}
+        return losses, {name: gradient.cpu().numpy().copy() for name, gradient in flat.items()}
 
-    def step() -> list[float]:
+    def step() -> Tensor:
         losses = backward()
         optimizer.step()
-        return cast(list[float], losses.tolist())
+        return losses
 
     return Contender(library=library, form=form, step=step, graded=graded)
 

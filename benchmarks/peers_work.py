@@ -30,6 +30,7 @@ class Work:
     members: int = 1
     adjoint: bool = False
     """The continuous adjoint rather than backpropagation."""
+    device: str = "cpu"
 
     @property
     def solver(self) -> Solver:
@@ -50,6 +51,7 @@ class Contender:
     form: str
     """How the field and the solve are written."""
     step: Callable[[], object]
+    """One training step; the losses it saw, perhaps still under way on a device."""
     graded: Callable[[], tuple[list[float], Gradient]]
     """Losses of all members and the gradient of their sum, at the first weights."""
     state: Callable[[], Mapping[str, Tensor]] = dict
@@ -63,16 +65,16 @@ def model(seed: int, solver: Solver) -> nn.Sequential:
     return made
 
 
-def batch() -> tuple[Tensor, Tensor]:
+def batch(device: str = "cpu") -> tuple[Tensor, Tensor]:
     """One for all members, so that losses compare."""
     split = data.load("sphere2").train
-    return split.inputs[:BATCH], split.labels[:BATCH]
+    return split.inputs[:BATCH].to(device), split.labels[:BATCH].to(device)
 
 
 def weights(work: Work) -> dict[str, Tensor]:
     """Stacked, with a leading member axis."""
     states = [model(seed, work.solver).state_dict() for seed in range(work.members)]
-    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+    return {name: torch.stack([state[name] for state in states]).to(work.device) for name in states[0]}
 
 
 def difference(one: tuple[list[float], Gradient], other: tuple[list[float], Gradient]) -> tuple[float, float]:
