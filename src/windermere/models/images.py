@@ -42,13 +42,13 @@ def _walked(
     one: Callable[..., Tensor], arithmetic: str, weights: Weights, tableau: Tableau, grid: Grid | Steps, z: Tensor
 ) -> Tensor:
     """Every member over its own grid, of which it takes no more steps than it has."""
+    # The place for fused kernels: for arithmetic "bfloat16", where they take this solve, both walks (`one`) are theirs.
     if isinstance(grid, Steps):
         raise UsageError("an image field is walked over a grid of numbers, not of tensors")
     rows = grid.steps if grid.nodes.ndim == 2 else grid.steps[None]
 
     def alone(own: Weights, zs: Tensor, s: int) -> Tensor:
         sizes = [float(h) for h in rows[s if len(rows) > 1 else 0] if h != 0.0]
-        # The place for a fused kernel: for arithmetic "bfloat16" on a GPU, where it takes this solve.
         return one(arithmetic, tableau, sizes, zs, own)
 
     return _by_member(alone, weights, z)
