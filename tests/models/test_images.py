@@ -253,7 +253,7 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return function
 
     monkeypatch.setattr(torch, "compile", compiler)
-    monkeypatch.setattr(images, "_fast", lambda function, z: images.compiled(function))
+    monkeypatch.setattr(images, "_compiles", lambda _: True)
     images.compiled.cache_clear()
     yield given
     images.compiled.cache_clear()
@@ -265,6 +265,25 @@ def test_each_function_is_compiled_once_for_all_solves_weights_and_arithmetics(c
             field = a_field(arithmetic=arithmetic, dtype=torch.float32)
             solved(field, pictures(2).float(), SOLVERS[0], gradient)
     assert compiling == [("evaluate", {"dynamic": False}), ("pull_back", {"dynamic": False})]
+
+
+def test_the_first_evaluation_is_compiled_with_the_others_and_the_input_stays_without_gradient(
+    monkeypatch: pytest.MonkeyPatch, compiling: list[Any]
+) -> None:
+    needed: list[bool] = []
+
+    def noting(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
+        def call(low: torch.dtype, z: Tensor, *weights: Tensor) -> Any:
+            needed.append(z.requires_grad)
+            return function(low, z, *weights)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", noting)
+    z = pictures(2)
+    end, frozen = (torch.as_tensor(solve(f, z, SOLVERS[0]).final) for f in (a_field(), a_field().requires_grad_(False)))
+    assert needed == [True] * 4 + [False] * 4
+    assert [tensor.requires_grad for tensor in (z, end, frozen)] == [False, True, False]
 
 
 def test_tests_and_trials_without_gradients_are_not_compiled(compiling: list[Any]) -> None:

@@ -80,7 +80,9 @@ class SphereField(nn.Module):
 
 
 class ImageField(nn.Module):
-    """Conv2d(c, w, 1), ReLU, Conv2d(w, w, 3), ReLU, Conv2d(w, c, 1). State: [B, c, height, width]."""
+    """Conv2d(c, w, 1), ReLU, Conv2d(w, w, 3), ReLU, Conv2d(w, c, 1). State: [B, c, height, width].
+
+    In float32, `arithmetic` says how solves round its products: see `models/arithmetic.py`."""
 
     def __init__(self, channels: int, width: int, *, arithmetic: str = "float32") -> None:
         super().__init__()

@@ -70,10 +70,8 @@ def rate(arithmetic: str, z: Tensor, weights: Weights) -> Tensor:
 def walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, weights: Weights) -> Tensor:
     """z after steps of these sizes."""
     z = z.contiguous(memory_format=torch.channels_last)
-    if torch.is_grad_enabled() and not z.requires_grad and any(w.requires_grad for w in weights):
-        z = (
-            z.detach().requires_grad_()
-        )  # the first evaluation is as all others: compiled functions are told apart by it
+    if _compiles(z) and torch.is_grad_enabled() and any(w.requires_grad for w in weights) and not z.requires_grad:
+        z = z.detach().requires_grad_()  # or the first evaluation would be compiled apart from the others
     times = (z.new_zeros(()),) * propagating_stages(tableau)
     for h in sizes:
         z = combine(z, h, tableau.b, stages(tableau, lambda _, x: rate(arithmetic, x, weights), times, z, h))
@@ -130,14 +128,15 @@ class _LeanWalk(torch.autograd.Function):
 def evaluate(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
     """The field at z. Weights are rounded here, in each evaluation, so that their gradients are summed in their own
     dtype."""
-    return _layers(_rounded(low, z), _rounded_all(low, weights))[-1].to(z.dtype)
+    w3, b3 = (rounded := _rounded_all(low, weights))[4:]
+    return F.conv2d(_hidden(_rounded(low, z), rounded)[1], w3, b3).to(z.dtype)
 
 
 def pull_back(low: torch.dtype, on_rate: Tensor, z: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
     """The cotangents of z and of the weights, from that of the field's value at z; both hidden layers anew."""
     x, rounded = _rounded(low, z), _rounded_all(low, weights)
     w1, _, w2, _, w3, _ = rounded
-    first, second, _ = _layers(x, rounded)
+    first, second = _hidden(x, rounded)
     on_second, on_w3, on_b3 = _back(_rounded(low, on_rate), second, w3, 0)
     on_second = torch.ops.aten.threshold_backward(on_second, second, 0)
     on_first, on_w2, on_b2 = _back(on_second, first, w2, 1)
@@ -146,11 +145,11 @@ def pull_back(low: torch.dtype, on_rate: Tensor, z: Tensor, *weights: Tensor) ->
     return tuple(v.to(z.dtype) for v in (on_x, on_w1, on_b1, on_w2, on_b2, on_w3, on_b3))
 
 
-def _layers(x: Tensor, weights: Weights) -> tuple[Tensor, Tensor, Tensor]:
-    w1, b1, w2, b2, w3, b3 = weights
+def _hidden(x: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    """Both hidden layers."""
+    w1, b1, w2, b2, *_ = weights
     first = F.relu(F.conv2d(x, w1, b1)).contiguous(memory_format=torch.channels_last)  # one channel lies either way
-    second = F.relu(F.conv2d(first, w2, b2, padding=1))
-    return first, second, F.conv2d(second, w3, b3)
+    return first, F.relu(F.conv2d(first, w2, b2, padding=1))
 
 
 def _back(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,8 +169,12 @@ def _rounded_all(low: torch.dtype, tensors: Weights) -> list[Tensor]:
     return [_rounded(low, tensor) for tensor in tensors]
 
 
+def _compiles(z: Tensor) -> bool:
+    return z.is_cuda
+
+
 def _fast(function: Function, z: Tensor) -> Function:
-    return compiled(function) if z.is_cuda else function
+    return compiled(function) if _compiles(z) else function
 
 
 @cache
