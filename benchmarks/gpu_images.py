@@ -1,15 +1,17 @@
 """Image networks on a GPU: `PYTHONPATH=src python3 -m benchmarks.gpu_images --out images.json`, under four minutes.
 
-Whole training iterations of the library (batch, solve, gradient, Adam; captured and plain) in every arithmetic and with
-both gradients, beside torchdiffeq on the same model; losses and gradients against float32; memory, and how many steps
-fit. The images are random, as many as the real data set has. What fails is written down as its first line, and the rest
-goes on. `--only` takes words of which a section's name must hold one; `--tiny` is a rehearsal on the CPU.
+Captured against plain training; whole training iterations of the library (batch, solve, gradient, Adam) in every
+arithmetic and with both gradients, beside torchdiffeq on the same model; losses and gradients against float32; memory,
+and how many steps fit. The images are random, as many as the real data set has. What fails is written down as its first
+line, and the rest goes on. `--only` takes words of which a section's name must hold one (check, euler, field,
+torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
 """
 
 import argparse
 import gc
 import json
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,16 +20,18 @@ from statistics import median
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu_kernel import short  # first: it stands in for packages that are missing
 from benchmarks.gpu_training import InMemory
+from benchmarks.gpu_training import compared as runs_compared
 
 from windermere.models import images  # isort: skip
 from windermere.models.arithmetic import ARITHMETICS, convolving_in  # isort: skip
 from windermere.solvers import Adaptive, FixedStep, Solver  # isort: skip
-from windermere.training import RunConfig, make_ensemble  # isort: skip
+from windermere.training import RunConfig, captured, make_ensemble, train  # isort: skip
 from windermere.training.batches import Batches  # isort: skip
 from windermere.training.captured import CapturedSteps, CaptureFailed  # isort: skip
 from windermere.training.evaluation import member_losses  # isort: skip
@@ -157,7 +161,35 @@ def compared(size: Size, config: RunConfig, exact: Sequence[Tensor]) -> dict[str
 
 
 # ---------------------------------------------------------------------------------------------------------
+# Captured against plain
+
+
+def checked(size: Size, **changes: Any) -> dict[str, Any]:
+    """The same training both ways; with adapted steps, which are captured again soon after each change."""
+    given: dict[str, Any] = {"iterations": 4 if size.tiny else 24, "log_every": 2, "lr": 1e-4}
+    given["review_every"] = 2 if size.tiny else 6
+    config = size.config("cifar10", FixedStep.of("euler", steps=2), **{**given, "arithmetic": "bfloat16", **changes})
+    inputs, labels = size.images("cifar10")
+    settled, runs = captured.SETTLED, []
+    captured.SETTLED = 2
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for capture in (True, False):
+                runs.append(InMemory())
+                train(config, (inputs, labels), (inputs[:4], labels[:4]), runs[-1], capture=capture)  # type: ignore[arg-type]
+    finally:
+        captured.SETTLED = settled
+    return {**runs_compared(*runs), "warnings": sorted({str(w.message).splitlines()[0][:200] for w in told})}
+
+
+# ---------------------------------------------------------------------------------------------------------
 # torchdiffeq on the same model
+
+
+def peers_field(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """The same operations under another name, since what is compiled is kept by name."""
+    return images.evaluate(low, z, *weights)
 
 
 class Peer(torch.nn.Module):
@@ -166,7 +198,7 @@ class Peer(torch.nn.Module):
     def __init__(self, weights: Sequence[Tensor], low: torch.dtype, compiled: bool) -> None:
         super().__init__()
         self.weights = torch.nn.ParameterList(torch.nn.Parameter(w.detach()[0].clone()) for w in weights)
-        self.low, self.function = low, torch.compile(images.evaluate) if compiled else images.evaluate
+        self.low, self.function = low, torch.compile(peers_field) if compiled else peers_field
 
     def forward(self, t: Tensor, z: Tensor) -> Any:
         return self.function(self.low, z, *self.weights)
@@ -305,12 +337,6 @@ class Report:
         return value
 
 
-def forget_compiled() -> None:
-    """The compiler keeps no more than eight versions of a function."""
-    images.compiled.cache_clear()
-    torch.compiler.reset()
-
-
 def iterations(report: Report, size: Size, data: str) -> None:
     """Every arithmetic with both gradients, the quickest first."""
     solver, section = FixedStep.of("euler", steps=size.few), f"{data} euler {size.few}"
@@ -384,10 +410,14 @@ def main() -> None:
     given = parser.parse_args()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     size, report = Size(given.tiny), Report(given.out, given.only, given.tiny)
+    torch._dynamo.config.recompile_limit = 64  # by default, more than eight versions of a function are not compiled
+    for gradient in GRADIENTS:
+        report.keep("check", gradient, lambda g=gradient: checked(size, gradient=g))
+        report.keep("check", f"{gradient}, 2 members", lambda g=gradient: checked(size, gradient=g, seeds=(0, 1)))
+    report.keep("check", "adapted steps", lambda: checked(size, adapt="steady", target=1e-4))
     iterations(report, size, "cifar10")
     long_solves(report, size)
     other_methods(report, size)
-    forget_compiled()
     iterations(report, size, "mnist")
     fields(report, size)
     report.only = []
