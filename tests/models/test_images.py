@@ -88,6 +88,14 @@ def test_bfloat16_rounds_products_to_eight_bits_and_nothing_else(solver: Solver,
     assert {tensor.dtype for tensor in found} == {torch.float32}
 
 
+@BOTH
+@pytest.mark.parametrize("solver", [SOLVERS[1], Adaptive("bosh32", tolerance=1e-4)], ids=str)
+def test_a_picture_alone_is_solved_as_a_batch_of_one(solver: Solver, gradient: Gradient) -> None:
+    alone, batch = (solved(a_field(), z, solver, gradient) for z in (pictures(), pictures(1)))
+    assert alone[0].shape == (3, 5, 4)
+    assert furthest(alone, [tensor.reshape(one.shape) for one, tensor in zip(alone, batch, strict=True)]) < 1e-13
+
+
 def test_both_gradients_of_a_rounded_walk_are_one() -> None:
     field, z = a_field(arithmetic="bfloat16", dtype=torch.float32), pictures(3).float()
     kept, lean = (solved(field, z, SOLVERS[1], gradient) for gradient in GRADIENTS)

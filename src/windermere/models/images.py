@@ -57,7 +57,7 @@ def _walked(
 def _by_member(work: Callable[[Weights, Tensor, int], Tensor], weights: Weights, z: Tensor) -> Tensor:
     """One after the other: images are work enough for each by itself."""
     if weights[0].ndim == 4:
-        return work(weights, z, 0)
+        return work(weights, z, 0) if z.ndim != 3 else work(weights, z.unsqueeze(0), 0).squeeze(0)
     return torch.stack([work([w[s] for w in weights], zs, s) for s, zs in enumerate(z.unbind(0))])
 
 
