@@ -1,198 +1,428 @@
-"""What makes an image field's training step fast on a GPU: `python3 benchmarks/gpu_images.py OUT.json`, about a minute.
+"""Image networks on a GPU: `PYTHONPATH=src python3 -m benchmarks.gpu_images --out images.json`, under four minutes.
 
-One member, CIFAR-10's or MNIST's field and head on random images, Adam, batch 256; each variant's gradient is compared
-with that of exact float32. These are trials beside the library: none of the variants is part of it yet.
+Captured against plain training; whole training iterations of the library (batch, solve, gradient, Adam) in every
+arithmetic and with both gradients, beside torchdiffeq on the same model; losses and gradients against float32; memory,
+and how many steps fit. The images are random, as many as the real data set has. What fails is written down as its first
+line, and the rest goes on. `--only` takes words of which a section's name must hold one (check, euler, field,
+torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
 """
 
+import argparse
+import gc
 import json
-import sys
 import time
-from collections.abc import Callable
-from itertools import pairwise
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-Rate = Callable[[Tensor], Tensor]
-BATCH, CLASSES = 256, 10
-SHAPES = {"cifar": (3, 128, 32), "mnist": (1, 96, 28)}
-"""Channels, width of the hidden layers, side."""
+from benchmarks.gpu_kernel import short  # first: it stands in for packages that are missing
+from benchmarks.gpu_training import InMemory
+from benchmarks.gpu_training import compared as runs_compared
+
+from windermere.models import images  # isort: skip
+from windermere.models.arithmetic import ARITHMETICS, convolving_in  # isort: skip
+from windermere.solvers import Adaptive, FixedStep, Solver  # isort: skip
+from windermere.training import RunConfig, captured, make_ensemble, train  # isort: skip
+from windermere.training.batches import Batches  # isort: skip
+from windermere.training.captured import CapturedSteps, CaptureFailed  # isort: skip
+from windermere.training.evaluation import member_losses  # isort: skip
+from windermere.training.loop import Training, one_iteration  # isort: skip
+
+SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
+IMAGES = {"cifar10": 50_000, "mnist": 60_000}
+GRADIENTS = ("backprop", "checkpoint")
+BARS = {"ms of an iteration": 14.0, "MiB at 64 steps": 2500 / 1.048576, "times as long at 64 steps": 1.4}
 
 
-def parameters(channels: int, width: int, side: int) -> list[Tensor]:
-    """Kaiming normal weights and zero biases of field and head."""
-    generator = torch.Generator().manual_seed(0)
-    shapes = [(width, channels, 1, 1), (width, width, 3, 3), (channels, width, 1, 1), (CLASSES, channels * side**2)]
+class Size:
+    """What is measured; a rehearsal measures as little as it can."""
+
+    def __init__(self, tiny: bool) -> None:
+        self.tiny = tiny
+        self.device = "cpu" if tiny else "cuda"
+        self.batch, self.few, self.many, self.very_many = (2, 1, 2, 3) if tiny else (256, 16, 64, 1024)
+        self.at_once, self.rounds = (1, 1) if tiny else (5, 5)
+
+    def images(self, data: str) -> tuple[Tensor, Tensor]:
+        count = 4 if self.tiny else IMAGES[data]
+        generator = torch.Generator(self.device).manual_seed(0)
+        inputs = torch.rand(count, *SHAPES[data], generator=generator, device=self.device)
+        return inputs, torch.randint(10, (count,), generator=generator, device=self.device)
+
+    def config(self, data: str, solver: Solver, **changes: Any) -> RunConfig:
+        given: dict[str, Any] = {"optimizer": "adam", "lr": 1e-5, "iterations": 1_000_000, "device": self.device}
+        given |= {"log_every": 10_000, "evaluate_every": 10_000, "checkpoint_every": 10_000}
+        return RunConfig(
+            **{"data": data, "solver": solver, "seeds": (0,), "batch_size": self.batch, **given, **changes}
+        )
+
+
+def wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def memory(numbers: dict[str, Any]) -> Iterator[None]:
+    """The most that was allocated at once inside, in MiB: the images and the model included."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    yield
+    numbers["peak MiB"] = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
+
+
+def gradients(size: Size, config: RunConfig) -> list[Tensor]:
+    """The loss of the first batch at the first weights, and its gradients."""
+    inputs, labels = size.images(config.data)
+    ensemble = make_ensemble(config)
+    chosen = Batches(len(labels), config.batch_size, config.seeds, config.device).indices(0)
+    with convolving_in(config.arithmetic):
+        losses = member_losses(ensemble(inputs[chosen], [config.solver]), labels[chosen])
+        found = torch.autograd.grad(losses.sum(), ensemble.parameters())
+    return [losses.detach().double(), *(g.double() for g in found)]
+
+
+def errors(found: Sequence[Tensor], exact: Sequence[Tensor]) -> dict[str, float]:
+    apart = [float((a - b).norm() / b.norm().clamp(min=1e-30)) for a, b in zip(found, exact, strict=True)]
+    return {"loss": float(found[0]), "loss error": apart[0], "gradient error": max(apart[1:])}
+
+
+def paces(size: Size, work: Callable[[int], Any]) -> float:
+    """Median milliseconds of an iteration; work(i) makes `size.at_once` of them, from i on, and waits for them."""
     found = []
-    for shape in shapes:
-        fan_in = torch.Size(shape[1:]).numel()
-        weight = torch.randn(*shape, generator=generator, dtype=torch.float64) * (2 / fan_in) ** 0.5
-        found += [weight.float().cuda(), torch.zeros(shape[0], device="cuda")]
-    return found
+    for i in range(size.rounds):
+        begun = time.perf_counter()
+        work(i * size.at_once)
+        found.append((time.perf_counter() - begun) / size.at_once)
+    return 1e3 * median(found)
 
 
-def field(z: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor, w3: Tensor, b3: Tensor) -> Tensor:
-    hidden = F.relu(F.conv2d(z, w1, b1))
-    hidden = F.relu(F.conv2d(hidden, w2, b2, padding=1))
-    return F.conv2d(hidden, w3, b3)
+def captured_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
+    """As `train` makes them where it captures; uncaptured where that fails, and it says why."""
+    numbers: dict[str, Any] = {}
+    with memory(numbers), convolving_in(config.arithmetic, tuned=True):
+        data = size.images(config.data)
+        training = Training(config, data, (data[0][:4], data[1][:4]), InMemory())  # type: ignore[arg-type]
+        batches = Batches(len(data[1]), config.batch_size, config.seeds, "cpu")
+        steps = CapturedSteps(training.ensemble, training.optimizer, data, batches)
+        steps.use(training.solvers)
+
+        def run(iteration: int) -> None:
+            steps.at_once = size.at_once
+            if steps.run(iteration, size.at_once) != size.at_once:
+                raise ArithmeticError("a loss or a gradient was not finite")
+
+        begun = time.perf_counter()
+        try:
+            run(0)
+        except CaptureFailed as error:
+            numbers["capture failed"] = str(error)
+            steps.patience = 10**9
+            run(0)
+        numbers["first s"] = time.perf_counter() - begun
+        numbers["ms"] = paces(size, lambda i: run(i + size.at_once))
+        numbers["captured"] = steps.graph is not None
+    return numbers
 
 
-class HandDerived(torch.autograd.Function):
-    """The field in bfloat16; the way back recomputes both hidden layers, so only z is kept."""
+def plain_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
+    """As `train` makes them where it does not capture."""
+    numbers: dict[str, Any] = {}
+    with memory(numbers), convolving_in(config.arithmetic, tuned=True):
+        data = size.images(config.data)
+        training = Training(config, data, (data[0][:4], data[1][:4]), InMemory())  # type: ignore[arg-type]
 
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, *weights: Tensor) -> Tensor:
-        ctx.save_for_backward(z, *weights)
-        return field(z.bfloat16(), *weights).float()
+        def run(_: int) -> None:
+            for _ in range(size.at_once):
+                one_iteration(training)
+            wait()
 
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, w1, b1, w2, b2, w3, _ = ctx.saved_tensors
-        low = z.bfloat16()
-        first = F.conv2d(low, w1, b1).relu_()
-        second = F.conv2d(first, w2, b2, padding=1).relu_()
-        cotangent, w3_grad, b3_grad = _conv_backward(grads[0].bfloat16(), second, w3, 0)
-        cotangent = torch.ops.aten.threshold_backward(cotangent, second, 0)
-        cotangent, w2_grad, b2_grad = _conv_backward(cotangent, first, w2, 1)
-        cotangent = torch.ops.aten.threshold_backward(cotangent, first, 0)
-        cotangent, w1_grad, b1_grad = _conv_backward(cotangent, low, w1, 0)
-        return cotangent.float(), w1_grad, b1_grad, w2_grad, b2_grad, w3_grad, b3_grad
+        begun = time.perf_counter()
+        run(0)
+        numbers["first s"] = time.perf_counter() - begun
+        numbers["ms"] = paces(size, run)
+    taken = training.totals["forward"][0] / training.iteration
+    return {**numbers, "evaluations an iteration": float(taken)}
 
 
-def _conv_backward(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> Any:
-    sizes, pads = [weight.shape[0]], [padding, padding]
-    return torch.ops.aten.convolution_backward(
-        cotangent, x, weight, sizes, [1, 1], pads, [1, 1], False, [0, 0], 1, [True, True, True]
-    )
+def compared(size: Size, config: RunConfig, exact: Sequence[Tensor]) -> dict[str, Any]:
+    return {**captured_iterations(size, config), **errors(gradients(size, config), exact)}
 
 
-def rate_of(weights: list[Tensor], kind: str, function: Callable[..., Tensor]) -> Rate:
-    if kind == "hand-derived":
-        low = [w.bfloat16() for w in weights]
-        return lambda z: HandDerived.apply(z, *low)
-    if kind == "bf16":
-
-        def rate(z: Tensor) -> Tensor:
-            with torch.autocast("cuda", torch.bfloat16):
-                return function(z, *weights).float()
-
-        return rate
-    if kind == "checkpoint":
-        return lambda z: checkpoint(function, z, *weights, use_reentrant=False, preserve_rng_state=False)
-    return lambda z: function(z, *weights)
+# ---------------------------------------------------------------------------------------------------------
+# Captured against plain
 
 
-def loss_of(rate: Rate, x: Tensor, y: Tensor, head: list[Tensor], steps: int) -> Tensor:
-    z = x
-    for _ in range(steps):
-        z = z + rate(z) / steps
-    return F.cross_entropy(F.linear(z.flatten(1), *head), y)
+def checked(size: Size, **changes: Any) -> dict[str, Any]:
+    """The same training both ways; with adapted steps, which are captured again soon after each change."""
+    given: dict[str, Any] = {"iterations": 4 if size.tiny else 24, "log_every": 2, "lr": 1e-4}
+    given["review_every"] = 2 if size.tiny else 6
+    config = size.config("cifar10", FixedStep.of("euler", steps=2), **{**given, "arithmetic": "bfloat16", **changes})
+    inputs, labels = size.images("cifar10")
+    settled, runs = captured.SETTLED, []
+    captured.SETTLED = 2
+    try:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for capture in (True, False):
+                runs.append(InMemory())
+                train(config, (inputs, labels), (inputs[:4], labels[:4]), runs[-1], capture=capture)  # type: ignore[arg-type]
+    finally:
+        captured.SETTLED = settled
+    return {**runs_compared(*runs), "warnings": sorted({str(w.message).splitlines()[0][:200] for w in told})}
 
 
-def captured(step: Callable[[], None]) -> Callable[[], None]:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
+# ---------------------------------------------------------------------------------------------------------
+# torchdiffeq on the same model
 
 
-def milliseconds(step: Callable[[], None], rounds: int) -> float:
-    for _ in range(5):
-        step()
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(rounds + 1)]
-    marks[0].record()
-    for mark in marks[1:]:
-        step()
-        mark.record()
-    torch.cuda.synchronize()
-    return sorted(a.elapsed_time(b) for a, b in pairwise(marks))[rounds // 2]
+def peers_field(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """The same operations under another name, since what is compiled is kept by name."""
+    return images.evaluate(low, z, *weights)
 
 
-def variant(
-    data: str,
-    kind: str,
-    exact: list[Tensor] | None,
-    *,
-    steps: int = 16,
-    last: bool = True,
-    compiled: bool = False,
-    capture: bool = False,
-) -> tuple[dict[str, float], list[Tensor]]:
-    """`last`: channels last. Returns the numbers, and the gradients before any step."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = kind != "exact"
-    channels, width, side = SHAPES[data]
-    layout = torch.channels_last if last else torch.contiguous_format
-    weights = [
-        (w.contiguous(memory_format=layout) if w.ndim == 4 else w).requires_grad_()
-        for w in parameters(channels, width, side)
-    ]
-    generator = torch.Generator().manual_seed(1)
-    x = torch.rand(BATCH, channels, side, side, generator=generator).cuda().contiguous(memory_format=layout)
-    y = torch.randint(CLASSES, (BATCH,), generator=generator).cuda()
-    optimizer = torch.optim.Adam(weights, lr=1e-5, fused=True, capturable=True)
-    function = torch.compile(field) if compiled else field
+class Peer(torch.nn.Module):
+    """The field as torchdiffeq takes it, with float32 states; `low` is what its convolutions compute in."""
 
-    def forward_and_back() -> None:
-        optimizer.zero_grad()
-        loss_of(rate_of(weights[:6], kind, function), x, y, weights[6:], steps).backward()
+    def __init__(self, weights: Sequence[Tensor], low: torch.dtype, compiled: bool) -> None:
+        super().__init__()
+        self.weights = torch.nn.ParameterList(torch.nn.Parameter(w.detach()[0].clone()) for w in weights)
+        self.low, self.function = low, torch.compile(peers_field) if compiled else peers_field
 
-    def step() -> None:
-        forward_and_back()
-        optimizer.step()
-
-    forward_and_back()
-    gradients = [w.grad.double().clone() for w in weights if w.grad is not None]
-    optimizer.zero_grad()
-    numbers = {"ms": milliseconds(captured(step) if capture else step, 20 if steps < 64 else 8)}
-    numbers["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
-    if exact is not None:
-        errors = [float((a - b).norm() / b.norm()) for a, b in zip(gradients, exact, strict=True)]
-        numbers["gradient_error"] = max(errors)
-    return numbers, gradients
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.function(self.low, z, *self.weights)
 
 
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("tf32", {"last": False}),
-    ("tf32", {}),
-    ("tf32", {"compiled": True, "capture": True}),
-    ("bf16", {}),
-    ("bf16", {"capture": True}),
-    ("bf16", {"compiled": True, "capture": True}),
-    ("hand-derived", {"capture": True}),
-    ("tf32", {"steps": 64, "last": False}),
-    ("checkpoint", {"steps": 64}),
-    ("bf16", {"steps": 64, "capture": True}),
-    ("hand-derived", {"steps": 64, "capture": True}),
-]
+def torchdiffeq_iterations(size: Size, data: str, solver: Solver, arithmetic: str, compiled: bool) -> dict[str, Any]:
+    from torchdiffeq import odeint
+
+    numbers: dict[str, Any] = {}
+    with memory(numbers), convolving_in(arithmetic, tuned=True):
+        inputs, labels = size.images(data)
+        *field, weight, bias = make_ensemble(size.config(data, solver)).parameters()
+        low = torch.bfloat16 if arithmetic == "bfloat16" else torch.float32
+        peer = Peer(field, low, compiled and not size.tiny)
+        head = [torch.nn.Parameter(tensor.detach()[0].clone()) for tensor in (weight, bias)]
+        optimizer = torch.optim.Adam([*peer.parameters(), *head], lr=1e-5, fused=True)
+        batches = Batches(len(labels), size.batch, (0,), size.device)
+        span = torch.tensor([0.0, 1.0], device=size.device)
+        how: dict[str, Any] = {"method": "euler", "options": {"step_size": solver.precision}}
+        if isinstance(solver, Adaptive):
+            how = {"method": "dopri5", "rtol": solver.rtol, "atol": solver.atol}
+
+        def run(iteration: int) -> None:
+            for i in range(iteration, iteration + size.at_once):
+                chosen = batches.indices(i)[0]
+                optimizer.zero_grad()
+                z = inputs[chosen].contiguous(memory_format=torch.channels_last)
+                end = odeint(peer, z, span, **how)[-1]
+                F.cross_entropy(F.linear(end.flatten(1), *head), labels[chosen]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            wait()
+
+        begun = time.perf_counter()
+        run(0)
+        numbers["first s"] = time.perf_counter() - begun
+        numbers["ms"] = paces(size, lambda i: run(i + size.at_once))
+    return numbers
 
 
-def main(out: Path) -> None:
-    torch.backends.cudnn.benchmark = True
-    results: dict[str, Any] = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-    begun = time.perf_counter()
+# ---------------------------------------------------------------------------------------------------------
+# The field alone, written in other ways: which one would pay
+
+
+def by_sums(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """The first layer as a sum over its few channels, which a compiler fuses with what follows."""
+    x, (w1, b1, w2, b2, w3, b3) = images._rounded(low, z), images._rounded_all(low, weights)
+    first = b1[:, None, None] + sum(x[:, i : i + 1] * w1[:, i, :, :] for i in range(x.shape[1]))
+    second = F.relu(F.conv2d(F.relu(first).contiguous(memory_format=torch.channels_last), w2, b2, padding=1))
+    return F.conv2d(second, w3, b3).to(z.dtype)
+
+
+def by_products(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """The last layer as a product of matrices too."""
+    x, (w1, b1, w2, b2, w3, b3) = images._rounded(low, z), images._rounded_all(low, weights)
+    first = b1[:, None, None] + sum(x[:, i : i + 1] * w1[:, i, :, :] for i in range(x.shape[1]))
+    second = F.relu(F.conv2d(F.relu(first).contiguous(memory_format=torch.channels_last), w2, b2, padding=1))
+    return F.linear(second.movedim(1, -1), w3.flatten(1), b3).movedim(-1, 1).to(z.dtype)
+
+
+def by_padded_channels(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """State and rate padded to eight channels: aligned for tensor cores."""
+    more = 8 - z.shape[1]
+    w1, b1, w2, b2, w3, b3 = weights
+    w1, w3 = F.pad(w1, (0, 0, 0, 0, 0, more)), F.pad(w3, (0, 0, 0, 0, 0, 0, 0, more))
+    padded = images.evaluate(low, F.pad(z, (0, 0, 0, 0, 0, more)), w1, b1, w2, b2, w3, F.pad(b3, (0, more)))
+    return padded[:, : z.shape[1]]
+
+
+def field_alone(size: Size, data: str, function: Callable[..., Tensor], exact: Callable[..., Tensor]) -> dict[str, Any]:
+    """Milliseconds of one evaluation there and back in bfloat16, compiled and captured."""
+    z = size.images(data)[0][: size.batch].contiguous(memory_format=torch.channels_last).requires_grad_()
+    field = make_ensemble(size.config(data, FixedStep.of("euler", steps=1))).parameters()[:6]
+    weights = [w.detach()[0].clone().requires_grad_() for w in field]
+    fast = function if size.tiny else torch.compile(function, dynamic=False)
+
+    def once() -> list[Tensor]:
+        end = fast(torch.bfloat16, z, *weights)
+        return [end.detach(), *torch.autograd.grad(end.square().sum(), weights)]
+
+    wanted = exact(torch.float32, z, *weights).detach()
+    numbers = {"relative error": float((once()[0] - wanted).norm() / wanted.norm())}
+    replay: Callable[[], Any] = once
+    if not size.tiny:
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                once()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            once()
+        replay = graph.replay
+
+    def run(_: int) -> None:
+        for _ in range(size.at_once):
+            replay()
+        wait()
+
+    run(0)
+    return {**numbers, "ms": paces(size, run)}
+
+
+# ---------------------------------------------------------------------------------------------------------
+
+
+def steps_that_fit(one: dict[str, Any], other: dict[str, Any], steps: tuple[int, int]) -> dict[str, Any]:
+    """From two measured peaks, taken to grow by as much with each step; of memory, a twentieth is left alone."""
+    each = (other["peak MiB"] - one["peak MiB"]) / (steps[1] - steps[0])
+    room = 0.95 * torch.cuda.get_device_properties(0).total_memory / 2**20 if torch.cuda.is_available() else 1e5
+    most = 1
+    while one["peak MiB"] + (2 * most - steps[0]) * each <= room and most < 2**30:
+        most *= 2
+    return {"MiB a step": each, "largest power of two (extrapolated)": most}
+
+
+class Report:
+    """What was found so far, written down after each piece."""
+
+    def __init__(self, out: Path, only: Sequence[str], tiny: bool) -> None:
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() and not tiny else "cpu"
+        self.out, self.only, self.begun = out, only, time.perf_counter()
+        self.found: dict[str, Any] = {"torch": torch.__version__, "device": device}
+
+    def keep(self, section: str, name: str, work: Callable[..., Any], *args: Any) -> dict[str, Any]:
+        if self.only and not any(word in section for word in self.only):
+            return {}
+        try:
+            value = work(*args)
+        except Exception as error:  # noqa: BLE001  one that fails must not cost the others
+            first = str(error).strip().splitlines()
+            value = {"error": f"{type(error).__name__}: {first[0] if first else ''}"[:300]}
+        self.found.setdefault(section, {})[name] = value
+        self.out.write_text(json.dumps(self.found, indent=1))
+        print(f"{time.perf_counter() - self.begun:5.0f} s  {section:<20} {name:<38} {short(value)}", flush=True)
+        return value
+
+
+def iterations(report: Report, size: Size, data: str) -> None:
+    """Every arithmetic with both gradients, the quickest first."""
+    solver, section = FixedStep.of("euler", steps=size.few), f"{data} euler {size.few}"
+    exact: list[list[Tensor]] = []
+    report.keep(section, "float32's loss", lambda: exact.append(gradients(size, size.config(data, solver))) or {})
+    for arithmetic in reversed(ARITHMETICS):
+        for gradient in GRADIENTS:
+            config = size.config(data, solver, arithmetic=arithmetic, gradient=gradient)
+            report.keep(section, f"{arithmetic} {gradient}", lambda c=config: compared(size, c, exact[0]))
+    config = size.config(data, solver, arithmetic="bfloat16")
+    report.keep(section, "bfloat16 backprop, plain loop", plain_iterations, size, config)
+    for name, compiled in (("float32", False), ("tf32", False), ("bfloat16", True)):
+        told = f"torchdiffeq {name}{', compiled field' if compiled else ''}"
+        report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, size, data, solver, name, compiled)
+
+
+def long_solves(report: Report, size: Size) -> None:
+    """Memory and time of many steps."""
+    section = f"cifar10 euler {size.many}"
+    config = size.config("cifar10", FixedStep.of("euler", steps=size.many), arithmetic="bfloat16")
+    few = replace(config, solver=FixedStep.of("euler", steps=size.few))
+    kept, lean = (report.keep(section, g, captured_iterations, size, replace(config, gradient=g)) for g in GRADIENTS)
+    report.keep(section, "checkpoint over backprop, time", lambda: lean["ms"] / kept["ms"])
+    for gradient, at_many in zip(GRADIENTS, (kept, lean), strict=True):
+        at_few = report.keep(
+            section, f"{gradient}, {size.few} steps", captured_iterations, size, replace(few, gradient=gradient)
+        )
+        report.keep(section, f"{gradient}, steps that fit", steps_that_fit, at_few, at_many, (size.few, size.many))
+    very = replace(config, solver=FixedStep.of("euler", steps=size.very_many), gradient="checkpoint")
+    once = Size(size.tiny)
+    once.at_once = once.rounds = 1
+    report.keep(section, f"checkpoint, {size.very_many} steps, plain loop", plain_iterations, once, very)
+
+
+def other_methods(report: Report, size: Size) -> None:
+    section, tolerance = "cifar10 other methods", 1e-1 if size.tiny else 1e-3
+    rk4, dopri = FixedStep.of("rk4", steps=size.few), Adaptive("dopri54", tolerance=tolerance)
+    once = Size(size.tiny)
+    once.rounds = min(once.rounds, 3)
+    for arithmetic in ("bfloat16", "tf32"):
+        config = size.config("cifar10", rk4, arithmetic=arithmetic)
+        report.keep(section, f"rk4 {size.few}, {arithmetic}", captured_iterations, once, config)
+        config = size.config("cifar10", dopri, arithmetic=arithmetic)
+        report.keep(section, f"dopri54 {tolerance:g}, {arithmetic}", plain_iterations, once, config)
+    told = f"dopri5 {tolerance:g}, torchdiffeq tf32"
+    report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, once, "cifar10", dopri, "tf32", False)
+
+
+def fields(report: Report, size: Size) -> None:
     for data in SHAPES:
-        exact = {steps: variant(data, "exact", None, steps=steps, last=False)[1] for steps in (16, 64)}
-        for kind, settings in VARIANTS:
-            name = f"{data}, {kind}, {', '.join(f'{k} {v}' for k, v in settings.items()) or 'channels last'}"
-            try:
-                results[name], _ = variant(data, kind, exact[settings.get("steps", 16)], **settings)
-            except RuntimeError as error:  # one variant that fails must not cost the others
-                results[name] = {"error": str(error)[:400]}
-            print(f"{time.perf_counter() - begun:5.0f} s  {name:<60} {results[name]}", flush=True)
-            out.write_text(json.dumps(results, indent=1))
+        for function in (images.evaluate, by_sums, by_products, by_padded_channels):
+            report.keep(f"{data} field", function.__name__, field_alone, size, data, function, images.evaluate)
+
+
+def bars(report: Report, size: Size) -> None:
+    """What was measured over what it has to be."""
+    found = report.found
+    quick = found.get(f"cifar10 euler {size.few}", {}).get("bfloat16 backprop", {}).get("ms")
+    long = found.get(f"cifar10 euler {size.many}", {})
+    lean, times = long.get("checkpoint", {}).get("peak MiB"), long.get("checkpoint over backprop, time")
+    for (name, bar), value in zip(BARS.items(), (quick, lean, times), strict=True):
+        if isinstance(value, float):
+            report.keep("bars", name, lambda v=value, b=bar: {"measured": v, "bar": b, "met": v <= b})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*", default=[], help="words of the sections to measure")
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal on the CPU")
+    given = parser.parse_args()
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    size, report = Size(given.tiny), Report(given.out, given.only, given.tiny)
+    torch._dynamo.config.recompile_limit = 64  # by default, more than eight versions of a function are not compiled
+    for gradient in GRADIENTS:
+        report.keep("check", gradient, lambda g=gradient: checked(size, gradient=g))
+        report.keep("check", f"{gradient}, 2 members", lambda g=gradient: checked(size, gradient=g, seeds=(0, 1)))
+    report.keep("check", "adapted steps", lambda: checked(size, adapt="steady", target=1e-4))
+    iterations(report, size, "cifar10")
+    long_solves(report, size)
+    other_methods(report, size)
+    iterations(report, size, "mnist")
+    fields(report, size)
+    report.only = []
+    bars(report, size)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -27,7 +27,8 @@ from torch import Tensor
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Stands in for packages that windermere imports and a bare GPU machine may lack; nothing here calls them."""
 
-    names = frozenset(n for n in ("matplotlib", "safetensors", "rich", "typer") if importlib.util.find_spec(n) is None)
+    wanted = ("matplotlib", "safetensors", "rich", "typer", "scipy")
+    names = frozenset(n for n in wanted if importlib.util.find_spec(n) is None)
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         absent = name.split(".")[0] in self.names

@@ -212,6 +212,9 @@ def test_a_process_that_fails_says_one_sentence_and_exits_with_1(tmp_path: Path)
         ((*SPHERES, *EULER, "--optimizer", "adma"), "there is no optimizer 'adma': did you mean 'adam'"),
         ((*SPHERES, *EULER, "--gradient", "back"), "there is no gradient 'back': did you mean 'backprop'"),
         ((*SPHERES, *EULER, "--dtype", "double"), "there is no dtype 'double'"),
+        ((*SPHERES, *EULER, "--arithmetic", "bf16"), "there is no arithmetic 'bf16': did you mean 'bfloat16'"),
+        ((*SPHERES, *EULER, "--arithmetic", "tf32"), "tf32 is for images .*, and the data are 'sphere2': leave it out"),
+        (("--data", "mnist", *EULER, "--arithmetic", "tf32", "--dtype", "float64"), "not of float64: leave one of the"),
         ((*SPHERES, *EULER, "--device", "banana"), "there is no device 'banana' here .*: use --device cpu"),
         ((*SPHERES, *EULER, "--device", "meta"), "there is no device 'meta' here"),
         ((*SPHERES, *EULER, "--device", "cuda:77"), "there is no device 'cuda:77' here"),
@@ -529,6 +532,20 @@ def test_images_are_trained_and_evaluated_from_their_files(
     own, other = evaluated(run("evaluate", "run", "--solver", "heun", "--steps", 1, "--json"))
     assert own["samples"] == other["samples"] == samples
     assert other["evaluations"] == [2, 2]
+
+
+def test_a_run_in_bfloat16_is_evaluated_in_float32_unless_told_otherwise(run: Command, tmp_path: Path) -> None:
+    write(tmp_path / "datasets" / "mnist", mnist_contents(train=12, test=5))
+    flags = ("--data", "mnist", *EULER, "--batch-size", 4, "--iterations", 1, "--arithmetic", "bfloat16")
+    answer = run("train", *flags, "--out", "run")
+    assert answer.code == 0
+    assert "euler, h = 1/2 in bfloat16, 1 iterations" in " ".join(answer.out.split())
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["arithmetic"] == "bfloat16"
+    plain, own = (run("evaluate", "run", *more).out for more in ((), ("--arithmetic", "bfloat16")))
+    assert "computed in float32, and trained in bfloat16 (--arithmetic chooses)" in plain
+    assert "computed in" not in own
+    assert json.loads(run("evaluate", "run", "--json").out)["arithmetic"] == "float32"
+    assert_one_sentence(run("evaluate", "run", "--arithmetic", "half"), "there is no arithmetic 'half'")
 
 
 def test_images_whose_files_are_gone_are_told_what_to_do(run: Command, tmp_path: Path) -> None:

@@ -15,8 +15,13 @@ from torch import Tensor, nn
 from windermere.audit.double import double_of, naming_double
 from windermere.errors import DoublePrecisionError
 from windermere.models import ODEBlock, ode_blocks, using
+from windermere.models.architectures import arithmetic_of, unrounded
 from windermere.solvers import Solver, checking, counting
 
+UNROUNDED = (
+    "made to round its products to {}, and audited without: solvers in its dtype, the reference flow in float64; the "
+    "verdict is about the function that the weights define"
+)
 Change: TypeAlias = Callable[[Solver], Solver]
 """From a solve's own solver to the one to test it with."""
 
@@ -76,8 +81,10 @@ class ModelSubject:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.solvers = tuple(block.solver for block in ode_blocks(model))
-        self.notes: tuple[str, ...] = ()
+        rounded = arithmetic_of(model)
+        self.notes: tuple[str, ...] = () if rounded == "float32" else (UNROUNDED.format(rounded),)
         self._double: nn.Module | None = None
+        self._insists = False
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = self._in_double() if double else self.model
@@ -116,7 +123,8 @@ class ModelSubject:
             with naming_double(type(self.model).__name__, double):
                 yield
         except DoublePrecisionError as error:
-            self.notes = self.notes or (str(error),)
+            self.notes += () if self._insists else (str(error),)
+            self._insists = True
             raise
 
 
@@ -158,11 +166,12 @@ def flat(states: Tensor) -> Tensor:
 
 @contextmanager
 def _watching(model: nn.Module) -> Iterator[nn.Module]:
-    """In eval mode (dropout off, running statistics), without gradients, and every solve counts as a check."""
+    """In eval mode (dropout off, running statistics), without gradients, in the dtype's own arithmetic, and every solve
+    counts as a check."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
-        with torch.no_grad(), checking():
+        with torch.no_grad(), checking(), unrounded(model):
             yield model
     finally:
         for module, mode in modes:

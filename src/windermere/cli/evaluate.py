@@ -23,6 +23,7 @@ from windermere.cli.options import (
     read_solver,
     stdout,
 )
+from windermere.models.arithmetic import convolving_in
 from windermere.solvers import Solver
 from windermere.training import evaluate, trained_ensemble
 
@@ -35,24 +36,28 @@ def evaluate_command(
     tolerance: Tolerance = None,
     control: Control = None,
     device: Device = None,
+    arithmetic: Annotated[
+        str, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
+    ] = "float32",
     as_json: AsJson = False,
 ) -> None:
     """Test a trained run with its own solver and with another one, side by side."""
     other = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
-    trained = trained_ensemble(run, device=check_device(device))
+    trained = trained_ensemble(run, device=check_device(device), arithmetic=arithmetic)
     config, ensemble = trained.config, trained.ensemble
     test = data_sets.load(config.data, seed=config.data_seed).test
     labelled = (test.inputs.to(ensemble.device, ensemble.dtype), test.labels.to(ensemble.device))
     tests: dict[str, Sequence[Solver]] = {f"{_shared(trained.solvers)} (own)": trained.solvers}
     if other is not None and set(trained.solvers) != {other}:
         tests[str(other)] = (other,) * ensemble.size
-    results = [evaluate(ensemble, solvers, labelled) for solvers in tests.values()]
+    with convolving_in(arithmetic):
+        results = [evaluate(ensemble, solvers, labelled) for solvers in tests.values()]
     if as_json:
         named = zip(tests.items(), results, strict=True)
         rows = [
             {"solver": name.removesuffix(" (own)"), "seeds": list(config.seeds), **asdict(r)} for (name, _), r in named
         ]
-        print_json({"run": str(run), "data": config.data, "results": rows})
+        print_json({"run": str(run), "data": config.data, "arithmetic": arithmetic, "results": rows})
         return
     table = Table("seed", *tests, title=f"test accuracy of {run}")
     for i, seed in enumerate(config.seeds):
@@ -61,6 +66,8 @@ def evaluate_command(
     table.add_row("mean", *(f"{fmean(r.accuracy):.4f}" for r in results))
     table.add_row("evaluations", *(f"{fmean(r.evaluations):g}" for r in results))
     stdout.print(table)
+    if arithmetic != config.arithmetic:
+        stdout.print(f"computed in {arithmetic}, and trained in {config.arithmetic} (--arithmetic chooses)")
 
 
 def _shared(solvers: Sequence[Solver]) -> str:

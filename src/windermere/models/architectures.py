@@ -4,7 +4,8 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -14,8 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
+from windermere.models.arithmetic import check_arithmetic, check_it_suits, convolving_in
 from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
 from windermere.models.fused import with_kernels
+from windermere.models.images import image_field
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
@@ -61,7 +64,7 @@ class SphereField(nn.Module):
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
             return Prepared(rate, lambda: tuple(tensors.values()))
-        weights = [tensors[f"{name}.{part}"] for name in ("lift", "mix", "lower") for part in ("weight", "bias")]
+        weights = _in_order(tensors)
         graded = torch.is_grad_enabled()
 
         @cache
@@ -77,21 +80,31 @@ class SphereField(nn.Module):
 
 
 class ImageField(nn.Module):
-    """Conv2d(c, w, 1), ReLU, Conv2d(w, w, 3), ReLU, Conv2d(w, c, 1). State: [B, c, height, width]."""
+    """Conv2d(c, w, 1), ReLU, Conv2d(w, w, 3), ReLU, Conv2d(w, c, 1). State: [B, c, height, width].
 
-    def __init__(self, channels: int, width: int) -> None:
+    In float32, `arithmetic` says how solves round its products: see `models/arithmetic.py`."""
+
+    def __init__(self, channels: int, width: int, *, arithmetic: str = "float32") -> None:
         super().__init__()
+        self.arithmetic = check_arithmetic(arithmetic)
         self.lift = _bare(nn.Conv2d, channels, width, 1)
         self.mix = _bare(nn.Conv2d, width, width, 3, padding=1)
         self.lower = _bare(nn.Conv2d, width, channels, 1)
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        """The slow reference, without rounding products."""
         return _convolve(dict(self.named_parameters()), F.conv2d, z)
 
+    def prepare(self) -> Prepared:
+        return self.prepare_stacked(dict(self.named_parameters()))
+
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
-        """Images are work enough for each member by itself: one after the other inside an evaluation."""
-        rate = _by_member(tensors, 4, lambda own, z: _convolve(own, F.conv2d, z))
-        return Prepared(rate, lambda: tuple(tensors.values()))
+        """For a model's own parameters, or an ensemble's with a leading member axis."""
+        return image_field(_in_order(tensors), self.arithmetic)
+
+
+def _in_order(tensors: Tensors) -> list[Tensor]:
+    return [tensors[f"{name}.{part}"] for name in ("lift", "mix", "lower") for part in ("weight", "bias")]
 
 
 def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:
@@ -112,12 +125,35 @@ def _by_member(
     return lambda t, z: torch.stack([evaluate(own, zs) for own, zs in zip(members, z.unbind(0), strict=True)])
 
 
-def architecture(data: str, solver: Solver, *, gradient: Gradient = "backprop") -> nn.Sequential:
-    """The paper's model for a data set, with weights not yet set: see `initialise`."""
+@contextmanager
+def unrounded(model: nn.Module) -> Iterator[None]:
+    """Inside, a model's products are those of its dtype, whatever arithmetic it was made with."""
+    fields = [(module, module.arithmetic) for module in model.modules() if isinstance(module, ImageField)]
+    try:
+        for field, _ in fields:
+            field.arithmetic = "float32"
+        with convolving_in("float32"):
+            yield
+    finally:
+        for field, own in fields:
+            field.arithmetic = own
+
+
+def arithmetic_of(model: nn.Module) -> str:
+    """What a model's fields were made with; the first that rounds, where they differ."""
+    found = [module.arithmetic for module in model.modules() if isinstance(module, ImageField)]
+    return next((name for name in found if name != "float32"), "float32")
+
+
+def architecture(
+    data: str, solver: Solver, *, gradient: Gradient = "backprop", arithmetic: str = "float32"
+) -> nn.Sequential:
+    """The paper's model for a data set, with weights not yet set: see `initialise`. `arithmetic` is for images."""
+    check_it_suits(arithmetic, data, "float32")
     if data == "mnist":
-        return _classifier(ImageField(1, 96), 784, 10, solver, gradient)
+        return _classifier(ImageField(1, 96, arithmetic=arithmetic), 784, 10, solver, gradient)
     if data == "cifar10":
-        return _classifier(ImageField(3, 128), 3072, 10, solver, gradient)
+        return _classifier(ImageField(3, 128, arithmetic=arithmetic), 3072, 10, solver, gradient)
     if (sphere := re.fullmatch(r"sphere([1-9]\d*)", data)) is not None:
         points = int(sphere[1])
         return _classifier(SphereField(points), points, 2, solver, gradient)

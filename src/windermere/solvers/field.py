@@ -36,6 +36,8 @@ class Prepared:
     not need); None where they are not known."""
     walk: Walk | None = None
     """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient."""
+    lean: Walk | None = None
+    """The same for `checkpoint`: it keeps states only, and evaluates the field as often again on its way back."""
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ from torch import Tensor
 from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.counting import Ledger, Tally
-from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
+from windermere.solvers.field import Field, Layout, Prepared, State, Walk, lay_out, prepare
 from windermere.solvers.fixed import explain_non_finite, walk_grid
 from windermere.solvers.gradients import (
     GRADIENTS,
@@ -106,12 +106,9 @@ def _walk(
         raise UnknownNameError("gradient", str(gradient), GRADIENTS)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
     if gradient == "backprop" or not torch.is_grad_enabled():
-        walked = _integrate(problem, solvers, times, z0, record, prepared)
+        walked = _integrate(problem, solvers, times, z0, record, prepared.walk)
     elif gradient == "checkpoint":
-        if prepared.tensors is not None:
-            prepared.tensors()  # made here, not in a piece of the solve that is run again
-        remember = checkpointed(lambda evaluations: ledger.add("recomputed", _tally(evaluations, solvers, layout)))
-        walked = _integrate(replace(problem, remember=remember), solvers, times, z0, record)
+        walked = _checkpointed(problem, prepared, solvers, times, z0, record, ledger)
     else:
         settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
         walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
@@ -120,23 +117,52 @@ def _walk(
     return walked
 
 
+def _checkpointed(
+    problem: Problem,
+    prepared: Prepared,
+    solvers: Sequence[Solver],
+    times: Sequence[float],
+    z0: Tensor,
+    record: bool,
+    ledger: Ledger,
+) -> Walked:
+    """Piece by piece, or by the field's own lean walk, which evaluates all of it again when its gradient is due."""
+
+    def recomputed(evaluations: NDArray[np.int64]) -> None:
+        ledger.add("recomputed", _tally(evaluations, solvers, problem.layout))
+
+    if prepared.lean is None or not _is_plain(solvers, times, record):
+        if prepared.tensors is not None:
+            prepared.tensors()  # made here, not in a piece of the solve that is run again
+        return _integrate(replace(problem, remember=checkpointed(recomputed)), solvers, times, z0, record)
+    walked = _integrate(problem, solvers, times, z0, record, prepared.lean)
+    if walked.states[-1].requires_grad:
+        walked.states[-1].register_hook(lambda _: recomputed(walked.evaluations))  # type: ignore[no-untyped-call]
+    return walked
+
+
+def _is_plain(solvers: Sequence[Solver], times: Sequence[float], record: bool) -> bool:
+    """Whether a field's own walk can take a solve: over a fixed grid, to its end, of which nothing else is wanted."""
+    return not any(isinstance(s, Adaptive) for s in solvers) and len(times) == 2 and not record
+
+
 def _integrate(
     problem: Problem,
     solvers: Sequence[Solver],
     times: Sequence[float],
     z: Tensor,
     record: bool,
-    prepared: Prepared | None = None,
+    walk: Walk | None = None,
 ) -> Walked:
-    """Walk through the times. A prepared field may bring a fused walk for a grid that is the plain case."""
+    """Walk through the times, or let the field walk where it brings a walk and can."""
     adaptive = [s for s in solvers if isinstance(s, Adaptive)]
     if adaptive:
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if grid.nodes.ndim == 1:
         problem = replace(problem, layout=replace(problem.layout, groups=()))
-    if prepared is not None and prepared.walk is not None and not record and len(times) == 2:
-        walked = Walked.over_grid(problem.tableau, grid.taken, [z, prepared.walk(problem.tableau, grid, z)])
+    if walk is not None and _is_plain(solvers, times, record):
+        walked = Walked.over_grid(problem.tableau, grid.taken, [z, walk(problem.tableau, grid, z)])
     else:
         walked = walk_grid(problem, grid, z, record=record)
     if not walked.states[-1].isfinite().all():
@@ -173,7 +199,7 @@ def _adjoint(
         return walked.states[-1]
 
     plan = AdjointPlan(
-        forward=lambda z: _integrate(problem, solvers, times, z, record, prepared),
+        forward=lambda z: _integrate(problem, solvers, times, z, record, prepared.walk),
         backward=backward,
         times=times,
         make_rate=lambda: AdjointRate(rate, axis, back[0].tableau, parameters),

@@ -2,7 +2,9 @@
 
 A step of the sphere networks is some thirty short kernels, and starting them one by one takes ten times as long as they
 do. What a step reads and writes stays where it is: weights, the optimizer's moments, the batches to come, and every
-member's steps, which may change between two replays. Without a GPU the same step runs as it is written.
+member's steps, which may change between two replays. An image network's steps are numbers inside of the graph: other
+ones need another capture, so while they keep changing nothing is captured. Without a GPU the same step runs as it is
+written.
 
 Shapes: S members, B samples, N steps (room for them: a power of two).
 """
@@ -15,13 +17,14 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
-from windermere.models import SphereField
+from windermere.models import ImageField, SphereField, ode_blocks
 from windermere.models.fused import can_walk
 from windermere.solvers import Adaptive, Solver
-from windermere.solvers.grid import Steps, make_grid
+from windermere.solvers.grid import Grid, Steps, make_grid
 from windermere.solvers.runge_kutta import propagating_stages
 from windermere.training.batches import Batches
 from windermere.training.ensemble import Ensemble
@@ -31,6 +34,9 @@ MOST_AT_ONCE, FIRST_AT_ONCE, SECONDS_AT_ONCE = 256, 16, 0.25
 """Steps between two looks at the clock and at a stop sign: so many at most, and about so long."""
 WARM_UP = 3
 """Steps before a capture, in which libraries set themselves up."""
+SETTLED = 100
+"""Training steps for which an image network's solvers must have stayed the same before others are captured than the
+first: two of the paper's reviews."""
 
 
 class CaptureFailed(Exception):
@@ -52,11 +58,19 @@ class Stepped:
 
 
 def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tensor) -> bool:
-    """Where the kernels take every solve: on a GPU, on a fixed grid, with the plain gradient, and small enough."""
-    if gradient != "backprop" or isinstance(solver, Adaptive):
+    """On a GPU and a fixed grid: where an image network is walked, or the kernels take every solve of a sphere's."""
+    if isinstance(solver, Adaptive):
         return False
     field, z = ensemble.first_solve(inputs)
-    return isinstance(field.field, SphereField) and can_walk(solver.tableau, z, list(field.tensors.values()))
+    if isinstance(field.field, ImageField):
+        return z.is_cuda and gradient in ("backprop", "checkpoint")
+    kernels = gradient == "backprop" and isinstance(field.field, SphereField)
+    return kernels and can_walk(solver.tableau, z, list(field.tensors.values()))
+
+
+def steps_lie_on_device(ensemble: Ensemble, inputs: Tensor) -> bool:
+    """Whether captured steps may change in place, and members with other ones cost nothing more."""
+    return not isinstance(ensemble.first_solve(inputs)[0].field, ImageField)
 
 
 class CapturedSteps:
@@ -78,6 +92,12 @@ class CapturedSteps:
         self.solvers: tuple[Solver, ...] = ()
         self.evaluations = np.zeros(members, np.int64)
         """Of the field, that a step takes, by member."""
+        self.recomputes = any(block.gradient == "checkpoint" for block in ode_blocks(ensemble.template))
+        self.in_place = steps_lie_on_device(ensemble, self.inputs)
+        self.grid: Grid | None = None
+        """Every member's steps, where they do not lie on the device."""
+        self.stood, self.patience = 0, 0
+        """For how many training steps these solvers have stood, and how many there must be before a capture."""
         self.steps = Steps(self.inputs.new_zeros(members, 0), torch.zeros(members, dtype=torch.int32, device=device))
         self.graph: torch.cuda.CUDAGraph | None = None
         self.last: Stepped | None = None
@@ -90,12 +110,19 @@ class CapturedSteps:
             return
         grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], (0.0, 1.0))
         taken = np.broadcast_to(grid.taken, self.ensemble.size)
+        if self.in_place:
+            self._lay_out_steps(grid, taken)
+        else:
+            self.forget()
+            self.grid, self.stood, self.patience = grid, 0, SETTLED if self.solvers else 0
+        self.solvers, self.evaluations = tuple(solvers), taken * propagating_stages(solvers[0].tableau)
+
+    def _lay_out_steps(self, grid: Grid, taken: NDArray[np.int64]) -> None:
         self._make_room(int(taken.max()))
         sizes = np.zeros(self.steps.sizes.shape)
         sizes[:, : grid.steps.shape[-1]] = grid.steps
         self.steps.sizes.copy_(torch.from_numpy(sizes))
         self.steps.counts.copy_(torch.from_numpy(taken.astype(np.int32)))
-        self.solvers, self.evaluations = tuple(solvers), taken * propagating_stages(solvers[0].tableau)
 
     def _make_room(self, steps: int) -> None:
         if steps > self.steps.sizes.shape[1]:
@@ -114,7 +141,7 @@ class CapturedSteps:
         """
         count = min(most, self.at_once)
         self._lay_out(iteration, count)
-        if self.graph is None and self.inputs.is_cuda:
+        if self.graph is None and self.stood >= self.patience and self.inputs.is_cuda:
             try:
                 self._capture()
             except RuntimeError as error:  # CUDA's, of whatever kind
@@ -129,7 +156,14 @@ class CapturedSteps:
         good = int(self.good)  # waits for the device
         pace = (time.perf_counter() - begun) / count
         self.at_once = max(1, min(MOST_AT_ONCE, int(SECONDS_AT_ONCE / pace)))
+        self.stood += good
         return good
+
+    def count(self, good: int, totals: dict[str, NDArray[np.int64]], members: slice = slice(None)) -> None:
+        """Add what so many good steps took to the totals of some members."""
+        totals["forward"] += good * self.evaluations[members]
+        if self.recomputes:
+            totals["recomputed"] += good * self.evaluations[members]
 
     @property
     def stopped(self) -> bool:
@@ -140,7 +174,8 @@ class CapturedSteps:
         """One training step, in which nothing waits for the device: this is what is captured."""
         chosen = self.chosen.index_select(0, self.good).squeeze(0)
         x, y = self.inputs[chosen], self.labels[chosen]
-        logits = self.ensemble.walked(x, self.solvers[0].tableau, self.steps)
+        path = self.steps if self.grid is None else self.grid
+        logits = self.ensemble.walked(x, self.solvers[0].tableau, path)
         losses = member_losses(logits, y)
         found = torch.autograd.grad(losses.sum(), self.ensemble.parameters())
         gradients = [gradient.contiguous() for gradient in found]  # fused optimizers take entries as they lie

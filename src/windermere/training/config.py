@@ -15,6 +15,7 @@ from windermere.adaptation import (
     ToleranceAdaptation,
 )
 from windermere.errors import RunError, UnknownNameError, UsageError
+from windermere.models.arithmetic import check_it_suits
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
 
 CHECKS = {"euler": "midpoint", "midpoint": "rk4"}
@@ -43,6 +44,9 @@ class RunConfig:
     """`backprop`, `checkpoint` or `adjoint` (solved with the same solver)."""
     device: str = "cpu"
     dtype: str = "float32"
+    arithmetic: str = "float32"
+    """How an image field's products are rounded: `float32` (as the dtype says), `tf32` or `bfloat16`. Parameters,
+    states, sums, the optimizer and the classifier stay float32 in all of them."""
     data_seed: int = 0
     """Draws the points of synthetic data sets, the same for all members."""
     adapt: str = "none"
@@ -86,6 +90,7 @@ class RunConfig:
         for kind, known in choices:
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
+        check_it_suits(self.arithmetic, self.data, self.dtype)
         if self.adapt == "none" and (self.check is not None or self.first_step != "given"):
             raise UsageError(
                 "a check solver or an initial step is for adapted runs: add --adapt paper or --adapt steady"
@@ -119,9 +124,9 @@ class RunConfig:
     @property
     def trained_with(self) -> str:
         """In words."""
-        if self.adapt == "none":
-            return str(self.solver)
-        return f"{self.solver.method} with adapted {self.precision_name}"
+        adapted = f"{self.solver.method} with adapted {self.precision_name}"
+        told = str(self.solver) if self.adapt == "none" else adapted
+        return told if self.arithmetic == "float32" else f"{told} in {self.arithmetic}"
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "solver": solver_to_dict(self.solver), "seeds": list(self.seeds)}

@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 from windermere.errors import UsageError
 from windermere.models import ODEBlock, Stackable
 from windermere.solvers import Prepared, Solver, Tableau, solve
-from windermere.solvers.grid import Steps
+from windermere.solvers.grid import Grid, Steps
 
 
 @dataclass(frozen=True)
@@ -102,8 +102,8 @@ class Ensemble:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
         return self._through(x, partial(_solved, solvers))
 
-    def walked(self, x: Tensor, tableau: Tableau, steps: Steps) -> Tensor:
-        """The same by steps that lie on the device: nothing is checked or counted, and nothing waits."""
+    def walked(self, x: Tensor, tableau: Tableau, steps: Grid | Steps) -> Tensor:
+        """The same over a grid, or by steps that lie on the device: nothing is checked or counted, nothing waits."""
         return self._through(x, partial(_walked, tableau, steps))
 
     def _through(self, x: Tensor, solving: Solving) -> Tensor:
@@ -166,10 +166,11 @@ def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: 
     return solution.final if len(block.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
 
 
-def _walked(tableau: Tableau, steps: Steps, _: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
-    walk = field.prepare().walk
+def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
+    prepared = field.prepare()
+    walk = prepared.lean if block.gradient == "checkpoint" else prepared.walk
     if walk is None:
-        raise UsageError("this field has no walk of its own: solve it instead")
+        raise UsageError("this field has no walk of its own for this gradient: solve it instead")
     return walk(tableau, steps, z)
 
 

@@ -14,6 +14,7 @@ from torch.nn.utils import get_total_norm
 from windermere.adaptation import State
 from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.models import architecture, initialise
+from windermere.models.arithmetic import convolving_in
 from windermere.records import RunFolder
 from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
@@ -188,20 +189,21 @@ def train(
 
     `capture` says whether many iterations at once are left to the device; None does so where it pays.
     """
-    training, sign = Training(config, training_set, test_set, run), sign or StopSign()
-    captured = _captured(training) if _wants_capture(training, capture) else None
-    begun = time.perf_counter() - training.seconds
-    while training.iteration < config.iterations:
-        solvers = training.solvers
-        last = _many_iterations(training, captured) or one_iteration(training)
-        training.seconds = time.perf_counter() - begun
-        training.measure(last, solvers, report)
-        reason = sign.check()
-        if reason or training.due(config.checkpoint_every):
-            training.save()
-        if reason and training.iteration < config.iterations:
-            return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
-    return finish(training)
+    with convolving_in(config.arithmetic, tuned=True):
+        training, sign = Training(config, training_set, test_set, run), sign or StopSign()
+        captured = _captured(training) if _wants_capture(training, capture) else None
+        begun = time.perf_counter() - training.seconds
+        while training.iteration < config.iterations:
+            solvers = training.solvers
+            last = _many_iterations(training, captured) or one_iteration(training)
+            training.seconds = time.perf_counter() - begun
+            training.measure(last, solvers, report)
+            reason = sign.check()
+            if reason or training.due(config.checkpoint_every):
+                training.save()
+            if reason and training.iteration < config.iterations:
+                return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
+        return finish(training)
 
 
 def one_iteration(training: Training) -> Stepped:
@@ -237,7 +239,7 @@ def _many_iterations(training: Training, captured: CapturedSteps | None) -> Step
         captured.given_up = True
         return None
     training.iteration += good
-    training.totals["forward"] += good * captured.evaluations
+    captured.count(good, training.totals)
     return None if captured.stopped else captured.last
 
 
@@ -256,7 +258,10 @@ def _captured(training: Training) -> CapturedSteps:
 def make_ensemble(config: RunConfig) -> Ensemble:
     """The members as their seeds make them."""
     gradient: Gradient = config.gradient  # type: ignore[assignment]
-    models = [initialise(architecture(config.data, config.solver, gradient=gradient), seed) for seed in config.seeds]
+    bare = [
+        architecture(config.data, config.solver, gradient=gradient, arithmetic=config.arithmetic) for _ in config.seeds
+    ]
+    models = [initialise(model, seed) for model, seed in zip(bare, config.seeds, strict=True)]
     return Ensemble([model.to(config.device, DTYPES[config.dtype]) for model in models])
 
 

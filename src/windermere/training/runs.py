@@ -78,8 +78,8 @@ class Trained:
         return model
 
 
-def trained_ensemble(path: Path, *, device: str = "cpu") -> Trained:
-    """Read a run's trained model, whatever device it was trained on."""
+def trained_ensemble(path: Path, *, device: str = "cpu", arithmetic: str | None = None) -> Trained:
+    """Read a run's trained model, whatever device it was trained on, to compute as it was trained or otherwise."""
     run = read_run(path)
     config = replace(RunConfig.from_dict(run.config), device=device)
     if (trained := run.model.meta.get("iterations")) != config.iterations:
@@ -87,7 +87,7 @@ def trained_ensemble(path: Path, *, device: str = "cpu") -> Trained:
             f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}: "
             "go on with it by --resume"
         )
-    ensemble = make_ensemble(config)
+    ensemble = make_ensemble(config if arithmetic is None else replace(config, arithmetic=arithmetic))
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
     ensemble.load(run.model.tensors)

@@ -12,9 +12,10 @@ from itertools import accumulate, pairwise
 import torch
 
 from windermere.errors import UsageError
+from windermere.models.arithmetic import convolving_in
 from windermere.records import RunFolder
 from windermere.training.batches import Batches
-from windermere.training.captured import CapturedSteps, Stepped, can_capture
+from windermere.training.captured import CapturedSteps, Stepped, can_capture, steps_lie_on_device
 from windermere.training.checkpoint import OPTIMIZER, make_optimizer, pack, unpack
 from windermere.training.config import RunConfig
 from windermere.training.evaluation import Labelled
@@ -37,29 +38,30 @@ def train_together(
     Where a run fails, all stop: the state before that iteration is in every folder, and those of the others can be
     resumed without it.
     """
-    sign = sign or StopSign()
-    trainings = [Training(c, training_set, test_set, run) for c, run in zip(configs, runs, strict=True)]
-    if not (capture if capture is not None else all(_can_be_joined(training) for training in trainings)):
-        rest = enumerate(zip(configs, runs, strict=True))
-        return [
-            train(c, training_set, test_set, run, sign=sign, report=lambda now, i=i: report(i, now))  # type: ignore[misc]
-            for i, (c, run) in rest
-        ]
-    _check_alike(trainings)
-    joint, first = _Joint(trainings), trainings[0]
-    begun = [time.perf_counter() - training.seconds for training in trainings]
-    while first.iteration < first.config.iterations:
-        last = joint.advance()
-        for i, training in enumerate(trainings):
-            training.seconds = time.perf_counter() - begun[i]
-            training.measure(last[i], training.solvers, lambda now, i=i: report(i, now))  # type: ignore[misc]
-        reason = sign.check()
-        if reason or first.due(first.config.checkpoint_every):
-            joint.save()
-        if reason and first.iteration < first.config.iterations:
-            return [Outcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings]
-    joint.hand_out()
-    return [finish(training) for training in trainings]
+    with convolving_in(configs[0].arithmetic, tuned=True):
+        sign = sign or StopSign()
+        trainings = [Training(c, training_set, test_set, run) for c, run in zip(configs, runs, strict=True)]
+        if not (capture if capture is not None else all(_can_be_joined(training) for training in trainings)):
+            rest = enumerate(zip(configs, runs, strict=True))
+            return [
+                train(c, training_set, test_set, run, sign=sign, report=lambda now, i=i: report(i, now))  # type: ignore[misc]
+                for i, (c, run) in rest
+            ]
+        _check_alike(trainings)
+        joint, first = _Joint(trainings), trainings[0]
+        begun = [time.perf_counter() - training.seconds for training in trainings]
+        while first.iteration < first.config.iterations:
+            last = joint.advance()
+            for i, training in enumerate(trainings):
+                training.seconds = time.perf_counter() - begun[i]
+                training.measure(last[i], training.solvers, lambda now, i=i: report(i, now))  # type: ignore[misc]
+            reason = sign.check()
+            if reason or first.due(first.config.checkpoint_every):
+                joint.save()
+            if reason and first.iteration < first.config.iterations:
+                return [Outcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings]
+        joint.hand_out()
+        return [finish(training) for training in trainings]
 
 
 class _Joint:
@@ -107,7 +109,7 @@ class _Joint:
         good = self.captured.run(first.iteration, first.undisturbed())
         for training, (start, end) in zip(self.trainings, self.places, strict=True):
             training.iteration += good
-            training.totals["forward"] += good * self.captured.evaluations[start:end]
+            self.captured.count(good, training.totals, slice(start, end))
         if self.captured.stopped:
             self.save()
             seen = [one_iteration(training) for training in self.trainings]  # the one that fails says why
@@ -129,8 +131,9 @@ def _is_shared(name: str) -> bool:
 
 def _can_be_joined(training: Training) -> bool:
     config = training.config
-    fixed = training.adapting is None
-    return fixed and can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
+    ensemble, inputs = training.ensemble, training.training_set[0]
+    fixed = training.adapting is None and steps_lie_on_device(ensemble, inputs)
+    return fixed and can_capture(ensemble, config.solver, config.gradient, inputs)
 
 
 def _check_alike(trainings: Sequence[Training]) -> None:
