@@ -3,7 +3,8 @@
 from windermere.errors import UnknownNameError
 from windermere.studies.study import Study
 
-STUDIES: dict[str, Study] = {study.name: study for study in ()}
+ALL: tuple[Study, ...] = ()
+STUDIES = {study.name: study for study in ALL}
 
 
 def find_study(name: str) -> Study:
