@@ -178,7 +178,8 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
     table, crossings = tables[MAIN], tables["crossings"]
     if {row["run"] for row in table} != {"fine", "coarse"}:
         return []
-    own = {run: _accuracies(table, run, _own(table, run)) for run in ("fine", "coarse")}
+    steps = {run: _own(table, run) for run in ("fine", "coarse")}
+    own = {run: _accuracies(table, run, count) for run, count in steps.items()}
     drops = {run: _drops(table, run) for run in own}
     own_count, flow_count = (
         {run: [row[f"{whose}_between_classes"] for row in where(crossings, run=run)] for run in own}
@@ -188,25 +189,25 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
     return [
         Finding(
             claim="Trained with a small step or with a large one, the accuracy is very high.",
-            ours=f"{spread(own['fine'])} with 64 steps, {spread(own['coarse'])} with 2",
+            ours=f"{spread(own['fine'])} with {steps['fine']} steps, {spread(own['coarse'])} with {steps['coarse']}",
             agrees=min(map(fmean, own.values())) > 0.95,
         ),
         Finding(
             claim="The model of the small step keeps its accuracy under smaller ones.",
-            ours=f"with more than 64 steps it loses {spread(drops['fine'])} at most, and more than {SAME} in "
-            f"{sum(drop > SAME for drop in drops['fine'])} of {len(drops['fine'])} seeds",
+            ours=f"with more than {steps['fine']} steps it loses {spread(drops['fine'])} at most, "
+            f"and more than {SAME} in {sum(drop > SAME for drop in drops['fine'])} of {len(drops['fine'])} seeds",
             agrees=_all_or_none([drop <= SAME for drop in drops["fine"]]),
         ),
         Finding(
             claim="The model of the large step drops significantly under smaller ones.",
-            ours=f"with more than 2 steps it loses {spread(drops['coarse'])} at most",
+            ours=f"with more than {steps['coarse']} steps it loses {spread(drops['coarse'])} at most",
             agrees=_all_or_none([drop > SAME for drop in drops["coarse"]]),
         ),
         Finding(
             claim="With the large step, trajectories of different classes cross.",
             ours=f"they do: {own_count['coarse']} times by seed among {points} test points; but so does the flow as "
-            f"seen at the same nodes ({flow_count['coarse']}), and 64 steps ({own_count['fine']}, the flow "
-            f"{flow_count['fine']}): chords cross where a solution does not, so counts alone tell little",
+            f"seen at the same nodes ({flow_count['coarse']}), and {steps['fine']} steps ({own_count['fine']}, "
+            f"the flow {flow_count['fine']}): chords cross where a solution does not, so counts alone tell little",
             agrees=min(own_count["coarse"]) > 0,
         ),
     ]

@@ -293,7 +293,7 @@ FAN = Study(
 )
 CROSSING_FIELD = Study(
     name="crossing-field",
-    paper="Appendix A, Figures 6 and 7",
+    paper="Appendix A",
     what="A field whose Euler polygons cross at one step, and neither at a larger nor at a smaller one",
     compute=compute_crossings,
     draw=draw_crossings,
