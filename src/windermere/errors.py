@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class WindermereError(Exception):
@@ -24,6 +25,9 @@ class UnknownNameError(UsageError):
 
 class SolverError(WindermereError, ArithmeticError):
     """A solve that could not be carried out; its subclasses name the cause."""
+
+    seeds: tuple[int, ...] = ()
+    """Of the ensemble's members that could not be solved, where there is one and these are known."""
 
 
 class FieldError(SolverError):
@@ -60,6 +64,11 @@ class StorageError(RunError, OSError):
 
 class DivergedError(RunError):
     """Training met a loss that is not finite; the last good state was kept."""
+
+    def __init__(self, message: str, *, run: Path | None = None, seeds: Iterable[int] = (), iteration: int = 0) -> None:
+        super().__init__(message)
+        self.run, self.seeds, self.iteration = run, tuple(seeds), iteration
+        """Where, whose fault it was, and after how many good iterations."""
 
 
 class AuditError(WindermereError):

@@ -9,14 +9,16 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
-    Progress,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.progress import Progress as Bar
 from rich.text import Text
 
 from windermere.solvers import FixedStep
+from windermere.studies.running import Progress
 from windermere.training import Report, StopSign
 
 stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -43,7 +45,7 @@ def describe(report: Report, precision_name: str) -> str:
     )
 
 
-class _TrainingBar(Progress):
+class _TrainingBar(Bar):
     """The bar, and below it the numbers: beside it they would push iteration and time left off 80 columns.
 
     An iteration can take long, so a stop sign that was raised is shown at once, and not only when it is obeyed.
@@ -89,9 +91,42 @@ def _line_writer(title: str, precision_name: str) -> Callable[[Report], None]:
 
 
 @contextmanager
+def study_progress(title: str, sign: StopSign) -> Iterator[Callable[[Progress], None]]:
+    """A bar over all runs of a study, with the time left, and the numbers of the run that is at work; off a terminal,
+    a line for every twentieth of each run."""
+    if not stderr.is_terminal:
+        yield _study_lines()
+        return
+    columns = (TextColumn(title, markup=False), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with _TrainingBar(*columns, console=stderr) as bar:
+        bar.sign = sign
+        task = bar.add_task("", total=1.0, numbers="")
+
+        def show(now: Progress) -> None:
+            where = f"{now.name} {now.report.iteration}/{now.report.iterations}"
+            numbers = describe(now.report, now.precision_name)
+            bar.update(task, completed=now.share, numbers=f"{where}  {numbers}")
+
+        yield show
+
+
+def _study_lines() -> Callable[[Progress], None]:
+    """A line writer for each run, which tells the share of all work as well."""
+    writers: dict[str, Callable[[Report], None]] = {}
+
+    def write(now: Progress) -> None:
+        if now.name not in writers:
+            stderr.print(f"{100 * now.share:.0f}% done, now {now.name}", soft_wrap=True)
+            writers[now.name] = _line_writer(now.name, now.precision_name)
+        writers[now.name](now.report)
+
+    return write
+
+
+@contextmanager
 def download_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     """A bar over all bytes of a download."""
     columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
+    with Bar(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import matplotlib
 import numpy as np
@@ -83,6 +84,23 @@ def test_the_same_data_give_the_same_bytes_whatever_the_users_settings(tmp_path:
         assert {name: matplotlib.rcParams[name] for name in theirs} == theirs
     for name in ("trajectories", "training"):
         assert (tmp_path / f"{name}.png").read_bytes() == (tmp_path / f"{name} again.png").read_bytes()
+
+
+def test_the_suffix_decides_between_png_and_svg_and_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
+    for name in ("one.svg", "two.svg"):
+        draw_trajectories([a_panel()], tmp_path / name)
+    first = (tmp_path / "one.svg").read_bytes()
+    assert ElementTree.fromstring(first).tag == "{http://www.w3.org/2000/svg}svg"
+    assert b"<dc:date>" not in first
+    assert (tmp_path / "two.svg").read_bytes() == first
+    with pytest.raises(UsageError, match=r"a figure is saved as \.png or \.svg, and 'figure\.pdf' ends in neither"):
+        draw_trajectories([a_panel()], tmp_path / "figure.pdf")
+
+
+def test_accuracies_of_several_seeds_are_drawn_in_one_panel(tmp_path: Path) -> None:
+    several = replace(a_panel(), accuracy=np.linspace(0.4, 1, 15).reshape(3, 5))
+    draw_trajectories([several], tmp_path / "figure.png")
+    assert size(tmp_path / "figure.png") == (750, 1275)
 
 
 def test_other_data_give_another_picture(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def some_spheres() -> tuple[Labelled, Labelled]:
-    data = spheres(2, train=200, test=100)
+def some_spheres(points: int = 2) -> tuple[Labelled, Labelled]:
+    data = spheres(points, train=200, test=100)
     return (data.train.inputs, data.train.labels), (data.test.inputs, data.test.labels)
 
 

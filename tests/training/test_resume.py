@@ -1,18 +1,20 @@
 """A run that was stopped and resumed is the same, bit for bit, as one that was not."""
 
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from windermere.errors import RunError
+from windermere.errors import RunError, UsageError
 from windermere.records import read_json, read_metrics
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
-from windermere.training import loop, open_run, resumed_config, trained_ensemble
+from windermere.training import leave_behind, loop, open_run, resumed_config, train, trained_ensemble
 
-from .small import a_config, assert_same_bits, assert_same_run, checkpoint, model, rows, trained
+from .small import a_config, assert_same_bits, assert_same_run, checkpoint, model, rows, some_spheres, trained
 
 SOLVERS: list[Solver] = [
     FixedStep.of("euler", steps=3),
@@ -156,13 +158,40 @@ def test_a_run_with_a_damaged_config_is_refused_and_not_locked(tmp_path: Path) -
     open_run(tmp_path, a_config(), resume=True).close()
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path) -> None:
-    trained(tmp_path / "two", a_config(seeds=(0, 1)))
+@pytest.mark.parametrize(
+    ("other", "message"), [({"data": "sphere3"}, "this model"), ({"seeds": (1, 2)}, r"this run: it has seeds \[1, 2\]")]
+)
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+    points = 3 if "data" in other else 2
+    with open_run(tmp_path / "other", a_config(**other)) as run:
+        train(a_config(**other), *some_spheres(points), run)
     trained(tmp_path / "one", a_config(), stop_at=5)
     for name in ("checkpoint.safetensors", "metrics.jsonl"):
-        (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
-    with pytest.raises(RunError, match="the checkpoint does not belong to this model"):
+        (tmp_path / "one" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with pytest.raises(RunError, match=f"the checkpoint does not belong to {message}"):
         trained(tmp_path / "one", a_config(), resume=True)
+
+
+@pytest.mark.parametrize("adapt", ["none", "paper"])
+def test_members_that_go_on_without_the_others_train_as_if_alone(tmp_path: Path, adapt: str) -> None:
+    config = a_config(seeds=(3, 4, 5), adapt=adapt, review_every=5, dtype="float64")
+    trained(tmp_path / "all", config, stop_at=10)
+    left = leave_behind(tmp_path / "all", [4])
+    assert left == replace(config, seeds=(3, 5))
+    outcome = trained(tmp_path / "all", left, resume=True)
+    trained(tmp_path / "alone", left)
+    assert outcome.test is not None
+    assert len(outcome.test.accuracy) == 2
+    for name, tensor in model(tmp_path / "all").tensors.items():
+        torch.testing.assert_close(tensor, model(tmp_path / "alone").tensors[name], rtol=1e-12, atol=1e-12)
+
+
+def test_a_run_whose_last_seed_would_be_left_behind_stays_as_it_is(tmp_path: Path) -> None:
+    trained(tmp_path, a_config(), stop_at=5)
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(UsageError, match="seeds must be one or more"):
+        leave_behind(tmp_path, [0])
+    assert (tmp_path / "config.json").read_bytes() == before
 
 
 def test_a_trained_model_is_read_back_with_its_parameters(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import windermere
-from windermere.cli import data
+from windermere.cli import data, study
 from windermere.cli.audit import audit_command
 from windermere.cli.demo import demo_command
 from windermere.cli.evaluate import evaluate_command
@@ -21,13 +21,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Is your neural ODE really an ODE? Train Neural ODEs, audit them, and test them with other solvers.",
+    help="Is your neural ODE really an ODE? Train Neural ODEs, audit them, test them with other solvers, "
+    "and rerun the paper's experiments.",
 )
 app.command("train")(train_command)
 app.command("audit")(audit_command)
 app.command("evaluate")(evaluate_command)
 app.command("demo")(demo_command)
 app.add_typer(data.app, name="data")
+app.add_typer(study.app, name="study")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,6 +1,7 @@
 """Flags that several commands share, and how they are read."""
 
 import json
+import re
 import sys
 import textwrap
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ Step = Annotated[float | None, typer.Option(help="Step size; the last step is sh
 Tolerance = Annotated[float | None, typer.Option(help="Adaptive steps with rtol = atol = this.")]
 Control = Annotated[str | None, typer.Option(help="With --tolerance: whose error is controlled, batch or sample.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cpu)")]
+TimeLimit = Annotated[str | None, typer.Option(help="Stop in good order after 90s, 10m, 2h.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
@@ -57,6 +59,22 @@ def read_start(
     if control is not None:
         raise UsageError(f"--control says whose error steers adaptive steps, and {method} has none: leave it out")
     return FixedStep(method, step=1.0), "initial"
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    if re.fullmatch(r"\d+", text):
+        return tuple(range(int(text)))
+    if re.fullmatch(r"\d+(,\d+)*,?", text):
+        return tuple(int(part) for part in text.split(",") if part)
+    raise UsageError(f"--seeds takes a number (5 means seeds 0 to 4) or a list like 3,7,8, not '{text}'")
+
+
+def read_seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    if (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)) is None:
+        raise UsageError(f"--time-limit takes seconds, minutes or hours like 90s, 10m or 2h, not '{text}'")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def check_device(name: str | None) -> str:

@@ -1,6 +1,5 @@
 """`windermere train`."""
 
-import re
 import shlex
 from dataclasses import asdict
 from pathlib import Path
@@ -18,9 +17,12 @@ from windermere.cli.options import (
     Method,
     Step,
     Steps,
+    TimeLimit,
     Tolerance,
     check_device,
     print_json,
+    read_seconds,
+    read_seeds,
     read_solver,
     read_start,
     stdout,
@@ -88,7 +90,7 @@ def train_command(
     evaluate_every: Annotated[int | None, typer.Option(help="Iterations between evaluations on the test set.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Iterations between checkpoints.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
-    time_limit: Annotated[str | None, typer.Option(help="Stop in good order after 90s, 10m, 2h.")] = None,
+    time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
     """Train an ensemble of seeds, with the paper's settings unless told otherwise."""
@@ -107,7 +109,7 @@ def train_command(
         "adapt": adapt,
         **only,
         "first_step": first_step,
-        "seeds": None if seeds is None else _seeds(seeds),
+        "seeds": None if seeds is None else read_seeds(seeds),
         "gradient": gradient,
         "iterations": iterations,
         "lr": lr,
@@ -123,25 +125,9 @@ def train_command(
     }
     settings = {name: value for name, value in given.items() if value is not None}
     config = _new_config(settings) if stored is None else _resumed_config(out, stored, settings)
-    limit = _seconds(time_limit)
+    limit = read_seconds(time_limit)
     outcome = _train(config, out, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    if re.fullmatch(r"\d+", text):
-        return tuple(range(int(text)))
-    if re.fullmatch(r"\d+(,\d+)*,?", text):
-        return tuple(int(part) for part in text.split(",") if part)
-    raise UsageError(f"--seeds takes a number (5 means seeds 0 to 4) or a list like 3,7,8, not '{text}'")
-
-
-def _seconds(text: str | None) -> float | None:
-    if text is None:
-        return None
-    if (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text)) is None:
-        raise UsageError(f"--time-limit takes seconds, minutes or hours like 90s, 10m or 2h, not '{text}'")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 def _new_config(settings: dict[str, Any]) -> RunConfig:

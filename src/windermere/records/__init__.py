@@ -3,19 +3,23 @@
 from windermere.records.atomic import read_json, storing, write_atomically, write_json
 from windermere.records.environment import environment
 from windermere.records.run_folder import Run, RunFolder, read_metrics, read_run
+from windermere.records.table import Row, read_rows, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
 __all__ = [
+    "Row",
     "Run",
     "RunFolder",
     "TensorFile",
     "environment",
     "read_json",
     "read_metrics",
+    "read_rows",
     "read_run",
     "read_tensors",
     "storing",
     "write_atomically",
     "write_json",
+    "write_rows",
     "write_tensors",
 ]

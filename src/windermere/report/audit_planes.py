@@ -13,18 +13,14 @@ from matplotlib.figure import SubFigure
 
 from windermere.errors import UsageError
 from windermere.report.audit_data import Plane
-from windermere.report.plane import DecisionRegions, Frame, class_colors, draw_plane, plane_legend
-from windermere.report.style import INK, Array, add_legend
+from windermere.report.plane import DecisionRegions, Frame, add_inset, class_colors, draw_plane, plane_legend
+from windermere.report.style import Array, add_legend
 
 WIDER = 5.0
 """Both planes have the same limits, unless that made one of them so many times wider than it need be."""
 FAR = 0.02
 """The share of samples, the farthest ones, that may end outside, where that halves a plane."""
 RESOLUTION = 300
-INSET = 0.42
-"""Its width and height as shares of the plane's."""
-CORNERS = ((0.02, 0.56), (0.56, 0.02), (0.56, 0.56), (0.02, 0.02))
-"""Where an inset may have its lower left corner; the first of the emptiest is taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,18 +53,9 @@ class _View:
 
     def draw_inset(self, axes: Axes, frame: Frame) -> None:
         """A small piece of it, in the emptiest corner."""
-        inset = axes.inset_axes((*self._emptiest_corner(), INSET, INSET))
+        inset = add_inset(axes, self.frame, np.concatenate([self.states.reshape(-1, 2), self.ends]))
         self.draw(inset, frame)
         inset.set(xticks=[], yticks=[])
-        inset.spines[:].set(visible=True, color=INK)
-
-    def _emptiest_corner(self) -> tuple[float, float]:
-        low, high = self.frame.corners
-        places = (np.concatenate([self.states.reshape(-1, 2), self.ends]) - low) / (high - low)
-        covered = [
-            int(((places >= corner) & (places <= np.add(corner, INSET))).all(axis=1).sum()) for corner in CORNERS
-        ]
-        return CORNERS[int(np.argmin(covered))]
 
 
 def _around(*points: Array) -> Frame:

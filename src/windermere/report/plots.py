@@ -1,6 +1,6 @@
 """The figures of runs: each function checks its arrays, draws on a Figure of its own and saves a PNG atomically.
 
-Shapes: S solver steps, N points in the plane, K numbers of test steps.
+Shapes: S solver steps, N points in the plane, K numbers of test steps, M seeds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class TrajectoryPanel:
     test_steps: Array
     """[K], increasing, with the number of steps it was trained with among them"""
     accuracy: Array
-    """[K], between 0 and 1"""
+    """[K], between 0 and 1; or [M, K], that of the seed whose trajectories these are first"""
     trained_steps: int
     decision: DecisionRegions | None = None
     """What the layer after the flow says of its end points."""
@@ -49,7 +49,7 @@ class TrajectoryPanel:
 
 def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
     shapes = f"{np.shape(test_steps)} and {np.shape(accuracy)}"
-    if np.ndim(test_steps) != 1 or np.shape(test_steps) != np.shape(accuracy) or np.size(test_steps) < 1:
+    if np.ndim(test_steps) != 1 or np.shape(test_steps) != np.shape(accuracy)[-1:] or np.size(accuracy) < 1:
         raise UsageError(f"test_steps and accuracy must share one shape [tests], not {shapes}")
     if np.any(np.asarray(test_steps) < 1) or np.any(np.diff(test_steps) <= 0):
         raise UsageError("test_steps must be positive and increasing")
@@ -81,8 +81,11 @@ def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
 
 
 def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
-    steps, accuracy = np.asarray(panel.test_steps), np.asarray(panel.accuracy)
+    steps, (accuracy, *seeds) = np.asarray(panel.test_steps), np.atleast_2d(panel.accuracy)
     own = steps == panel.trained_steps
+    for index, other in enumerate(seeds):
+        label = None if index else f"{len(seeds)} other seed{'s' if len(seeds) > 1 else ''}"
+        axes.plot(steps, other, color=FAINT, linewidth=0.8, linestyle="--", marker=".", zorder=1, label=label)
     axes.plot(steps, accuracy, color=FAINT, linewidth=1.2, zorder=2)
     axes.plot(
         steps[own], accuracy[own], "o", color=INK, markersize=9, zorder=4,
@@ -95,7 +98,7 @@ def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(steps, [f"{count:g}" for count in steps])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel="solver steps at test time", ylim=(min(0.4, float(accuracy.min()) - 0.02), 1.02))
+    axes.set(xlabel="solver steps at test time", ylim=(min(0.4, float(np.min(panel.accuracy)) - 0.02), 1.02))
     axes.grid()
     axes.legend(fontsize=8.5, loc="best")
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from matplotlib import style
@@ -17,11 +17,15 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
+from windermere.errors import UsageError
 from windermere.records.atomic import write_atomically
 
 Array = NDArray[Any]
+LineStyle: TypeAlias = Literal["-", ":", "-."] | tuple[float, tuple[float, ...]]
 
 DPI = 150
+FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}}
+"""What a figure can be saved as, and what each says of itself: nothing that changes."""
 INK = "#22272e"
 FAINT = "#8a94a0"
 GRID = "#dfe3e8"
@@ -33,6 +37,12 @@ REGIONS = (
     "#e3eff7", "#fbeade", "#dff3ee", "#f8edf3", "#fcf2df", "#e9f5fc", "#dcdcdc", "#eedfe7", "#f1f1e3", "#efefef",
 )  # fmt: skip
 """The same, as a background."""
+MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "h")
+LINES: tuple[LineStyle, ...] = (
+    "-", (0, (5, 1.5)), ":", "-.", (0, (1, 1)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (2, 3)), (0, (4, 4)), "-",
+)  # fmt: skip
+HATCHES = ("", "//", "..", "\\\\", "xx", "--", "oo", "||", "++", "**")
+"""The classes once more, for those who print in black and white: their points, lines and regions."""
 MEMBERS = CLASSES[:7]
 """For the seeds of an ensemble."""
 
@@ -51,6 +61,9 @@ house_style = style.context(
             "ytick.color": INK,
             "grid.color": GRID,
             "legend.edgecolor": GRID,
+            "hatch.color": "white",
+            "hatch.linewidth": 1.2,
+            "svg.hashsalt": "windermere",  # else the names inside an SVG are drawn at random
         },
     ]
 )
@@ -72,10 +85,12 @@ def add_legend(row: SubFigure, handles: Sequence[Line2D | Patch]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Saves a PNG in one step; the same drawing gives the same bytes."""
-    png = BytesIO()
-    figure.savefig(png, format="png", dpi=DPI)
-    write_atomically(path, png.getvalue())
+    """Saves a PNG or an SVG, by the path's suffix, in one step; the same drawing gives the same bytes."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"a figure is saved as {' or '.join(FORMATS)}, and '{path.name}' ends in neither")
+    image = BytesIO()
+    figure.savefig(image, format=path.suffix[1:], dpi=DPI, metadata=FORMATS[path.suffix])
+    write_atomically(path, image.getvalue())
 
 
 def wrapped(title: str, width: int = 46) -> str:

@@ -1,5 +1,6 @@
 """A training's state as named tensors and plain values, and back: safetensors and JSON, never pickles."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,6 +36,24 @@ def unpack(tensors: dict[str, Tensor], ensemble: Ensemble, optimizer: Optimizer)
             index, key = name.removeprefix(OPTIMIZER).split("/")
             slots.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def of_members(tensors: Mapping[str, Tensor], members: Sequence[int]) -> dict[str, Tensor]:
+    """The same for some members only."""
+    return {name: t.clone() if is_shared(name) else t[list(members)] for name, t in tensors.items()}
+
+
+def not_finite(tensors: Mapping[str, Tensor], members: int) -> list[int]:
+    """The members that have an entry which is not finite."""
+    own = [tensor for name, tensor in tensors.items() if not is_shared(name)]
+    if all(bool(tensor.isfinite().all()) for tensor in own):
+        return []
+    return [s for s in range(members) if not all(bool(tensor[s].isfinite().all()) for tensor in own)]
+
+
+def is_shared(name: str) -> bool:
+    """An optimizer's count of steps is one for all members."""
+    return name.startswith(OPTIMIZER) and name.endswith("/step")
 
 
 def make_optimizer(name: str, parameters: list[Tensor], lr: float) -> Optimizer:

@@ -12,15 +12,15 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from windermere.adaptation import State
-from windermere.errors import DivergedError, NonFiniteError, SolverError
+from windermere.errors import DivergedError, NonFiniteError, RunError, SolverError
 from windermere.models import architecture, initialise
 from windermere.models.arithmetic import convolving_in
-from windermere.records import RunFolder
+from windermere.records import RunFolder, TensorFile
 from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
-from windermere.training.checkpoint import make_optimizer, pack, unpack
+from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate, member_losses
@@ -71,12 +71,19 @@ class Training:
         self.totals = {role: np.zeros(self.ensemble.size, np.int64) for role in ROLES}
         self.test: Evaluation | None = None
         if (saved := run.load_checkpoint()) is not None:
-            unpack(saved.tensors, self.ensemble, self.optimizer)
-            self.iteration, self.seconds = saved.meta["iteration"], saved.meta["seconds"]
-            self.totals = {role: np.asarray(saved.meta["evaluations"][role], np.int64) for role in ROLES}
-            self.test = Evaluation(**saved.meta["test"]) if saved.meta["test"] else None
-            if self.adapting is not None:
-                self.adapting.states = [State.from_dict(values) for values in saved.meta["adaptation"]]
+            self._go_on_from(saved)
+
+    def _go_on_from(self, saved: TensorFile) -> None:
+        """With those of its members that are this run's: seeds that diverged may have been left behind."""
+        meta, members = saved.meta, _places(self.config.seeds, saved.meta.get("seeds"))
+        unpack(of_members(saved.tensors, members), self.ensemble, self.optimizer)
+        self.iteration, self.seconds = meta["iteration"], meta["seconds"]
+        self.totals = {role: np.asarray(meta["evaluations"][role], np.int64)[members] for role in ROLES}
+        if meta["test"]:
+            by_member = {name: [meta["test"][name][s] for s in members] for name in ("accuracy", "evaluations")}
+            self.test = Evaluation(**{**meta["test"], **by_member})
+        if self.adapting is not None:
+            self.adapting.states = [State.from_dict(meta["adaptation"][s]) for s in members]
 
     @property
     def solvers(self) -> Sequence[Solver]:
@@ -90,14 +97,18 @@ class Training:
     def save(self) -> None:
         """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
         tensors = pack(self.ensemble, self.optimizer)
-        if not all(tensor.isfinite().all() for tensor in tensors.values()):
+        if bad := not_finite(tensors, self.ensemble.size):
             raise DivergedError(
                 f"training stopped after iteration {self.iteration}: its step was too large for {self.config.dtype}, "
                 "and the parameters or the optimizer's moments are not finite; the last checkpoint in "
-                f"{self.run.path} is kept as it was; try a smaller learning rate in a new run"
+                f"{self.run.path} is kept as it was; try a smaller learning rate in a new run",
+                run=self.run.path,
+                seeds=[self.config.seeds[s] for s in bad],
+                iteration=self.iteration,
             )
         evaluations = {role: total.tolist() for role, total in self.totals.items()}
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
+        meta["seeds"] = list(self.config.seeds)
         test = None if self.test is None else vars(self.test)
         adaptation = None if self.adapting is None else [state.to_dict() for state in self.adapting.states]
         self.run.save_checkpoint(tensors, {**meta, "test": test, "adaptation": adaptation})
@@ -132,7 +143,11 @@ class Training:
     def evaluate(self) -> None:
         self.test = None  # one that fails leaves none behind
         with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
-            self.test = evaluate(self.ensemble, self.trained_with, self.test_set)
+            try:
+                self.test = evaluate(self.ensemble, self.trained_with, self.test_set)
+            except SolverError as error:
+                error.seeds = _failing(self, self.trained_with, self.test_set[0].unsqueeze(0))
+                raise
 
     def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
         """Evaluate and log, where that is due; the last iteration was trained with these solvers."""
@@ -149,7 +164,10 @@ class Training:
         except SolverError as error:
             self.save()
             raise DivergedError(
-                f"training stopped {where}: {error}; the state before it is kept in {self.run.path}"
+                f"training stopped {where}: {error}; the state before it is kept in {self.run.path}",
+                run=self.run.path,
+                seeds=error.seeds,
+                iteration=self.iteration,
             ) from error
 
     def log(self, last: Stepped, solvers: Sequence[Solver]) -> Report:
@@ -275,18 +293,39 @@ def _solved(training: Training, x: Tensor) -> Tensor:
     try:
         return training.ensemble(x, training.solvers)
     except SolverError as error:
-        seeds = [seed for s, seed in enumerate(training.config.seeds) if not _can_be_solved(training, x, s)]
-        raise type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}") from error
+        seeds = _failing(training, training.solvers, x)
+        said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
+        said.seeds = seeds
+        raise said from error
 
 
-def _can_be_solved(training: Training, x: Tensor, s: int) -> bool:
-    """Whether member s by itself can be; slow, and asked only after all members together could not."""
+def _failing(training: Training, solvers: Sequence[Solver], x: Tensor) -> tuple[int, ...]:
+    """Seeds of members that cannot be solved, by themselves, on their inputs [S, ...] or on the same [1, ...]; slow,
+    and asked only after all members together could not."""
+    each = x.expand(training.ensemble.size, *x.shape[1:])
+    return tuple(
+        seed
+        for s, seed in enumerate(training.config.seeds)
+        if not _can_be_solved(training.ensemble.subset([s]), each[s : s + 1], solvers[s : s + 1])
+    )
+
+
+@torch.no_grad()
+def _can_be_solved(ensemble: Ensemble, x: Tensor, solvers: Sequence[Solver]) -> bool:
     try:
-        with torch.no_grad():
-            Ensemble([training.ensemble.member(s)])(x[s : s + 1], training.solvers[s : s + 1])
+        ensemble(x, solvers)
     except SolverError:
         return False
     return True
+
+
+def _places(seeds: Sequence[int], kept: Sequence[int] | None) -> list[int]:
+    """Where these seeds are among those that a checkpoint kept."""
+    if kept is None:
+        return list(range(len(seeds)))
+    if not set(seeds) <= set(kept):
+        raise RunError(f"the checkpoint does not belong to this run: it has seeds {list(kept)}, not {list(seeds)}")
+    return [list(kept).index(seed) for seed in seeds]
 
 
 def _check_finite(training: Training, losses: Tensor) -> None:
@@ -300,10 +339,12 @@ def _check_finite(training: Training, losses: Tensor) -> None:
     seeds = [seed for seed, is_bad in zip(training.config.seeds, bad.tolist(), strict=True) if is_bad]
     if seeds:
         what = "loss" if not losses.isfinite().all() else "gradient"
-        raise NonFiniteError(
+        error = NonFiniteError(
             f"the {what} is not finite for seed {', '.join(map(str, seeds))}: "
             "try a smaller learning rate or a finer solver in a new run"
         )
+        error.seeds = tuple(seeds)
+        raise error
 
 
 def finish(training: Training) -> Outcome:

@@ -1,6 +1,6 @@
 """Runs on disk: starting one, going on with one, and reading a trained one back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from windermere.training.loop import make_ensemble
 def open_run(path: Path, config: RunConfig, *, resume: bool = False) -> RunFolder:
     """A new run's folder, or that of a run with the same configuration to go on with.
 
-    A resumed run may have more iterations than before; nothing else may differ.
+    A resumed run may have more iterations than before, and another device; nothing else may differ.
     """
     if not resume:
         return RunFolder.create(path, config.to_dict(), environment(config.device))
@@ -27,12 +27,21 @@ def open_run(path: Path, config: RunConfig, *, resume: bool = False) -> RunFolde
     try:
         stored = RunConfig.from_dict(run.config)
         _refuse_a_contradiction(path, stored, config)
-        if config.iterations != stored.iterations:
+        if config != stored:
             run.rewrite_config(config.to_dict())
     except BaseException:
         run.close()
         raise
     return run
+
+
+def leave_behind(path: Path, seeds: Sequence[int]) -> RunConfig:
+    """Take seeds that diverged out of the run in a folder, so that the others can go on; at least one must be left."""
+    with RunFolder.reopen(path) as run:
+        stored = RunConfig.from_dict(run.config)
+        config = replace(stored, seeds=tuple(seed for seed in stored.seeds if seed not in seeds))
+        run.rewrite_config(config.to_dict())
+    return config
 
 
 def resumed_config(path: Path, settings: Mapping[str, Any]) -> RunConfig:
@@ -46,7 +55,7 @@ def resumed_config(path: Path, settings: Mapping[str, Any]) -> RunConfig:
 
 def _refuse_a_contradiction(path: Path, stored: RunConfig, config: RunConfig) -> None:
     names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
-    other = [name for name in names if name != "iterations"]
+    other = [name for name in names if name not in ("iterations", "device")]
     if other:
         told = " and ".join(f"{_flag(n)} {getattr(stored, n)} (not {getattr(config, n)})" for n in other)
         raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")

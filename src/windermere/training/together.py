@@ -16,7 +16,7 @@ from windermere.models.arithmetic import convolving_in
 from windermere.records import RunFolder
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, Stepped, can_capture, steps_lie_on_device
-from windermere.training.checkpoint import OPTIMIZER, make_optimizer, pack, unpack
+from windermere.training.checkpoint import is_shared, make_optimizer, pack, unpack
 from windermere.training.config import RunConfig
 from windermere.training.evaluation import Labelled
 from windermere.training.interrupts import StopSign
@@ -86,7 +86,7 @@ class _Joint:
         """The trainings' parameters and moments, one after the other."""
         parts = [pack(training.ensemble, training.optimizer) for training in self.trainings]
         together = {
-            name: tensor.clone() if _is_shared(name) else torch.cat([part[name] for part in parts])
+            name: tensor.clone() if is_shared(name) else torch.cat([part[name] for part in parts])
             for name, tensor in parts[0].items()
         }
         unpack(together, self.ensemble, self.optimizer)
@@ -95,7 +95,7 @@ class _Joint:
         """Every training's own parameters and moments back to it."""
         together = pack(self.ensemble, self.optimizer)
         for training, (start, end) in zip(self.trainings, self.places, strict=True):
-            own = {name: (t if _is_shared(name) else t[start:end]).clone() for name, t in together.items()}
+            own = {name: (t if is_shared(name) else t[start:end]).clone() for name, t in together.items()}
             unpack(own, training.ensemble, training.optimizer)
 
     def save(self) -> None:
@@ -122,11 +122,6 @@ class _Joint:
         if last is None:
             raise UsageError("no step was taken")
         return [Stepped(last.losses[a:b], last.logits[a:b], last.labels[a:b]) for a, b in self.places]
-
-
-def _is_shared(name: str) -> bool:
-    """An optimizer's count of steps is one for all members."""
-    return name.startswith(OPTIMIZER) and name.endswith("/step")
 
 
 def _can_be_joined(training: Training) -> bool:

@@ -1,0 +1,100 @@
+"""`windermere study`: the paper's experiments, one command each."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from windermere.cli.options import Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
+from windermere.errors import RunError
+from windermere.studies.folder import StudyFolder
+from windermere.studies.registry import STUDIES, find_study
+from windermere.studies.running import Choice, Ended, draw_study, run_study
+from windermere.terminal import stderr, study_progress
+from windermere.training import stop_sign
+
+app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
+
+Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Scaled down: minutes on a laptop, and the claim still shows.")]
+Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
+
+
+@app.command("list")
+def list_command() -> None:
+    """All studies, and where the paper has them."""
+    table = Table("study", "paper", "what")
+    for study in STUDIES.values():
+        table.add_row(study.name, study.paper, study.what)
+    stdout.print(table)
+
+
+@app.command("run")
+def run_command(
+    name: Name,
+    quick: Quick = False,
+    seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5.")] = None,
+    device: Device = None,
+    out: Out = None,
+    time_limit: TimeLimit = None,
+    only: Annotated[str, typer.Option(help="A pattern for the runs' names: 'euler-*'.")] = "*",
+) -> None:
+    """Train and measure what is not done yet, then draw. Started again, it goes on where it was."""
+    study, folder = find_study(name), _folder(name, out, quick)
+    chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
+    choice = Choice(quick=quick, device=check_device(device), only=only, **chosen)
+    with stop_sign(read_seconds(time_limit)) as sign, study_progress(name, sign) as report:
+        ended = run_study(study, folder, choice, sign=sign, report=report)
+    _print(ended, name, folder, quick)
+
+
+@app.command("draw")
+def draw_command(name: Name, quick: Quick = False, out: Out = None) -> None:
+    """Draw a study's figures again from its tables."""
+    folder = _folder(name, out, quick)
+    figures = draw_study(find_study(name), folder)
+    if not figures:
+        raise RunError(f"{folder} has no table to draw from: run the study first, or name its folder with --out")
+    _print_figures(figures)
+
+
+@app.command("merge")
+def merge_command(
+    name: Name,
+    others: Annotated[list[Path], typer.Argument(help="Folders of the same study, from other machines or sittings.")],
+    quick: Quick = False,
+    out: Out = None,
+) -> None:
+    """Take over what other folders of a study have done or begun."""
+    study, path = find_study(name), _folder(name, out, quick)
+    folder = StudyFolder(path, study, quick=quick)
+    for other in others:
+        done, begun = folder.merge(other)
+        stdout.print(f"{other}: {done} trained seeds of runs and {begun} run folders taken over", soft_wrap=True)
+    _print_figures(draw_study(study, path))
+
+
+def _folder(name: str, out: Path | None, quick: bool) -> Path:
+    find_study(name)
+    return out or (Path("runs/quick") if quick else Path("results")) / name
+
+
+def _print(ended: Ended, name: str, folder: Path, quick: bool) -> None:
+    for run, seeds in ended.diverged.items():
+        stdout.print(f"{run}: seeds {', '.join(map(str, seeds))} diverged and are left out", soft_wrap=True)
+    _print_figures(ended.figures)
+    stdout.print(f"results are in {folder}", soft_wrap=True)
+    if ended.left:
+        again = f"windermere study run {name} --out {shlex.quote(str(folder))}" + (" --quick" if quick else "")
+        many = len(ended.left)
+        what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"
+        stderr.print(f"stopped ({ended.reason}), {what} not done; go on with: {again}", soft_wrap=True)
+    if ended.reason in ("interrupted", "terminated"):
+        raise typer.Exit(130 if ended.reason == "interrupted" else 143)
+
+
+def _print_figures(figures: list[Path]) -> None:
+    for figure in figures:
+        stdout.print(f"figure: {figure}", soft_wrap=True)

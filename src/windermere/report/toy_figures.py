@@ -1,0 +1,182 @@
+"""The figures of what is not trained: Lady Windermere's fan (Figure 3), and the field of Appendix A.
+
+Shapes: S solver steps, N points in the plane, K step sizes, A arrows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from windermere.errors import UsageError
+from windermere.report.plane import check_labels, check_states
+from windermere.report.style import CLASSES, FAINT, INK, LINES, MARKERS, Array, house_style, new_figure, save
+
+OUTCOMES = {"separable": "o", "not separable": "o", "blows up": "x"}
+"""What can become of points, from the top down, and the sign of each; only "separable" is filled."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FanPanel:
+    """Where one step takes a few points, and a line between the classes where there is one."""
+
+    title: str
+    outcome: str
+    states: Array
+    """[S + 1, N, 2]"""
+    labels: Array
+    """[N]"""
+    line: tuple[float, float, float] | None
+    """a, b, c of a x + b y = c"""
+
+    def __post_init__(self) -> None:
+        check_states("states", self.states)
+        check_labels("labels", self.labels, self.states.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ladder:
+    """What became of the points at each of many steps."""
+
+    steps: Array
+    """[K]"""
+    outcomes: Sequence[str]
+    """K of OUTCOMES"""
+    flow: str
+    """That of the flow itself."""
+    marked: Mapping[str, float]
+    """The steps of the panels beside it, by their letters."""
+
+    def __post_init__(self) -> None:
+        strange = {*self.outcomes, self.flow} - set(OUTCOMES)
+        if strange or len(self.outcomes) != len(self.steps):
+            raise UsageError(f"a ladder needs one of {list(OUTCOMES)} for each of {len(self.steps)} steps")
+
+
+@house_style
+def draw_fan(panels: Sequence[FanPanel], ladder: Ladder, path: Path) -> None:
+    """Each panel's whole trajectories, below them where they end, and then which steps leave the points separable."""
+    figure = new_figure(5.0 * len(panels), 9.6)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(7.2, 2.3))[:, 0]
+    grid = above.subplots(2, len(panels), squeeze=False)
+    for panel, whole, near in zip(panels, *grid, strict=True):
+        _draw_fan_panel(whole, panel, panel.states.reshape(-1, 2))
+        _draw_fan_panel(near, panel, panel.states[-1])
+        whole.set_title(panel.title)
+        near.set_title(f"where they end: {panel.outcome}", fontsize=10.5)
+    above.legend(handles=_fan_legend(panels), loc="outside lower center", ncols=5, frameon=False)
+    _draw_ladder(below.subplots(), ladder)
+    save(figure, path)
+
+
+def _draw_fan_panel(axes: Axes, panel: FanPanel, seen: Array) -> None:
+    """What lies around the points [..., 2] seen. No equal axes: these ellipses are too slender to be seen in them."""
+    for path, label in zip(panel.states.transpose(1, 0, 2), panel.labels, strict=True):
+        color = CLASSES[label]
+        axes.plot(*path.T, color=color, linestyle=LINES[label], linewidth=1.2, zorder=2)
+        axes.plot(*path[0], marker=MARKERS[label], color="white", markeredgecolor=color, markersize=6, zorder=4)
+        axes.plot(*path[-1], marker=MARKERS[label], color=color, markeredgecolor="white", markersize=10, zorder=5)
+    low, high = seen.min(axis=0), seen.max(axis=0)
+    (left, bottom), (right, top) = low - 0.12 * (high - low), high + 0.12 * (high - low)
+    axes.set(xlim=(left, right), ylim=(bottom, top))
+    if panel.line is not None:
+        a, b, c = panel.line
+        axes.axline((a * c, b * c), (a * c - b, b * c + a), color=INK, linestyle=":", linewidth=1.8, zorder=3)
+    axes.grid()
+
+
+def _fan_legend(panels: Sequence[FanPanel]) -> list[Line2D]:
+    labels = sorted({int(label) for panel in panels for label in panel.labels})
+    handles = [
+        Line2D([], [], color=CLASSES[n], marker=MARKERS[n], linestyle=LINES[n], markersize=8, label=f"class {n}")
+        for n in labels
+    ]
+    start = Line2D([], [], color="white", marker="o", markeredgecolor=FAINT, markersize=7, label="start")
+    end = Line2D([], [], color=FAINT, marker="o", markersize=10, linewidth=0, label="end")
+    line = Line2D([], [], color=INK, linestyle=":", linewidth=1.8, label="a line between the classes")
+    return [*handles, start, end, *([line] if any(panel.line for panel in panels) else [])]
+
+
+def _draw_ladder(axes: Axes, ladder: Ladder) -> None:
+    heights = {outcome: -i for i, outcome in enumerate(OUTCOMES)}
+    for outcome, marker in OUTCOMES.items():
+        steps = np.asarray(ladder.steps)[[found == outcome for found in ladder.outcomes]]
+        inside = INK if outcome != "not separable" else "white"
+        axes.plot(steps, np.full(len(steps), heights[outcome]), marker, color=inside, markeredgecolor=INK, markersize=6)
+    axes.axhline(heights[ladder.flow], color=FAINT, linestyle="--", linewidth=1.0, zorder=0, label="the flow itself")
+    for letter, step in ladder.marked.items():
+        axes.axvline(step, color=FAINT, linestyle=":", linewidth=1.2, zorder=0)
+        axes.annotate(f"({letter})", (step, 0.45), (3, 0), textcoords="offset points", color=INK, va="center")
+    axes.set_yticks(list(heights.values()), list(heights))
+    axes.set(xscale="log", xlabel="step size of Euler's method", ylim=(-len(OUTCOMES) + 0.5, 0.7))
+    axes.set_title("(c) Which steps leave the four points linearly separable", pad=8)
+    axes.invert_xaxis()
+    axes.legend(loc="upper right", fontsize=9)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Appendix A
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Quiver:
+    """A field in the plane."""
+
+    places: Array
+    """[A, 2]"""
+    rates: Array
+    """[A, 2]"""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Walks:
+    """The polygons that a solver walks from two or more sets of points."""
+
+    title: str
+    states: Array
+    """[S + 1, N, 2]"""
+    sets: Array
+    """[N], from 0 on"""
+
+    def __post_init__(self) -> None:
+        check_states("states", self.states)
+        check_labels("sets", self.sets, self.states.shape[1])
+
+
+@house_style
+def draw_crossing_field(quiver: Quiver, panels: Sequence[Walks], names: Sequence[str], path: Path) -> None:
+    """The field first, then what a solver makes of it, in rows of two; `names` are the sets'."""
+    rows = (len(panels) + 2) // 2
+    figure = new_figure(10.5, 3.6 * rows + 0.3)
+    grid = figure.subplots(rows, 2, squeeze=False, sharex=True)
+    first, *others = grid.ravel()
+    directions = quiver.rates / np.linalg.norm(quiver.rates, axis=1, keepdims=True)
+    first.quiver(*quiver.places.T, *directions.T, color=INK, angles="xy", pivot="mid", scale=32, width=0.0032)
+    first.set_title("(a) directions of the field")
+    for axes, panel in zip(others, panels, strict=False):
+        _draw_walks(axes, panel)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("y")
+    for axes in grid[-1]:
+        axes.set_xlabel("x")
+    handles = [
+        Line2D([], [], color=CLASSES[n], linestyle=LINES[n], marker=MARKERS[n], markersize=5, label=name)
+        for n, name in enumerate(names)
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
+    save(figure, path)
+
+
+def _draw_walks(axes: Axes, panel: Walks) -> None:
+    """Each step's end is marked, unless there are many."""
+    for path, label in zip(panel.states.transpose(1, 0, 2), panel.sets, strict=True):
+        every = None if len(path) <= 10 else [0, len(path) - 1]
+        axes.plot(
+            *path.T, color=CLASSES[label], linestyle=LINES[label], linewidth=1.0,
+            marker=MARKERS[label], markersize=3.5, markevery=every,
+        )  # fmt: skip
+    axes.set_title(panel.title)
+    axes.grid()

@@ -1,0 +1,102 @@
+"""A study's folder: tables that runs add their rows to, and where each of them was made.
+
+study.json       which study it is, and whether the quick one
+table.csv, ...   what was measured; a run's seed with rows in table.csv is done
+provenance.json  of each run: commit, versions, device, date, seconds
+runs/            run folders, with checkpoints and weights; not for git
+*.png, *.svg     drawn from the tables
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from windermere.errors import RunError
+from windermere.records import Row, read_json, read_rows, storing, write_json, write_rows
+from windermere.studies.study import MAIN, Study, Tables
+
+ABOUT, PROVENANCE, RUNS = "study.json", "provenance.json", "runs"
+Key: TypeAlias = tuple[str, int]
+"""A run's name and a seed."""
+
+
+class StudyFolder:
+    """Where a study's results are. Every file is replaced in one step, table.csv as the last."""
+
+    def __init__(self, path: Path, study: Study, *, quick: bool) -> None:
+        """Makes the folder, or refuses one that holds something else."""
+        self.path, self.study = path, study
+        self.order = {name: k for k, name in enumerate(study.runs(quick))}
+        about = {"study": study.name, "quick": quick}
+        if (path / ABOUT).exists():
+            _refuse_another(path, about)
+            return
+        with storing(path, "created"):
+            (path / RUNS).mkdir(parents=True, exist_ok=True)
+        write_json(path / ABOUT, about)
+
+    @property
+    def runs(self) -> Path:
+        return self.path / RUNS
+
+    def tables(self) -> dict[str, list[Row]]:
+        return read_tables(self.path)
+
+    def done(self) -> set[Key]:
+        return {key for row in read_rows(self.path / f"{MAIN}.csv") if (key := _key(row)) is not None}
+
+    def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
+        """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
+        known = read_json(self.path / PROVENANCE) if (self.path / PROVENANCE).exists() else {}
+        write_json(self.path / PROVENANCE, dict(sorted({**known, **made}.items())))
+        for name in sorted(tables, key=lambda name: name == MAIN):
+            file = self.path / f"{name}.csv"
+            write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
+
+    def _in_order(self, rows: Iterable[Row]) -> list[Row]:
+        """By run and seed: tables are the same in whatever order runs were done."""
+
+        def place(row: Row) -> tuple[int, int]:
+            return self.order.get(row.get("run", ""), len(self.order)), int(row.get("seed") or 0)
+
+        return sorted(rows, key=place)
+
+    def merge(self, other: Path) -> tuple[int, int]:
+        """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
+        run folders that are not. Returns how many of each."""
+        _refuse_another(other, read_json(self.path / ABOUT))
+        done = self.done()
+        tables = {
+            name: [row for row in rows if (key := _key(row)) is not None and key not in done]
+            for name, rows in read_tables(other).items()
+        }
+        made = read_json(other / PROVENANCE) if (other / PROVENANCE).exists() else {}
+        self.add(tables, {name: how for name, how in made.items() if not (self.runs / name).exists()})
+        begun = [path for path in sorted((other / RUNS).glob("*")) if not (self.runs / path.name).exists()]
+        for path in begun:
+            shutil.copytree(path, self.runs / path.name)
+        return len(self.done() - done), len(begun)
+
+
+def read_tables(path: Path) -> dict[str, list[Row]]:
+    """All tables of a study's folder by name, table.csv first."""
+    files = sorted(path.glob("*.csv"), key=lambda file: (file.stem != MAIN, file.stem))
+    return {file.stem: read_rows(file) for file in files}
+
+
+def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
+    if not (path / ABOUT).exists():
+        raise RunError(f"{path} is no study's folder: name one that `windermere study run` has written")
+    if (found := read_json(path / ABOUT)) != about:
+        held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
+        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder")
+
+
+def _key(row: Row) -> Key | None:
+    return (row["run"], row["seed"]) if row.get("run") is not None and row.get("seed") is not None else None
+
+
+def _replaced(before: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
+    keys = {_key(row) for row in fresh}
+    return [*(row for row in before if _key(row) not in keys), *fresh]

@@ -1,0 +1,76 @@
+"""What a study is: the paper's claim, the runs that test it, what is measured on them, and how it is drawn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from windermere.records import Row
+from windermere.training import Labelled, RunConfig, Trained
+
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
+"""By name; each is a CSV file of the study's folder. Rows about a run have its name (`run`) and `seed`."""
+MAIN = "table"
+"""The table that every study has: with its rows in place, a run is done."""
+SEEDS = (0, 1, 2, 3, 4)
+"""The paper's five, unless a study is asked for fewer or more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A claim beside what we found."""
+
+    claim: str
+    """The paper's, in our words."""
+    ours: str
+    """Our numbers, with their spread."""
+    agrees: bool | None
+    """None where what is there does not tell."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trained run of a study, about to be measured."""
+
+    name: str
+    trained: Trained
+    test_set: Labelled
+    folder: Path
+    """Of the run: its metrics are there."""
+
+
+def _nothing_to_train(quick: bool) -> Mapping[str, RunConfig]:
+    return {}
+
+
+def _nothing_to_compute(quick: bool) -> Tables:
+    return {}
+
+
+def _nothing_to_measure(run: Finished) -> Tables:
+    return {}
+
+
+def _no_findings(tables: Tables) -> list[Finding]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One experiment of the paper. Either it trains runs and measures each, or all of it is computed at once."""
+
+    name: str
+    paper: str
+    """Where the paper has it: "Figure 4 (a, b)"."""
+    what: str
+    """One line."""
+    draw: Callable[[Tables, Path], list[Path]]
+    """Draws the figures from the tables into a folder; returns their paths."""
+    runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=_nothing_to_train)
+    """Its runs by name, for all five seeds; scaled down if quick."""
+    measure: Callable[[Finished], Tables] = field(default=_nothing_to_measure)
+    """What a trained run contributes to the tables."""
+    compute: Callable[[bool], Tables] = field(default=_nothing_to_compute)
+    """The tables of a study that trains nothing."""
+    findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
+    """What the tables say of the paper's claims."""

@@ -1,0 +1,64 @@
+"""A small study, and a real process that runs it: `python -m tests.studies.small FOLDER`."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tests.training.small import a_config, one_thread, surroundings
+from windermere.solvers import FixedStep
+from windermere.studies.running import Choice, Ended, run_study
+from windermere.studies.study import Finished, Study, Tables
+from windermere.training import RunConfig, evaluate
+
+ROOT = Path(__file__).parents[2]
+SEEDS = (0, 1, 2)
+
+
+def runs(quick: bool) -> Mapping[str, RunConfig]:
+    """A run's name may be the beginning of another's."""
+    iterations = 20 if quick else 60
+    return {
+        f"euler-{n}": a_config(
+            solver=FixedStep.of("euler", steps=n), iterations=iterations, log_every=1, checkpoint_every=4
+        )
+        for n in (1, 16)
+    }
+
+
+def measure(run: Finished) -> Tables:
+    found = evaluate(run.trained.ensemble, run.trained.solvers, run.test_set)
+    members = list(zip(run.trained.config.seeds, found.accuracy, strict=True))
+    rows = [{"run": run.name, "seed": seed, "own": True, "accuracy": accuracy} for seed, accuracy in members]
+    return {"table": rows, "more": [{"run": run.name, "seed": seed, "twice": 2 * a} for seed, a in members]}
+
+
+def draw(tables: Tables, folder: Path) -> list[Path]:
+    (folder / "drawn.txt").write_text(f"{len(tables['table'])} rows")
+    return [folder / "drawn.txt"]
+
+
+SMALL = Study(name="small", paper="nowhere", what="a test", runs=runs, measure=measure, draw=draw)
+
+
+def ran(out: Path, **changes: object) -> Ended:
+    with one_thread():
+        return run_study(SMALL, out, Choice(**{"seeds": SEEDS, **changes}))  # type: ignore[arg-type]
+
+
+@contextmanager
+def study_process(out: Path) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
+    """Writes a line for each iteration; killed at the latest when the body is left."""
+    command = [sys.executable, "-u", "-m", "tests.studies.small", str(out)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=surroundings(), cwd=ROOT) as process:
+        assert process.stdout is not None
+        try:
+            yield process, process.stdout
+        finally:
+            process.kill()
+
+
+if __name__ == "__main__":
+    run_study(SMALL, Path(sys.argv[1]), Choice(seeds=SEEDS), report=lambda now: print(now.name, now.share))

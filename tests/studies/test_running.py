@@ -1,0 +1,172 @@
+"""A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.studies.small import SEEDS, SMALL, ran, study_process
+from windermere import data
+from windermere.data import spheres
+from windermere.errors import RunError, UsageError
+from windermere.records import read_json, read_rows
+from windermere.solvers import Adaptive, FixedStep
+from windermere.studies import running
+from windermere.studies.folder import StudyFolder
+from windermere.studies.running import Choice, Part, Progress, run_study
+from windermere.studies.study import Study
+from windermere.training import StopSign
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All runs and seeds in one go."""
+    out = tmp_path_factory.mktemp("whole")
+    ended = ran(out)
+    assert (ended.reason, ended.left, ended.diverged) == ("finished", [], {})
+    return out
+
+
+def assert_same_tables(one: Path, other: Path) -> None:
+    for name in ("table.csv", "more.csv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_every_seed_of_every_run_is_a_row_with_a_provenance(whole: Path) -> None:
+    keys = [(row["run"], row["seed"]) for row in read_rows(whole / "table.csv")]
+    assert keys == [(name, seed) for name in ("euler-1", "euler-16") for seed in SEEDS]
+    made = read_json(whole / "provenance.json")
+    assert list(made) == ["euler-16_seeds-0-1-2", "euler-1_seeds-0-1-2"]
+    assert all({"commit", "torch", "device_name", "finished", "seconds"} <= set(how) for how in made.values())
+    assert (whole / "drawn.txt").read_text() == "6 rows"
+
+
+def test_a_study_that_is_done_trains_nothing_again(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "train", None)
+    assert ran(whole).reason == "finished"
+
+
+def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
+    killed = 0
+    for lines in (0, 7, 30, 50, 25):
+        with study_process(tmp_path) as (process, lines_of):
+            for _ in range(lines):
+                lines_of.readline()
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+    assert killed >= 3
+    ran(tmp_path)
+    assert_same_tables(tmp_path, whole)
+
+
+def test_a_study_stopped_by_a_sign_names_what_is_left_and_goes_on(whole: Path, tmp_path: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        assert 0 < now.share <= 1
+        if (now.name, now.report.iteration) == ("euler-16", 9):
+            sign.reason = "interrupted"
+
+    ended = run_study(SMALL, tmp_path, Choice(seeds=SEEDS), sign=sign, report=stop)
+    assert (ended.reason, ended.left) == ("interrupted", ["euler-16"])
+    assert {row["run"] for row in read_rows(tmp_path / "table.csv")} == {"euler-1"}
+    ran(tmp_path)
+    assert_same_tables(tmp_path, whole)
+
+
+def test_runs_and_seeds_done_apart_come_to_the_same_table(whole: Path, tmp_path: Path) -> None:
+    """Seeds that train in other company may differ in the last bits, their accuracies on 1000 points hardly."""
+    ran(tmp_path, seeds=(2,), only="euler-16")
+    ran(tmp_path, only="euler-1")
+    ran(tmp_path)
+    for row, expected in zip(*(read_rows(path / "table.csv") for path in (tmp_path, whole)), strict=True):
+        assert (row["run"], row["seed"]) == (expected["run"], expected["seed"])
+        assert row["accuracy"] == pytest.approx(expected["accuracy"], abs=2e-3)
+
+
+def test_folders_of_two_machines_merge_into_the_same_table(whole: Path, tmp_path: Path) -> None:
+    ran(tmp_path / "one", only="euler-1")
+    ran(tmp_path / "other", only="euler-16")
+    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
+    assert folder.merge(tmp_path / "other") == (3, 1)
+    assert_same_tables(tmp_path / "one", whole)
+    assert folder.merge(tmp_path / "other") == (0, 0)
+    assert len(read_json(tmp_path / "one" / "provenance.json")) == 2
+
+
+def test_a_half_trained_run_goes_on_in_the_folder_it_was_merged_into(whole: Path, tmp_path: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        sign.reason = "time limit" if now.report.iteration == 30 else None
+
+    run_study(SMALL, tmp_path / "other", Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+    ran(tmp_path / "one", only="euler-1")
+    assert StudyFolder(tmp_path / "one", SMALL, quick=False).merge(tmp_path / "other") == (0, 1)
+    first: list[int] = []
+    run_study(SMALL, tmp_path / "one", Choice(seeds=SEEDS), report=lambda now: first.append(now.report.iteration))
+    assert first[0] == 31
+    assert_same_tables(tmp_path / "one", whole)
+
+
+def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that is not finite: some seeds meet it in their first iterations, some do not."""
+    loaded = spheres(2, train=200, test=100)
+    loaded.train.inputs[7] = torch.inf
+    monkeypatch.setattr(data, "load", lambda name, seed: loaded)
+    running._sets.cache_clear()
+    short = replace(SMALL, runs=lambda quick: {n: replace(c, iterations=6) for n, c in SMALL.runs(quick).items()})
+    try:
+        ended = run_study(short, tmp_path, Choice(seeds=(0, 1, 2, 3, 4, 5), only="euler-1"))
+    finally:
+        running._sets.cache_clear()
+    lost = ended.diverged["euler-1"]
+    assert 0 < len(lost) < 6
+    assert ended.left == []
+    for row in read_rows(tmp_path / "table.csv"):
+        assert (row["accuracy"] is None) == (row["seed"] in lost)
+        assert (row["diverged_at"] is None) == (row["seed"] not in lost)
+
+
+def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> None:
+    other = replace(SMALL, name="other")
+    before = (whole / "table.csv").read_bytes()
+    with pytest.raises(RunError, match="holds the study 'small', not the study 'other'"):
+        run_study(other, whole, Choice())
+    with pytest.raises(RunError, match="holds the study 'small', not the quick study 'small'"):
+        run_study(SMALL, whole, Choice(quick=True))
+    assert (whole / "table.csv").read_bytes() == before
+
+
+def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
+        ran(tmp_path / "new", only="rk4")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
+    toy = Study(name="toy", paper="-", what="-", draw=SMALL.draw, compute=lambda quick: {"table": [{"x": 0.1 + 0.2}]})
+    assert run_study(toy, tmp_path, Choice()).figures == [tmp_path / "drawn.txt"]
+    run_study(toy, tmp_path, Choice())
+    assert read_rows(tmp_path / "table.csv") == [{"x": 0.1 + 0.2}]
+
+
+def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path: Path) -> None:
+    config = replace(SMALL.runs(False)["euler-1"], device="cuda", seeds=SEEDS)
+    changes: dict[str, dict[str, Any]] = {
+        "a": {},
+        "b": {"solver": FixedStep.of("euler", steps=8)},
+        "c": {"seeds": (7,)},
+        "d": {"solver": FixedStep.of("rk4", steps=8)},
+        "e": {"solver": Adaptive("dopri54", tolerance=0.1)},
+        "f": {"adapt": "paper"},
+        "g": {"data": "mnist"},
+        "h": {"lr": 0.5},
+        "i": {"device": "cpu"},
+    }
+    parts = [Part(name=n, config=replace(config, **c), folder=tmp_path / n) for n, c in changes.items()]
+    groups = [[part.name for part in group] for group in running._groups(parts)]
+    assert groups == [["a", "b", "c"], *([name] for name in "defghi")]

@@ -1,0 +1,70 @@
+"""`windermere study`: what it prints, where it writes, and how it goes on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.studies.small import SMALL
+from tests.test_cli import Command, run  # noqa: F401
+from tests.training.small import one_thread
+from windermere.records import read_rows
+from windermere.studies import registry
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(registry.STUDIES, "small", SMALL)
+    with one_thread():
+        yield
+
+
+def test_every_study_is_listed_with_its_place_in_the_paper(run: Command) -> None:  # noqa: F811
+    answer = run("study", "list")
+    assert answer.code == 0
+    for study in registry.STUDIES.values():
+        assert study.name in answer.out
+        assert study.paper in answer.out
+
+
+def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    answer = run("study", "run", "small", "--quick", "--seeds", "2")
+    assert answer.code == 0
+    assert answer.out.split("\n")[-3:] == ["figure: runs/quick/small/drawn.txt", "results are in runs/quick/small", ""]
+    assert len(read_rows(tmp_path / "runs/quick/small/table.csv")) == 4
+    assert "euler-16 20/20" in answer.err
+
+
+def test_a_study_stopped_by_its_time_limit_says_how_to_go_on(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    answer = run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1", "--time-limit", "0s")
+    assert answer.code == 0
+    again = f"windermere study run small --out '{tmp_path / 'my study'}'"
+    assert f"stopped (time limit), 2 runs are not done; go on with: {again}" in answer.err
+    assert run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1").code == 0
+    assert len(read_rows(tmp_path / "my study/table.csv")) == 2
+
+
+def test_draw_needs_a_table_and_draws_it_again(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    refused = run("study", "draw", "small")
+    assert (refused.code, refused.out) == (1, "")
+    assert "results/small has no table to draw from: run the study first" in refused.err
+    run("study", "run", "small", "--seeds", "1", "--only", "euler-1")
+    (tmp_path / "results/small/drawn.txt").unlink()
+    assert run("study", "draw", "small").out == "figure: results/small/drawn.txt\n"
+    assert (tmp_path / "results/small/drawn.txt").exists()
+
+
+def test_folders_are_merged_by_name(run: Command) -> None:  # noqa: F811
+    for out, only in (("here", "euler-1"), ("there", "euler-16")):
+        run("study", "run", "small", "--seeds", "1", "--only", only, "--out", out)
+    answer = run("study", "merge", "small", "there", "--out", "here")
+    assert "there: 1 trained seeds of runs and 1 run folders taken over" in answer.out
+    refused = run("study", "merge", "small", "nowhere", "--out", "here")
+    assert (refused.code, "nowhere is no study's folder" in refused.err) == (1, True)
+
+
+def test_an_unknown_study_is_one_sentence_and_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    answer = run("study", "run", "smal")
+    assert answer.code == 1
+    assert "there is no study 'smal': did you mean 'small'?" in answer.err
+    assert not (tmp_path / "results").exists()
