@@ -58,18 +58,25 @@ class Stepped:
 
 
 def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tensor) -> bool:
-    """On a GPU and a fixed grid: where an image network is walked, or the kernels take every solve of a sphere's."""
+    """On a GPU and a fixed grid, where the field has a walk: images, and spheres of few dimensions."""
     if isinstance(solver, Adaptive):
         return False
     field, z = ensemble.first_solve(inputs)
     if isinstance(field.field, ImageField):
         return z.is_cuda and gradient in ("backprop", "checkpoint")
-    kernels = gradient == "backprop" and isinstance(field.field, SphereField)
-    return kernels and can_walk(solver.tableau, z, list(field.tensors.values()))
+    walked = isinstance(field.field, SphereField) and field.prepare().walk is not None
+    return z.is_cuda and gradient == "backprop" and walked
+
+
+def fewer_steps_cost_less(ensemble: Ensemble, solver: Solver, inputs: Tensor) -> bool:
+    """Whether members that walk together may have very different steps: the kernels stop each one where its steps end,
+    other walks take all of them as far as the longest."""
+    field, z = ensemble.first_solve(inputs)
+    return isinstance(field.field, SphereField) and can_walk(solver.tableau, z, list(field.tensors.values()))
 
 
 def steps_lie_on_device(ensemble: Ensemble, inputs: Tensor) -> bool:
-    """Whether captured steps may change in place, and members with other ones cost nothing more."""
+    """Whether captured steps may change in place."""
     return not isinstance(ensemble.first_solve(inputs)[0].field, ImageField)
 
 

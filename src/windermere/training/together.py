@@ -15,7 +15,7 @@ from windermere.errors import UsageError
 from windermere.models.arithmetic import convolving_in
 from windermere.records import RunFolder
 from windermere.training.batches import Batches
-from windermere.training.captured import CapturedSteps, Stepped, can_capture, steps_lie_on_device
+from windermere.training.captured import CapturedSteps, Stepped, can_capture, fewer_steps_cost_less
 from windermere.training.checkpoint import is_shared, make_optimizer, pack, unpack
 from windermere.training.config import RunConfig
 from windermere.training.evaluation import Labelled
@@ -127,8 +127,9 @@ class _Joint:
 def _can_be_joined(training: Training) -> bool:
     config = training.config
     ensemble, inputs = training.ensemble, training.training_set[0]
-    fixed = training.adapting is None and steps_lie_on_device(ensemble, inputs)
-    return fixed and can_capture(ensemble, config.solver, config.gradient, inputs)
+    if training.adapting is not None or not can_capture(ensemble, config.solver, config.gradient, inputs):
+        return False
+    return fewer_steps_cost_less(ensemble, config.solver, inputs)
 
 
 def _check_alike(trainings: Sequence[Training]) -> None:
