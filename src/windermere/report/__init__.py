@@ -1,11 +1,13 @@
 """Figures, drawn from arrays and records; what computes does not draw, and what draws does not compute."""
 
+from windermere.report.adaptation_columns import AdaptedRun, draw_adapted_runs
 from windermere.report.adaptation_figure import draw_adaptation
 from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
 
 __all__ = [
+    "AdaptedRun",
     "AuditFigure",
     "DecisionRegions",
     "Frame",
@@ -13,6 +15,7 @@ __all__ = [
     "SolverPoint",
     "TrajectoryPanel",
     "draw_adaptation",
+    "draw_adapted_runs",
     "draw_audit",
     "draw_training",
     "draw_trajectories",

@@ -51,6 +51,7 @@ house_style = style.context(
             "ytick.color": INK,
             "grid.color": GRID,
             "legend.edgecolor": GRID,
+            "svg.hashsalt": "windermere",
         },
     ]
 )
@@ -72,10 +73,10 @@ def add_legend(row: SubFigure, handles: Sequence[Line2D | Patch]) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Saves a PNG in one step; the same drawing gives the same bytes."""
-    png = BytesIO()
-    figure.savefig(png, format="png", dpi=DPI)
-    write_atomically(path, png.getvalue())
+    """Saves an SVG where the path ends so, else a PNG, in one step; the same drawing gives the same bytes."""
+    drawn, as_svg = BytesIO(), path.suffix == ".svg"
+    figure.savefig(drawn, format="svg" if as_svg else "png", dpi=DPI, metadata={"Date": None} if as_svg else None)
+    write_atomically(path, drawn.getvalue())
 
 
 def wrapped(title: str, width: int = 46) -> str:
