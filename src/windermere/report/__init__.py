@@ -3,20 +3,25 @@
 from windermere.report.adaptation_columns import AdaptedRun, draw_adapted_runs
 from windermere.report.adaptation_figure import draw_adaptation
 from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
+from windermere.report.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
 
 __all__ = [
     "AdaptedRun",
     "AuditFigure",
+    "CostPanel",
     "DecisionRegions",
     "Frame",
+    "GridPoint",
     "Plane",
+    "PrintedValue",
     "SolverPoint",
     "TrajectoryPanel",
     "draw_adaptation",
     "draw_adapted_runs",
     "draw_audit",
+    "draw_costs",
     "draw_training",
     "draw_trajectories",
 ]

@@ -78,7 +78,9 @@ class Adapted:
     def gaps(self) -> list[float]:
         """For each seed, how far the finer solver that is furthest away is from its own."""
         finer = {row["seed"]: [r for r in self.rows if r["seed"] == row["seed"] and not r["own"]] for row in self.own}
-        return [max(abs(row["accuracy"] - r["accuracy"]) for r in finer[row["seed"]]) for row in self.own]
+        return [
+            max((abs(row["accuracy"] - r["accuracy"]) for r in finer[row["seed"]]), default=0.0) for row in self.own
+        ]
 
     @property
     def who(self) -> str:
@@ -88,7 +90,8 @@ class Adapted:
 
 def adapted_runs(tables: Tables) -> list[Adapted]:
     rows = [row for row in tables[MAIN] if row["accuracy"] is not None and row.get("algorithm") in ("paper", "steady")]
-    return [Adapted(tuple(row for row in rows if row["run"] == name)) for name in dict.fromkeys(r["run"] for r in rows)]
+    names = dict.fromkeys(row["run"] for row in rows if row["own"])
+    return [Adapted(tuple(row for row in rows if row["run"] == name)) for name in names]
 
 
 def step_findings(tables: Tables) -> list[Finding]:

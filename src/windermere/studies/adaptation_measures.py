@@ -41,22 +41,26 @@ class TestSolver:
 
 
 def measure(run: Finished) -> Tables:
-    metrics = read_metrics(run.folder)
-    config = run.trained.config
-    by_seed = {seed: [row for row in metrics if row["seed"] == seed] for seed in config.seeds}
-    on_the_way = [row for own in by_seed.values() for row in curves(run.name, config.precision_name, own)]
-    return {MAIN: _table(run, by_seed), CURVES: on_the_way}
+    config, metrics = run.trained.config, _metrics(run)
+    on_the_way = [row for own in metrics.values() for row in curves(run.name, config.precision_name, own)]
+    return {MAIN: final_rows(run), CURVES: on_the_way}
+
+
+def _metrics(run: Finished) -> dict[int, list[Row]]:
+    """By seed."""
+    rows = read_metrics(run.folder)
+    return {seed: [row for row in rows if row["seed"] == seed] for seed in run.trained.config.seeds}
 
 
 # ---------------------------------------------------------------------------------------------------------
 # At the end of training
 
 
-def _table(run: Finished, metrics: Mapping[int, Sequence[Row]]) -> list[Row]:
-    """A row for each seed and test solver."""
+def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
+    """A row for each seed and test solver: the training solver, finer ones, and extra ones."""
     trained, config = run.trained, run.trained.config
-    test_set, rows = _tested_on(run), []
-    for test in _test_solvers(config.solver):
+    test_set, metrics, rows = _tested_on(run), _metrics(run), []
+    for test in (*_test_solvers(config.solver), *extra):
         solvers = [test.of(own) for own in trained.solvers]
         found = _asked(trained.ensemble, solvers, test_set)
         for s, seed in enumerate(config.seeds):

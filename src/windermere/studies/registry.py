@@ -1,9 +1,11 @@
 """Every study by its name, in the paper's order."""
 
 from windermere.errors import UnknownNameError
+from windermere.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
 from windermere.studies.study import Study
+from windermere.studies.table1 import TABLE1
 
-ALL: tuple[Study, ...] = ()
+ALL: tuple[Study, ...] = (*STEP_STUDIES, TABLE1, TOLERANCE_STUDY)
 STUDIES = {study.name: study for study in ALL}
 
 
