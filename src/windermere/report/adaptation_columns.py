@@ -1,6 +1,7 @@
 """Adapted runs side by side, a column for each: accuracy with marks, the precision, and all test solvers at the end."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,23 +50,30 @@ def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path], *, titl
     lower = (draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)
     figure = new_figure(max(4.4 * len(runs), 7.0), 7.6 + 2.2 * tolerances, padding=5 / 72)
     panels = figure.subplots(2 + len(lower), len(runs), squeeze=False, height_ratios=(3.0, *[2.0] * len(lower), 2.0))
+    signs: dict[str, Line2D] = {}
     for run, own, column in zip(runs, members, panels.T, strict=True):
-        _draw_column(column, run, own, lower)
+        signs |= {str(sign.get_label()): sign for sign in _draw_column(column, run, own, lower)}
     for row in panels:
         _share_scale(row)
-    seeds = {
-        member.seed: Line2D([], [], **member.look, label=f"seed {member.seed}") for own in members for member in own
-    }
-    figure.legend(handles=[seeds[s] for s in sorted(seeds)], loc="outside lower center", ncols=7, frameon=False)
+    handles = [*_seeds(members), *signs.values()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False)
     figure.suptitle(title, fontsize=14)
     for path in paths:
         save(figure, path)
     return figure
 
 
-def _draw_column(column: Sequence[Axes], run: AdaptedRun, members: Sequence[Member], lower: Sequence[Any]) -> None:
+def _seeds(columns: Sequence[Sequence[Member]]) -> list[Line2D]:
+    looks = {member.seed: member.look for members in columns for member in members}
+    return [Line2D([], [], **looks[seed], label=f"seed {seed}") for seed in sorted(looks)]
+
+
+def _draw_column(
+    column: Sequence[Axes], run: AdaptedRun, members: Sequence[Member], lower: Sequence[Callable[..., None]]
+) -> list[Line2D]:
+    """Returns what a legend has to explain."""
     accuracy, *middle, last = column
-    draw_accuracy(accuracy, members, run.threshold)
+    signs = draw_accuracy(accuracy, members, run.threshold)
     _entitle(accuracy, run)
     for axes, draw in zip(middle, lower, strict=True):
         draw(axes, members)
@@ -78,14 +86,17 @@ def _draw_column(column: Sequence[Axes], run: AdaptedRun, members: Sequence[Memb
     for axes in (*middle, last):
         axes.set_title(wrapped(axes.get_title(), LETTERS), fontsize=9.5, loc="left")
         axes.set_title("")
+    return signs
 
 
 def _entitle(axes: Axes, run: AdaptedRun) -> None:
     marks = axes.get_title()
-    small = "\n".join([wrapped(run.detail, LETTERS), wrapped(marks, LETTERS)])
+    small = textwrap.fill(f"{run.detail}; {marks[0].lower()}{marks[1:]}", LETTERS)
     axes.set_title("")
-    axes.set_title(run.title, loc="left", fontweight="bold", fontsize=11, pad=12 + 12 * small.count("\n") + 8)
-    axes.annotate(small, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=9, va="bottom")
+    axes.set_title(run.title, loc="left", fontweight="bold", fontsize=11, pad=20 + 12 * small.count("\n"))
+    axes.annotate(
+        small, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, va="bottom"
+    )
 
 
 def _draw_the_end(axes: Axes, run: AdaptedRun, members: Sequence[Member]) -> None:

@@ -39,7 +39,8 @@ def draw_adaptation(
     below = 1 + steady + adapts_tolerance
     figure = new_figure(8.0, 4.5 + 2.0 * below)
     panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
-    draw_accuracy(panels[0], members, threshold)
+    signs = draw_accuracy(panels[0], members, threshold)
+    panels[0].legend(handles=signs, fontsize=8.5, loc="best").set_zorder(6)
     if steady:
         _draw_signal(panels[1], members, target)
     if adapts_tolerance:
@@ -144,8 +145,9 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 # Panels
 
 
-def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> None:
-    """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold."""
+def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> list[Line2D]:
+    """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold.
+    Returns what a legend has to explain."""
     lower = [member.lower(threshold) for member in members]
     for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
         axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
@@ -163,8 +165,8 @@ def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> No
         if marks
         else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
     )
-    axes.legend(handles=_signs(members, marked=marks > 0), fontsize=8.5, loc="best").set_zorder(6)
     axes.grid()
+    return _signs(members, marked=marks > 0)
 
 
 def _signs(members: Sequence[Member], *, marked: bool) -> list[Line2D]:

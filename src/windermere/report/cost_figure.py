@@ -104,7 +104,7 @@ def _draw_printed(axes: Axes, printed: PrintedValue) -> None:
     style: dict[str, Any] = {"color": PRINTED, "zorder": 5, "linewidth": 1.6}
     axes.errorbar(
         middle, printed.accuracy, printed.spread, [[middle - low], [high - middle]] if low < high else None,
-        fmt="none" if low < high else "*", markersize=13, capsize=4, **style,
+        fmt="none" if low < high else "*", markersize=14, markeredgecolor="white", capsize=4, **style,
     )  # fmt: skip
 
 
