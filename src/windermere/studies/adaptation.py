@@ -37,6 +37,8 @@ QUICK: Mapping[str, dict[str, Any]] = {
     "cifar10": {"iterations": 390},
 }
 """Sphere2 as in the demo; one epoch of MNIST, two of CIFAR-10."""
+QUICK_TOLERANCES = {"review_every": 10, "log_every": 10}
+"""From 1e-6 it takes over a hundred reviews to where tolerances fluctuate."""
 
 
 def step_runs(data: str, quick: bool) -> dict[str, RunConfig]:
@@ -88,7 +90,8 @@ def _adapted(data: str, pair: str, quick: bool, **settings: Any) -> RunConfig:
     first_step = "initial"
     if pair in TOLERANCE_PAIRS:
         solver, first_step = Adaptive(method, tolerance=START), "given"
-    values = {**paper_settings(data, solver), **(QUICK[data] if quick else {}), **settings}
+    scaled = {**QUICK[data], **(QUICK_TOLERANCES if pair in TOLERANCE_PAIRS else {})} if quick else {}
+    values = {**paper_settings(data, solver), **scaled, **settings}
     return RunConfig(
         data=data,
         solver=solver,
