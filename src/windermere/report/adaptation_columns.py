@@ -22,8 +22,8 @@ from windermere.report.adaptation_figure import (
 )
 from windermere.report.style import FAINT, house_style, new_figure, save, wrapped
 
-LETTERS = 58
-"""That fit above a panel in small print."""
+LETTERS, SMALL_LETTERS = 58, 64
+"""That fit above a panel, and in small print."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,7 +45,8 @@ def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path], *, titl
     """All columns share their scales; saved once to each path, as PNG or SVG."""
     if not runs:
         raise UsageError("there is nothing to draw: give at least one AdaptedRun")
-    members = [members_of(run.rows) for run in runs]
+    seeds = sorted({row["seed"] for run in runs for row in run.rows})
+    members = [members_of(run.rows, seeds) for run in runs]
     tolerances = any("tolerance" in row for run in runs for row in run.rows)
     lower = (draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)
     figure = new_figure(max(4.4 * len(runs), 7.0), 7.6 + 2.2 * tolerances, padding=5 / 72)
@@ -74,6 +75,8 @@ def _draw_column(
     """Returns what a legend has to explain."""
     accuracy, *middle, last = column
     signs = draw_accuracy(accuracy, members, run.threshold)
+    accuracy.autoscale(axis="y")
+    accuracy.set_ylim(top=min(accuracy.get_ylim()[1], 1.02))
     _entitle(accuracy, run)
     for axes, draw in zip(middle, lower, strict=True):
         draw(axes, members)
@@ -91,7 +94,7 @@ def _draw_column(
 
 def _entitle(axes: Axes, run: AdaptedRun) -> None:
     marks = axes.get_title()
-    small = textwrap.fill(f"{run.detail}; {marks[0].lower()}{marks[1:]}", LETTERS)
+    small = textwrap.fill(f"{run.detail}; {marks[0].lower()}{marks[1:]}", SMALL_LETTERS)
     axes.set_title("")
     axes.set_title(run.title, loc="left", fontweight="bold", fontsize=11, pad=20 + 12 * small.count("\n"))
     axes.annotate(

@@ -101,16 +101,18 @@ class Member:
         return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
 
 
-def members_of(rows: Sequence[Mapping[str, Any]]) -> list[Member]:
-    seeds = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
-    if not seeds:
+def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> list[Member]:
+    """Those that were reviewed; colours and signs go by their places among `seeds`, where runs stand side by side."""
+    reviewed = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
+    if not reviewed:
         raise UsageError(
             "there is nothing to draw: no row of metrics is the decision of a review; "
             "train with --adapt, for at least as many iterations as lie between two reviews"
         )
+    places = list(seeds or reviewed)
     return [
-        _member(seed, index, len(seeds), [row for row in rows if row.get("seed", 0) == seed])
-        for index, seed in enumerate(seeds)
+        _member(seed, places.index(seed), len(places), [row for row in rows if row.get("seed", 0) == seed])
+        for seed in reviewed
     ]
 
 
