@@ -117,9 +117,11 @@ def _draw_the_end(axes: Axes, run: AdaptedRun, members: Sequence[Member]) -> Non
 
 def _share_scale(row: Sequence[Axes]) -> None:
     """The limits of all panels of a row are those of all that is drawn there; only the first says what it is."""
-    low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
+    limits = [axes.get_ylim() for axes in row]
+    low, high = min(low for low, _ in limits), max(high for _, high in limits)
+    room = 0.04 * (high - low) if row[0].get_yscale() == "linear" else 0.0  # one panel's margin may be tiny
     for axes in row:
-        axes.set_ylim(min(low), max(high))
+        axes.set_ylim(low - room if low else low, high + room)
     for axes in row[1:]:
         axes.set_ylabel("")
         axes.tick_params(labelleft=False)
