@@ -1,26 +1,34 @@
 """Figures, drawn from arrays and records; what computes does not draw, and what draws does not compute."""
 
+from windermere.report.adaptation_columns import AdaptedRun, draw_adapted_runs
 from windermere.report.adaptation_figure import draw_adaptation
 from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
+from windermere.report.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
 from windermere.report.toy_figures import FanPanel, Ladder, Quiver, Walks, draw_crossing_field, draw_fan
 
 __all__ = [
+    "AdaptedRun",
     "AuditFigure",
+    "CostPanel",
     "DecisionRegions",
     "FanPanel",
     "Frame",
+    "GridPoint",
     "Ladder",
     "OutputsPanel",
     "Plane",
+    "PrintedValue",
     "Quiver",
     "SolverPoint",
     "TrajectoryPanel",
     "Walks",
     "draw_adaptation",
+    "draw_adapted_runs",
     "draw_audit",
+    "draw_costs",
     "draw_crossing_field",
     "draw_fan",
     "draw_outputs",

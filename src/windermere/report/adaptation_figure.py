@@ -34,20 +34,20 @@ def draw_adaptation(
     """Test accuracy over training, with marks where the check solver scored lower by more than `threshold`; what a
     steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it took.
     One colour and sign for each seed; saved as a PNG."""
-    members = _members(rows)
+    members = members_of(rows)
     steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
     below = 1 + steady + adapts_tolerance
     figure = new_figure(8.0, 4.5 + 2.0 * below)
     panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
-    _draw_accuracy(panels[0], members, threshold)
+    signs = draw_accuracy(panels[0], members, threshold)
+    panels[0].legend(handles=signs, fontsize=8.5, loc="best").set_zorder(6)
     if steady:
         _draw_signal(panels[1], members, target)
     if adapts_tolerance:
-        _draw_precision(panels[-2], members, [member.precision for member in members], "tolerance", "{:.1e}")
-        _draw_evaluations(panels[-1], members)
+        draw_tolerances(panels[-2], members)
+        draw_evaluations(panels[-1], members)
     else:
-        steps = [np.ceil((1 - SAME) / member.precision) for member in members]
-        _draw_precision(panels[-1], members, steps, "number of steps", "{:.0f}")
+        draw_steps(panels[-1], members)
     panels[-1].set(xlabel="iteration", xlim=(0, 1.01 * max(member.end for member in members)))
     seeds = [Line2D([], [], **member.look, label=f"seed {member.seed}", linewidth=2) for member in members]
     figure.legend(handles=seeds, loc="outside lower center", ncols=min(len(seeds), 7), frameon=False)
@@ -56,7 +56,7 @@ def draw_adaptation(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Member:
+class Member:
     """One seed's numbers."""
 
     seed: Any
@@ -101,26 +101,28 @@ class _Member:
         return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
 
 
-def _members(rows: Sequence[Mapping[str, Any]]) -> list[_Member]:
-    seeds = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
-    if not seeds:
+def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> list[Member]:
+    """Those that were reviewed; colours and signs go by their places among `seeds`, where runs stand side by side."""
+    reviewed = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
+    if not reviewed:
         raise UsageError(
             "there is nothing to draw: no row of metrics is the decision of a review; "
             "train with --adapt, for at least as many iterations as lie between two reviews"
         )
+    places = list(seeds or reviewed)
     return [
-        _member(seed, index, len(seeds), [row for row in rows if row.get("seed", 0) == seed])
-        for index, seed in enumerate(seeds)
+        _member(seed, places.index(seed), len(places), [row for row in rows if row.get("seed", 0) == seed])
+        for seed in reviewed
     ]
 
 
-def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -> _Member:
+def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -> Member:
     decisions, others = [row for row in rows if "before" in row], [row for row in rows if "before" not in row]
     reviews = _columns(decisions, "iteration", "trained", "checked", "before", "after")
     if reviews.shape[1] < len(decisions) or not np.all(reviews[3:] > 0):
         raise UsageError(f"decisions need iteration, trained, checked, before and after (seed {seed} lacks some)")
     signals = _columns(decisions, "iteration", "signal")
-    return _Member(
+    return Member(
         seed=seed,
         index=index,
         of=of,
@@ -145,7 +147,9 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 # Panels
 
 
-def _draw_accuracy(axes: Axes, members: Sequence[_Member], threshold: float) -> None:
+def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> list[Line2D]:
+    """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold.
+    Returns what a legend has to explain."""
     lower = [member.lower(threshold) for member in members]
     for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
         axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
@@ -163,11 +167,11 @@ def _draw_accuracy(axes: Axes, members: Sequence[_Member], threshold: float) -> 
         if marks
         else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
     )
-    axes.legend(handles=_signs(members, marked=marks > 0), fontsize=8.5, loc="best").set_zorder(6)
     axes.grid()
+    return _signs(members, marked=marks > 0)
 
 
-def _signs(members: Sequence[_Member], *, marked: bool) -> list[Line2D]:
+def _signs(members: Sequence[Member], *, marked: bool) -> list[Line2D]:
     """What is drawn for each seed, of what there is."""
     tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
     batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
@@ -176,7 +180,7 @@ def _signs(members: Sequence[_Member], *, marked: bool) -> list[Line2D]:
     return [*([tests] if tested else []), batches, *([marks] if marked else [])]
 
 
-def _draw_signal(axes: Axes, members: Sequence[_Member], target: float | None) -> None:
+def _draw_signal(axes: Axes, members: Sequence[Member], target: float | None) -> None:
     for member in members:
         axes.plot(*member.signals, **member.look, markevery=member.places(member.signals.shape[1]), zorder=3)
     values = np.concatenate([member.signals[1] for member in members])
@@ -189,7 +193,16 @@ def _draw_signal(axes: Axes, members: Sequence[_Member], target: float | None) -
     _scale(axes, values, plain=values.max() < 300 * values.min())
 
 
-def _draw_precision(axes: Axes, members: Sequence[_Member], values: Sequence[Array], name: str, written: str) -> None:
+def draw_steps(axes: Axes, members: Sequence[Member]) -> None:
+    steps = [np.ceil((1 - SAME) / member.precision) for member in members]
+    _draw_precision(axes, members, steps, "number of steps", "{:.0f}")
+
+
+def draw_tolerances(axes: Axes, members: Sequence[Member]) -> None:
+    _draw_precision(axes, members, [member.precision for member in members], "tolerance", "{:.1e}")
+
+
+def _draw_precision(axes: Axes, members: Sequence[Member], values: Sequence[Array], name: str, written: str) -> None:
     """As stairs, since a precision holds until the next review; the first seeds' wider, to be seen beneath others."""
     widths = np.linspace(2.8, 1.2, len(members)) if len(members) > 1 else [1.4]
     for member, own, width in zip(members, values, widths, strict=True):
@@ -201,7 +214,7 @@ def _draw_precision(axes: Axes, members: Sequence[_Member], values: Sequence[Arr
     _scale(axes, np.concatenate(values), plain=name != "tolerance")
 
 
-def _draw_evaluations(axes: Axes, members: Sequence[_Member]) -> None:
+def draw_evaluations(axes: Axes, members: Sequence[Member]) -> None:
     """Means between two rows."""
     means = []
     for member in members:
@@ -220,7 +233,7 @@ def _draw_evaluations(axes: Axes, members: Sequence[_Member]) -> None:
     axes.grid()
 
 
-def _draw_stairs(axes: Axes, member: _Member, values: Array, edges: Array, width: float) -> None:
+def _draw_stairs(axes: Axes, member: Member, values: Array, edges: Array, width: float) -> None:
     axes.stairs(values, edges, baseline=None, color=member.color, linewidth=width, zorder=3)
     places = member.places(len(values))
     axes.plot((edges[:-1] + edges[1:])[places] / 2, values[places], **member.look, linestyle="", zorder=4)

@@ -1,11 +1,21 @@
 """Every study by its name, in the paper's order."""
 
 from windermere.errors import UnknownNameError
+from windermere.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
 from windermere.studies.planes import DECISION_REGIONS, TRAJECTORIES
 from windermere.studies.study import Study
+from windermere.studies.table1 import TABLE1
 from windermere.studies.toy import CROSSING_FIELD, FAN
 
-ALL: tuple[Study, ...] = (TRAJECTORIES, DECISION_REGIONS, FAN, CROSSING_FIELD)
+ALL: tuple[Study, ...] = (
+    TRAJECTORIES,
+    DECISION_REGIONS,
+    FAN,
+    *STEP_STUDIES,
+    TABLE1,
+    CROSSING_FIELD,
+    TOLERANCE_STUDY,
+)
 STUDIES = {study.name: study for study in ALL}
 
 

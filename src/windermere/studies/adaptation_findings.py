@@ -1,0 +1,201 @@
+"""What adapted runs say of the paper's claims."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import log2
+from statistics import fmean, stdev
+
+from windermere.records import Row
+from windermere.solvers import FixedStep
+from windermere.studies.study import MAIN, Finding, Tables
+from windermere.training import paper_settings
+
+NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
+THRESHOLD = 0.1
+"""Accuracies that differ by more are not the same: the paper's."""
+FLUCTUATES = log2(1.1)
+"""A swing (standard deviation of log2) of one raise of Algorithm 2."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A mean and a standard deviation of accuracy over five seeds, and evaluations per iteration."""
+
+    accuracy: float
+    spread: float
+    cost: float
+
+
+PAPER = {"sphere2": Printed(0.989, 0.006, 100.5), "cifar10": Printed(0.550, 0.008, 21.9)}
+"""Table 1, of Algorithm 2 with Euler steps checked by midpoint."""
+
+
+def described(row: Row) -> str:
+    """The run's rule."""
+    if row["algorithm"] == "steady":
+        return f"Steady, target {row['target']:g}"
+    number = 2 if row["final_tolerance"] is None else 3
+    return f"Algorithm {number}, threshold {row['threshold']:g}"
+
+
+def is_whole(rows: Sequence[Row]) -> bool:
+    """Whether these were trained as long as the paper did: quick runs tell nothing of its numbers."""
+    as_printed = {data: paper_settings(data, FixedStep("euler", step=1.0))["iterations"] for data in NAMES}
+    return all(row["iterations"] >= as_printed[row["data"]] for row in rows)
+
+
+def spread(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def percent(values: Sequence[float]) -> str:
+    """The mean over seeds, and its spread where there are several."""
+    around = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{100 * fmean(values):.1f}{around} %"
+
+
+def span(values: Sequence[float], form: str = "{:.1f}") -> str:
+    """From the lowest to the highest seed."""
+    low, high = form.format(min(values)), form.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """One run's rows, of the seeds that trained to the end."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def own(self) -> list[Row]:
+        return [row for row in self.rows if row["own"]]
+
+    def column(self, name: str) -> list[float]:
+        """One number for each seed."""
+        return [row[name] for row in self.own if row[name] is not None]
+
+    @property
+    def gaps(self) -> list[float]:
+        """For each seed, how far the finer solver that is furthest away is from its own."""
+        finer = {row["seed"]: [r for r in self.rows if r["seed"] == row["seed"] and not r["own"]] for row in self.own}
+        return [
+            max((abs(row["accuracy"] - r["accuracy"]) for r in finer[row["seed"]]), default=0.0) for row in self.own
+        ]
+
+    @property
+    def who(self) -> str:
+        first = self.rows[0]
+        return f"{first['method']}/{first['check']}, {described(first)}, learning rate {first['lr']:g}"
+
+
+def adapted_runs(tables: Tables) -> list[Adapted]:
+    rows = [row for row in tables[MAIN] if row["accuracy"] is not None and row.get("algorithm") in ("paper", "steady")]
+    names = dict.fromkeys(row["run"] for row in rows if row["own"])
+    return [Adapted(tuple(row for row in rows if row["run"] == name)) for name in names]
+
+
+def step_findings(tables: Tables) -> list[Finding]:
+    runs = adapted_runs(tables)
+    return [
+        *_against_table1(runs),
+        *_fluctuations(runs, "number of steps"),
+        *_flows(runs),
+        *_orders(runs),
+        *_steady(runs),
+    ]
+
+
+def tolerance_findings(tables: Tables) -> list[Finding]:
+    runs = adapted_runs(tables)
+    return [*_fluctuations(runs, "tolerance"), *_different_ends(runs), *_flows(runs), *_steady(runs)]
+
+
+def _of(runs: Sequence[Adapted], algorithm: str, *pair: str) -> list[Adapted]:
+    firsts = ((run, run.rows[0]) for run in runs)
+    return [run for run, r in firsts if r["algorithm"] == algorithm and (not pair or (r["method"], r["check"]) == pair)]
+
+
+def _told(rows: Sequence[Row], agrees: bool) -> bool | None:
+    return agrees if is_whole(rows) else None
+
+
+def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
+    for run in _of(runs, "paper", "euler", "midpoint"):
+        data, accuracy, cost = run.rows[0]["data"], run.column("accuracy"), run.column("cost")
+        if (printed := PAPER.get(data)) is None:
+            continue
+        where = f"on {NAMES[data]}, Euler steps checked by midpoint"
+        near = abs(fmean(accuracy) - printed.accuracy) <= printed.spread + spread(accuracy)
+        yield Finding(
+            claim=f"Algorithm 2 {where}, reaches {100 * printed.accuracy:.1f} ± {100 * printed.spread:.1f} %",
+            ours=f"{percent(accuracy)} (learning rate {run.rows[0]['lr']:g}, {len(accuracy)} seeds)",
+            agrees=_told(run.rows, near),
+        )
+        yield Finding(
+            claim=f"it takes {printed.cost} evaluations per iteration {where}, all checks included",
+            ours=f"{fmean(cost):.1f}, seeds {span(cost)} (learning rate {run.rows[0]['lr']:g})",
+            agrees=_told(run.rows, min(cost) <= printed.cost <= max(cost)),
+        )
+
+
+def _fluctuations(runs: Sequence[Adapted], what: str) -> Iterator[Finding]:
+    for run in _of(runs, "paper"):
+        if swings := run.column("log2_step_std"):
+            yield Finding(
+                claim=f"the {what} fluctuates to the end ({run.who})",
+                ours=f"in the second half its log2 has a standard deviation of {fmean(swings):.2f}, seeds "
+                f"{span(swings, '{:.2f}')}",
+                agrees=_told(run.rows, fmean(swings) > FLUCTUATES),
+            )
+
+
+def _flows(runs: Sequence[Adapted]) -> Iterator[Finding]:
+    for run in _of(runs, "paper"):
+        yield Finding(
+            claim=f"the model stays a flow, so finer solvers score the same to within {THRESHOLD:g} ({run.who})",
+            ours=f"at the end the furthest finer solver is {100 * fmean(run.gaps):.1f} points away, seeds "
+            f"{span([100 * gap for gap in run.gaps])}",
+            agrees=_told(run.rows, fmean(run.gaps) <= THRESHOLD),
+        )
+
+
+def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
+    """Of Algorithm 2 with the same check and learning rate."""
+    euler, midpoint = (_of(runs, "paper", method, "rk4") for method in ("euler", "midpoint"))
+    if euler and midpoint:
+        many, few = (run[0].column("final_steps") for run in (euler, midpoint))
+        yield Finding(
+            claim="with midpoint as the training solver, it fluctuates around far fewer steps than with Euler",
+            ours=f"at the end {fmean(few):.0f} steps of midpoint (seeds {span(few, '{:.0f}')}) against "
+            f"{fmean(many):.0f} of Euler (seeds {span(many, '{:.0f}')})",
+            agrees=_told([*euler[0].rows, *midpoint[0].rows], fmean(few) < fmean(many) / 2),
+        )
+
+
+def _different_ends(runs: Sequence[Adapted]) -> Iterator[Finding]:
+    for run in _of(runs, "paper"):
+        ends, swings = [log2(tolerance) for tolerance in run.column("final_tolerance")], run.column("log2_step_std")
+        if len(ends) > 1 and swings:
+            yield Finding(
+                claim=f"for different seeds, the tolerance fluctuates around different final values ({run.who})",
+                ours=f"last ones {span(run.column('final_tolerance'), '{:.1e}')}: log2 has a standard deviation of "
+                f"{stdev(ends):.2f} over seeds, and of {fmean(swings):.2f} over one seed's second half",
+                agrees=_told(run.rows, stdev(ends) > fmean(swings)),
+            )
+
+
+def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
+    """The paper's future work: an algorithm without the oscillations."""
+    for run in _of(runs, "steady"):
+        first = run.rows[0]
+        beside = [p for p in _of(runs, "paper", first["method"], first["check"]) if p.rows[0]["lr"] == first["lr"]]
+        if not beside or not (ours := run.column("log2_step_std")) or not (theirs := beside[0].column("log2_step_std")):
+            continue
+        yield Finding(
+            claim=f"left to future work: adaptation that does not oscillate. Ours: {run.who}",
+            ours=f"swings {fmean(ours):.2f} against {fmean(theirs):.2f}, evaluations per iteration "
+            f"{fmean(run.column('cost')):.1f} against {fmean(beside[0].column('cost')):.1f}, accuracy "
+            f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, furthest finer solver "
+            f"{100 * fmean(run.gaps):.1f} points away against {100 * fmean(beside[0].gaps):.1f}",
+            agrees=_told(run.rows, fmean(ours) < fmean(theirs)),
+        )

@@ -1,0 +1,103 @@
+"""Table 1 line by line: a data set's grid of Euler steps, its critical entry, and the adapted runs beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from statistics import fmean
+
+from windermere.adaptation.step_size import check_solver
+from windermere.records import Row
+from windermere.studies.adaptation_findings import NAMES, THRESHOLD, is_whole
+
+GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (8, 16, 32)}
+"""Euler steps around the paper's critical ones."""
+PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
+"""Steps; as evaluations the paper prints 65-129 and 17-33."""
+PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
+"""Accuracy of its coarsest run that passes, and the spread over seeds."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A grid's models with one number of steps; a value for each seed that trained."""
+
+    steps: int
+    accuracy: list[float]
+    checked: list[float]
+
+    @property
+    def passes(self) -> bool:
+        """The check of Algorithm 2, averaged over the seeds."""
+        gaps = [abs(own - checked) for own, checked in zip(self.accuracy, self.checked, strict=True)]
+        return fmean(gaps) <= THRESHOLD + 1e-9
+
+
+@dataclass(frozen=True)
+class Line:
+    """One data set with one learning rate."""
+
+    data: str
+    lr: float
+    entries: list[Entry]
+    adapted: list[Row]
+    """A row for each seed."""
+    whole: bool
+
+    @property
+    def fails(self) -> int | None:
+        """The finest entry that fails; None where all pass."""
+        return next((entry.steps for entry in reversed(self.entries) if not entry.passes), None)
+
+    @property
+    def critical(self) -> Entry | None:
+        """The coarsest entry from which on all pass; None where the finest fails."""
+        passing = list(takewhile(lambda entry: entry.passes, reversed(self.entries)))
+        return passing[-1] if passing else None
+
+    @property
+    def bracket(self) -> str:
+        low, critical = self.fails, self.critical
+        if critical is None:
+            return "unknown" if low is None else f"above {low}"
+        return f"at most {critical.steps}" if low is None else f"{low}-{critical.steps}"
+
+    def adapted_column(self, name: str) -> list[float]:
+        return [row[name] for row in self.adapted]
+
+    @property
+    def name(self) -> str:
+        return f"{NAMES[self.data]}, learning rate {self.lr:g}"
+
+
+def lines(rows: Sequence[Row]) -> list[Line]:
+    scored = [row for row in rows if row["accuracy"] is not None]
+    keys = dict.fromkeys((row["data"], row["lr"]) for row in scored)
+    return [_line(data, lr, [row for row in scored if (row["data"], row["lr"]) == (data, lr)]) for data, lr in keys]
+
+
+def _line(data: str, lr: float, rows: Sequence[Row]) -> Line:
+    fixed = [row for row in rows if row.get("steps") is not None and row["method"] == "euler"]
+    adapted = [row for row in rows if row.get("algorithm") == "paper" and row["own"]]
+    entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in GRID[data]]
+    return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, is_whole(rows))
+
+
+def _entry(steps: int, rows: Sequence[Row]) -> Entry:
+    trained = [row for row in rows if row["own"] and did_train(row)]
+    checks = [_checked([row for row in rows if row["seed"] == own["seed"]], steps) for own in trained]
+    both = [(own["accuracy"], checked) for own, checked in zip(trained, checks, strict=True) if checked is not None]
+    return Entry(steps, [own for own, _ in both], [checked for _, checked in both])
+
+
+def _checked(rows: Sequence[Row], steps: int) -> float | None:
+    """With midpoint's coarsest steps that are as fine as Algorithm 2 asks; the finest, where none are."""
+    needed = check_solver("euler", "midpoint", 1 / steps, 1.0)
+    tests = sorted((row for row in rows if row["test_method"] == "midpoint"), key=lambda row: int(row["test_steps"]))
+    fine = [row for row in tests if row["test_steps"] >= len(needed.nodes(0.0, 1.0)) - 1]
+    chosen = fine[:1] or tests[-1:]
+    return chosen[0]["accuracy"] if chosen else None
+
+
+def did_train(own: Row) -> bool:
+    """A seed that stays near chance says nothing of solvers."""
+    return bool(own["accuracy"] >= {"cifar10": 0.35}.get(own["data"], 0.8))

@@ -1,0 +1,336 @@
+"""The studies of adapted precision: the paper's settings, what is measured on real runs, and what tables say."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.small import a_config, one_thread, some_spheres, trained
+from windermere.adaptation import StepAdaptation, ToleranceAdaptation
+from windermere.records import Row, read_metrics, read_rows, write_rows
+from windermere.solvers import Adaptive, FixedStep
+from windermere.studies import adaptation
+from windermere.studies.adaptation_findings import step_findings, tolerance_findings
+from windermere.studies.adaptation_measures import curves, measure, metrics_of
+from windermere.studies.registry import find_study
+from windermere.studies.study import Finished, Tables
+from windermere.training import RunConfig, paper_settings, trained_ensemble
+
+DATA = ("sphere2", "mnist", "cifar10")
+PNG, SVG = b"\x89PNG", b"<?xml"
+
+
+@pytest.fixture(autouse=True)
+def _quick() -> Iterator[None]:
+    with one_thread():
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def of_the_paper(runs: dict[str, RunConfig]) -> list[RunConfig]:
+    return [config for config in runs.values() if config.adapt == "paper"]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_algorithm_2_runs_as_in_the_paper_for_all_its_pairs(data: str) -> None:
+    configs = of_the_paper(dict(find_study(f"step-adaptation-{data}").runs(False)))
+    assert {(c.solver.method, c.check) for c in configs} == {
+        ("euler", "midpoint"),
+        ("euler", "rk4"),
+        ("midpoint", "rk4"),
+    }
+    for config in configs:
+        check = str(config.check)
+        assert config.controller() == StepAdaptation(train=config.solver.method, check=check, every=50, threshold=0.1)
+        assert (config.first_step, config.seeds) == ("initial", (0, 1, 2, 3, 4))
+        settings = paper_settings(data, config.solver)
+        assert {name: getattr(config, name) for name in settings if name != "lr"} == {
+            name: value for name, value in settings.items() if name != "lr"
+        }
+
+
+def test_algorithm_3_starts_at_a_tolerance_of_1e_6_for_both_pairs() -> None:
+    configs = of_the_paper(dict(find_study("tolerance-adaptation-sphere2").runs(False)))
+    assert [(c.solver.method, c.check) for c in configs] == [("fehlberg21", "dopri54"), ("dopri54", "dopri54")]
+    for config in configs:
+        assert isinstance(config.solver, Adaptive)
+        assert (config.solver.precision, config.first_step) == (1e-6, "given")
+        assert config.controller() == ToleranceAdaptation(train=config.solver.method, threshold=0.1)
+
+
+def test_learning_rates_are_the_papers_and_on_cifar10_the_lower_one_too() -> None:
+    rates = {data: {c.lr for c in adaptation.step_runs(data, False).values()} for data in DATA}
+    assert rates == {"sphere2": {1e-4}, "mnist": {1e-2}, "cifar10": {1e-3, 1e-4}}
+    assert [name for name, c in adaptation.step_runs("cifar10", False).items() if c.lr == 1e-4] == [
+        "cifar10-euler-midpoint-paper-0.1-lr1e-4"
+    ]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_every_pair_has_a_steady_run_and_euler_with_midpoint_one_of_equal_cost(data: str) -> None:
+    steady = [c for c in adaptation.step_runs(data, False).values() if c.adapt == "steady"]
+    assert [(c.solver.method, c.check, c.target == 0.01) for c in steady] == [
+        ("euler", "midpoint", True),
+        ("euler", "midpoint", False),
+        ("euler", "rk4", True),
+        ("midpoint", "rk4", True),
+    ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_test_accuracies_fall_on_reviews(quick: bool) -> None:
+    configs = [c for data in DATA for c in adaptation.step_runs(data, quick).values()]
+    for config in [*configs, *adaptation.tolerance_runs(quick).values()]:
+        assert config.evaluate_every % config.review_every == 0
+        assert config.log_every == config.review_every
+
+
+def test_quick_runs_are_short() -> None:
+    assert {c.iterations for c in adaptation.step_runs("sphere2", True).values()} == {1500}
+    assert all(c.iterations <= 400 for data in ("mnist", "cifar10") for c in adaptation.step_runs(data, True).values())
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Real runs
+
+
+def finished(path: Path, **changes: Any) -> Finished:
+    settings: dict[str, Any] = {"seeds": (0, 1), "review_every": 5, "adapt": "paper", "check": "midpoint"}
+    settings |= {"solver": FixedStep("euler", step=1.0), "first_step": "initial"}
+    config = a_config(**{**settings, **changes})
+    trained(path, config)
+    return Finished("a-run", trained_ensemble(path), some_spheres()[1], path)
+
+
+COLUMNS = (
+    "run seed data algorithm method check threshold target lr iterations cost checks_share log2_step_std final_steps "
+    "final_tolerance test_method test_steps test_tolerance factor own accuracy evaluations diverged_at"
+)
+
+
+def test_a_run_is_tested_with_its_own_solver_and_finer_ones(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    rows = measure(run)["table"]
+    assert list(rows[0]) == COLUMNS.split()
+    assert [(row["test_method"], row["factor"], row["own"]) for row in rows if row["seed"] == 1] == [
+        ("euler", 1.0, True),
+        ("euler", 0.5, False),
+        ("midpoint", 1.0, False),
+        ("midpoint", 0.5, False),
+        ("rk4", 1.0, False),
+        ("rk4", 0.5, False),
+    ]
+    own = [row for row in rows if row["own"]]
+    last = [row for row in read_metrics(tmp_path) if "test_accuracy" in row][-2:]
+    assert [row["accuracy"] for row in own] == [row["test_accuracy"] for row in last]
+    assert [row["final_steps"] for row in own] == [ceil(1 / solver.precision) for solver in run.trained.solvers]
+    assert [row["evaluations"] for row in own] == [row["final_steps"] for row in own]
+
+
+def test_cost_counts_every_forward_evaluation_and_those_of_all_checks(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    for own in (row for row in measure(run)["table"] if row["own"]):
+        reviews = [r for r in read_metrics(tmp_path) if "before" in r and r["seed"] == own["seed"]]
+        assert [r["iteration"] for r in reviews] == [5, 10, 15, 20]
+        forward = sum(5 * ceil(1 / r["before"] - 1e-9) for r in reviews)
+        checks = sum(2 * ceil(1 / r["check_precision"] - 1e-9) for r in reviews)
+        tried = (1.1 * r["before"] for r in reviews if r["raised"] is not None)
+        checks += sum(ceil(1 / min(step, 1.0) - 1e-9) for step in tried)
+        assert own["cost"] == (forward + checks) / 20
+        assert own["checks_share"] == checks / forward
+
+
+def test_tolerances_are_tested_with_finer_ones_in_float64_where_float32_does_not_resolve_them(tmp_path: Path) -> None:
+    solver = Adaptive("fehlberg21", tolerance=1e-6)
+    changes: dict[str, Any] = {"solver": solver, "check": "dopri54", "first_step": "given", "seeds": (0,)}
+    tables = measure(finished(tmp_path, iterations=5, log_every=5, evaluate_every=5, **changes))
+    rows = tables["table"]
+    assert [(row["test_method"], row["factor"]) for row in rows] == [
+        ("fehlberg21", 1.0),
+        ("fehlberg21", 0.1),
+        ("dopri54", 1.0),
+        ("dopri54", 0.1),
+    ]
+    assert all(0 < row["accuracy"] <= 1 and row["test_steps"] is None for row in rows)
+    assert rows[1]["test_tolerance"] == pytest.approx(1e-7)
+    assert rows[1]["evaluations"] > rows[0]["evaluations"]
+    assert tables["curves"][0]["tolerance"] == 1e-6
+
+
+def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp_path: Path) -> None:
+    found = [measure(finished(tmp_path / adapt, adapt=adapt)) for adapt in ("paper", "steady")]
+    tables = {name: [{**row, "run": str(k)} for k, one in enumerate(found) for row in one[name]] for name in found[0]}
+    tables["table"].append({"run": "0", "seed": 7, "own": True, "diverged_at": 3})
+    drawn = []
+    for k in range(2):
+        (tmp_path / f"{k}").mkdir()
+        for name, rows in tables.items():
+            write_rows(tmp_path / f"{name}.csv", rows)
+        back = {name: read_rows(tmp_path / f"{name}.csv") for name in tables}
+        drawn.append(adaptation.draw(back, tmp_path / f"{k}"))
+    assert [path.name for path in drawn[0]] == ["euler-midpoint.png", "euler-midpoint.svg"]
+    assert [path.read_bytes()[: len(sign)] for path, sign in zip(drawn[0], (PNG, SVG), strict=True)] == [PNG, SVG]
+    assert [path.read_bytes() for path in drawn[0]] == [path.read_bytes() for path in drawn[1]]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Curves
+
+
+def some_metrics(seed: int, reviews: int, name: str = "step") -> list[Row]:
+    """As a run logs them: reviews every 50 iterations, and a test at every tenth."""
+    rows: list[Row] = []
+    for k in range(1, reviews + 1):
+        before, after = 1 / (64 + k % 64 + 1 / 3), 1 / (64 + (k + 1) % 64 + 1 / 3)
+        scores = {"trained": 125 / 128, "checked": 113 / 128, "raised": None, "signal": 0.012345678 + k}
+        rows.append({"seed": seed, "iteration": 50 * k, "before": before, "after": after, **scores, "reason": "-"})
+        counts = {"evaluations_forward": 3217 * k, "evaluations_checks": 291 * k}
+        row = {"iteration": 50 * k, "seed": seed, "loss": 0.1, "accuracy": 125 / 128, **counts, name: before}
+        rows.append({**row, "test_accuracy": 0.987} if k % 10 == 0 else row)
+    return rows
+
+
+def test_curves_have_a_row_for_each_review_with_whole_steps_and_five_digits() -> None:
+    row = curves("a-run", "step", some_metrics(3, 10))[-1]
+    assert row == {
+        "run": "a-run",
+        "seed": 3,
+        "iteration": 500,
+        "test_accuracy": 0.987,
+        "steps": 75,
+        "steps_after": 76,
+        "trained": 0.97656,
+        "checked": 0.88281,
+        "signal": 10.012,
+        "evaluations_forward": 32170,
+        "evaluations_checks": 2910,
+    }
+
+
+def test_curves_of_a_whole_study_stay_below_a_megabyte(tmp_path: Path) -> None:
+    for study in ("step-adaptation-sphere2", "step-adaptation-cifar10", "tolerance-adaptation-sphere2"):
+        rows: list[Row] = []
+        for name, config in find_study(study).runs(False).items():
+            for seed in config.seeds:
+                metrics = some_metrics(seed, config.iterations // 50, config.precision_name)
+                rows += curves(name, config.precision_name, metrics)
+        write_rows(tmp_path / "curves.csv", rows)
+        assert (tmp_path / "curves.csv").stat().st_size < 1_000_000
+
+
+def test_longer_runs_are_thinned_and_keep_all_tests() -> None:
+    rows = curves("a-run", "step", some_metrics(0, 1000))
+    assert sum(row["steps_after"] is not None for row in rows) == 200
+    assert sum(row["test_accuracy"] is not None for row in rows) == 100
+
+
+def test_metrics_can_be_had_back_from_curves() -> None:
+    back = metrics_of(curves("a-run", "step", some_metrics(2, 20)))
+    reviews, logged = [row for row in back if "before" in row], [row for row in back if "before" not in row]
+    assert [round(1 / row["before"]) for row in reviews] == [66 + k for k in range(20)]
+    assert [row["iteration"] for row in logged if "test_accuracy" in row] == [500, 1000]
+    assert logged[-1]["evaluations_forward"] == 3217 * 20
+    tolerance = metrics_of(curves("a-run", "tolerance", some_metrics(2, 20, "tolerance")))
+    assert {"tolerance", "accuracy"} <= tolerance[1].keys()
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Findings
+
+
+def rows_of(run: str, accuracy: list[float], finer: list[float], **changes: Any) -> list[Row]:
+    """A seed for each accuracy, with its own solver and a finer one."""
+    about: Row = {"data": "sphere2", "algorithm": "paper", "method": "euler", "check": "midpoint", "threshold": 0.1}
+    about |= {"target": None, "lr": 1e-4, "iterations": 10_000, "cost": 90.0, "log2_step_std": 0.4, "final_steps": 64}
+    about |= {"final_tolerance": None, "diverged_at": None, **changes}
+    rows = []
+    for seed, (own, other) in enumerate(zip(accuracy, finer, strict=True)):
+        this = {name: value[seed] if isinstance(value, list) else value for name, value in about.items()}
+        rows.append({"run": run, "seed": seed, **this, "own": True, "accuracy": own})
+        rows.append({"run": run, "seed": seed, **this, "own": False, "accuracy": other})
+    return rows
+
+
+def told(tables: Tables, words: str) -> tuple[str, bool | None]:
+    (finding,) = (f for f in step_findings(tables) if words in f.claim)
+    return finding.ours, finding.agrees
+
+
+def test_accuracy_and_cost_stand_beside_the_papers() -> None:
+    tables = {"table": rows_of("a", [0.98, 1.0], [0.97, 0.95], cost=[60.0, 110.0])}
+    assert told(tables, "reaches 98.9 ± 0.6 %") == ("99.0 ± 1.4 % (learning rate 0.0001, 2 seeds)", True)
+    assert told(tables, "takes 100.5 evaluations") == ("85.0, seeds 60.0 to 110.0 (learning rate 0.0001)", True)
+    tables = {"table": rows_of("a", [0.90, 0.91], [0.9, 0.9], cost=[60.0, 70.0])}
+    assert told(tables, "reaches 98.9")[1] is False
+    assert told(tables, "takes 100.5")[1] is False
+
+
+def test_seeds_that_diverged_are_left_out_of_all_numbers() -> None:
+    lost = {
+        "run": "a",
+        "seed": 9,
+        "data": "sphere2",
+        "method": "euler",
+        "own": True,
+        "accuracy": None,
+        "diverged_at": 7,
+    }
+    table = rows_of("a", [0.98, 1.0], [0.97, 0.95])
+    assert step_findings({"table": [*table, lost]}) == step_findings({"table": table})
+
+
+def test_quick_runs_leave_findings_open() -> None:
+    tables = {"table": rows_of("a", [0.99], [0.99], iterations=1500)}
+    assert {finding.agrees for finding in step_findings(tables)} == {None}
+
+
+def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
+    flow = {"table": rows_of("a", [0.99, 0.99], [0.98, 0.81])}
+    assert told(flow, "stays a flow") == (
+        "at the end the furthest finer solver is 9.5 points away, seeds 1.0 to 18.0",
+        True,
+    )
+    assert told({"table": rows_of("a", [0.99, 0.99], [0.9, 0.7])}, "stays a flow")[1] is False
+
+
+def test_midpoint_is_compared_with_euler_under_the_same_check() -> None:
+    euler = rows_of("a", [0.99], [0.99], check="rk4", final_steps=[64])
+    midpoint = rows_of("b", [0.99], [0.99], method="midpoint", check="rk4", final_steps=[9])
+    ours = "at the end 9 steps of midpoint (seeds 9) against 64 of Euler (seeds 64)"
+    assert told({"table": [*euler, *midpoint]}, "far fewer steps") == (ours, True)
+
+
+def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None:
+    steady = rows_of(
+        "b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075, log2_step_std=0.1, cost=60.0
+    )
+    ours, agrees = told({"table": [*rows_of("a", [0.98], [0.95]), *steady]}, "does not oscillate")
+    assert agrees is True
+    assert ours == (
+        "swings 0.10 against 0.40, evaluations per iteration 60.0 against 90.0, accuracy 99.0 % against 98.0 %, "
+        "furthest finer solver 1.0 points away against 3.0"
+    )
+
+
+def test_tolerances_end_at_different_values_where_seeds_differ_by_more_than_one_swings() -> None:
+    changes: Row = {"method": "dopri54", "check": "dopri54", "final_steps": None, "log2_step_std": 0.5}
+    rows = rows_of("a", [0.98, 0.99], [0.98, 0.99], **changes, final_tolerance=[1e-4, 4e-4])
+    (finding,) = (f for f in tolerance_findings({"table": rows}) if "different final values" in f.claim)
+    assert finding.agrees is True
+    assert "1.0e-04 to 4.0e-04: log2 has a standard deviation of 1.41 over seeds" in finding.ours
+
+
+def test_a_diverged_seed_in_the_middle_of_a_run_leaves_the_others_measured(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    alone = replace(run.trained.config, seeds=(1,))
+    left = replace(
+        run.trained, config=alone, ensemble=run.trained.ensemble.subset([1]), solvers=run.trained.solvers[1:]
+    )
+    rows = measure(Finished(run.name, left, run.test_set, tmp_path))["table"]
+    assert rows == [row for row in measure(run)["table"] if row["seed"] == 1]

@@ -1,0 +1,102 @@
+"""The page of results, from a made-up folder, word for word."""
+
+from pathlib import Path
+
+from windermere.records import write_json, write_rows
+from windermere.studies.study import Finding, Study, Tables
+from windermere.studies.summary import INTRO, write_summary
+
+
+def findings(tables: Tables) -> list[Finding]:
+    best = max(row["accuracy"] or 0 for row in tables["table"])
+    return [
+        Finding(claim="it works", ours=f"{best:.1%} | {len(tables['curves'])} rows", agrees=True),
+        Finding(claim="it is cheap", ours="not with us", agrees=False),
+        Finding(claim="it is known", ours="by nobody", agrees=None),
+    ]
+
+
+FIRST = Study(
+    name="first", paper="Figure 4", what="what comes first", draw=lambda tables, folder: [], findings=findings
+)
+SECOND = Study(name="second", paper="Figure 5", what="what comes next", draw=lambda tables, folder: [])
+THIRD = Study(name="third", paper="Figure 6", what="what comes last", draw=lambda tables, folder: [])
+STUDIES = (FIRST, SECOND, THIRD)
+
+PAGE = """
+| study | paper | agree | differ | open |
+|---|---|---|---|---|
+| [first](#first) | Figure 4 | 1 | 1 | 1 |
+| [third](#third) | Figure 6 | 0 | 0 | 0 |
+
+Not run yet: second.
+
+## first
+
+Figure 4: what comes first.
+
+![first: a](../results/first/a.png)
+
+![first: b](../results/first/b.png)
+
+| 1 | 2 |
+
+| the paper | ours | |
+|---|---|---|
+| it works | 99.0% &#124; 2 rows | agrees |
+| it is cheap | not with us | differs |
+| it is known | by nobody | open |
+
+Runs: 2. Seeds of each: 1 to 2. Diverged, and left out: seed 1 of one (iteration 37).
+
+Made at 0123456789, fedcba9876 with changes on NVIDIA H200, a CPU, 2025-11-15 to 2025-11-17, 1.9 h of training.
+
+We think that it is *not* cheap.
+
+## third
+
+Figure 6: what comes last.
+
+Made at an unknown commit on cpu. A quick version, scaled down.
+"""
+
+
+def some_results(results: Path) -> None:
+    first, third = results / "first", results / "third"
+    for folder in (first, third, results / "second", results / "unknown"):
+        folder.mkdir(parents=True)
+    rows = [
+        {"run": "one", "seed": 0, "accuracy": 0.99, "diverged_at": None},
+        {"run": "two", "seed": 0, "accuracy": 0.9},
+    ]
+    write_rows(first / "table.csv", [*rows, {"run": "one", "seed": 1, "accuracy": None, "diverged_at": 37}])
+    write_rows(first / "curves.csv", [{"x": 1}, {"x": 2}])
+    for name in ("b.png", "a.png", "a.svg"):
+        (first / name).write_bytes(b"")
+    (first / "first.md").write_text("| 1 | 2 |\n")
+    (first / "notes.md").write_text("\nWe think that it is *not* cheap.\n\n")
+    clean = {"commit": "0123456789abcdef", "dirty": False, "device": "cuda", "device_name": "NVIDIA H200"}
+    dirty = {"commit": "fedcba9876543210", "dirty": True, "device": "cpu", "device_name": "a CPU"}
+    made = {
+        "two_seeds-0": {**dirty, "finished": "2025-11-17T09:00:00+00:00", "seconds": 900.0},
+        "one_seeds-0": {**clean, "finished": "2025-11-15T23:00:00+00:00", "seconds": 6000.0},
+    }
+    write_json(first / "provenance.json", made)
+    write_rows(third / "table.csv", [{"step": 0.5, "crossings": 3}])
+    write_json(third / "provenance.json", {"third": {"commit": None, "device": "cpu"}})
+    write_json(third / "study.json", {"study": "third", "quick": True})
+
+
+def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Path) -> None:
+    some_results(tmp_path / "results")
+    page = tmp_path / "docs" / "results.md"
+    page.parent.mkdir()
+    write_summary(tmp_path / "results", page, STUDIES)
+    assert page.read_text() == INTRO + PAGE
+    write_summary(tmp_path / "results", page, STUDIES)
+    assert page.read_text() == INTRO + PAGE
+
+
+def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:
+    write_summary(tmp_path / "results", tmp_path / "page.md")
+    assert "Not run yet: step-adaptation-sphere2" in (tmp_path / "page.md").read_text()
