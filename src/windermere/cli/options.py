@@ -23,6 +23,9 @@ Tolerance = Annotated[float | None, typer.Option(help="Adaptive steps with rtol 
 Control = Annotated[str | None, typer.Option(help="With --tolerance: whose error is controlled, batch or sample.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cpu)")]
 TimeLimit = Annotated[str | None, typer.Option(help="Stop in good order after 90s, 10m, 2h.")]
+Arithmetic = Annotated[
+    str | None, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 

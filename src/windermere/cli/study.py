@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from windermere.cli.options import Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
+from windermere.cli.options import Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
 from windermere.errors import RunError
 from windermere.studies.folder import StudyFolder
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.running import Choice, Ended, draw_study, run_study
+from windermere.studies.summary import write_summary
 from windermere.terminal import stderr, study_progress
 from windermere.training import stop_sign
 
@@ -39,12 +40,13 @@ def run_command(
     device: Device = None,
     out: Out = None,
     time_limit: TimeLimit = None,
+    arithmetic: Arithmetic = None,
     only: Annotated[str, typer.Option(help="A pattern for the runs' names: 'euler-*'.")] = "*",
 ) -> None:
     """Train and measure what is not done yet, then draw. Started again, it goes on where it was."""
     study, folder = find_study(name), _folder(name, out, quick)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
-    choice = Choice(quick=quick, device=check_device(device), only=only, **chosen)
+    choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=arithmetic, **chosen)
     with stop_sign(read_seconds(time_limit)) as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
     _print(ended, name, folder, quick)
@@ -74,6 +76,18 @@ def merge_command(
         done, begun = folder.merge(other)
         stdout.print(f"{other}: {done} trained seeds of runs and {begun} run folders taken over", soft_wrap=True)
     _print_figures(draw_study(study, path))
+
+
+@app.command("summary")
+def summary_command(
+    results: Annotated[Path, typer.Option(help="Folder of studies' folders.")] = Path("results"),
+    page: Annotated[Path, typer.Option(help="Markdown page to write.")] = Path("docs/results.md"),
+) -> None:
+    """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
+    if not results.is_dir():
+        raise RunError(f"{results} does not exist: run a study first, or name its folder's folder with --results")
+    write_summary(results, page)
+    stdout.print(f"page: {page}", soft_wrap=True)
 
 
 def _folder(name: str, out: Path | None, quick: bool) -> Path:

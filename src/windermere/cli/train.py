@@ -11,6 +11,7 @@ from rich.table import Table
 from windermere import data as data_sets
 from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.cli.options import (
+    Arithmetic,
     AsJson,
     Control,
     Device,
@@ -82,9 +83,7 @@ def train_command(
     batch_size: Annotated[int | None, typer.Option(help="Default: the paper's.")] = None,
     device: Device = None,
     dtype: Annotated[str | None, typer.Option(help="float32 (default) or float64.")] = None,
-    arithmetic: Annotated[
-        str | None, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
-    ] = None,
+    arithmetic: Arithmetic = None,
     data_seed: Annotated[int | None, typer.Option(help="Draws the points of the spheres. Default: 0.")] = None,
     log_every: Annotated[int | None, typer.Option(help="Iterations between rows of metrics.jsonl.")] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="Iterations between evaluations on the test set.")] = None,

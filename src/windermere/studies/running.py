@@ -15,6 +15,7 @@ from typing import Any
 
 from windermere import data
 from windermere.errors import DivergedError, UsageError
+from windermere.models.arithmetic import convolving_in
 from windermere.records import Row, environment, read_json, read_metrics, read_tensors
 from windermere.solvers import Adaptive
 from windermere.studies.folder import StudyFolder, read_tables
@@ -46,6 +47,8 @@ class Choice:
     device: str = "cpu"
     only: str = "*"
     """A pattern for the names of runs."""
+    arithmetic: str | None = None
+    """Of runs on images; None leaves each as the study has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +106,7 @@ def run_study(
     folder = StudyFolder(out, study, quick=choice.quick)
     if not chosen:
         folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
+    _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
     shares = _Shares(parts, report)
     for group in _groups(parts):
@@ -111,6 +115,14 @@ def run_study(
     left = [name for name, config in chosen.items() if _missing(folder, name, config)]
     reason = sign.reason or "finished" if left else "finished"
     return Ended(reason=reason, left=left, diverged=_diverged(out), figures=draw_study(study, out))
+
+
+def _borrow(folder: StudyFolder, quick: bool) -> None:
+    """What studies beside this one have measured, where it is not there yet."""
+    done = folder.done()
+    rows = [row for row in folder.study.borrow(folder.path.parent, quick) if (row["run"], row["seed"]) not in done]
+    if rows:
+        folder.add({MAIN: rows}, {"borrowed": {"runs": sorted({row["run"] for row in rows})}})
 
 
 def draw_study(study: Study, out: Path) -> list[Path]:
@@ -126,7 +138,14 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
         raise UsageError(
             f"no run of '{study.name}' is called '{choice.only}': there are {', '.join(configs) or 'none'}"
         )
-    return {name: replace(c, seeds=choice.seeds, device=choice.device) for name, c in chosen.items()}
+    return {name: _as_chosen(config, choice) for name, config in chosen.items()}
+
+
+def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
+    config = replace(config, seeds=choice.seeds, device=choice.device)
+    if choice.arithmetic is None or config.data.startswith("sphere"):
+        return config
+    return replace(config, arithmetic=choice.arithmetic)
 
 
 def _missing(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
@@ -230,13 +249,15 @@ def _measure(folder: StudyFolder, part: Part) -> None:
     inputs, labels = _sets(config.data, config.data_seed)[1]
     trained = trained_ensemble(part.folder, device=config.device)
     test_set = inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
-    folder.add(folder.study.measure(Finished(part.name, trained, test_set, part.folder)), _provenance(part))
+    with convolving_in(config.arithmetic):
+        tables = folder.study.measure(Finished(part.name, trained, test_set, part.folder))
+    folder.add(tables, _provenance(part))
 
 
 def _provenance(part: Part) -> dict[str, Any]:
     rows = [row for row in read_metrics(part.folder) if "seconds" in row]
     seconds = rows[-1]["seconds"] if rows else 0.0
-    return {part.folder.name: {**_made(part.config.device), "seconds": seconds}}
+    return {part.folder.name: {**_made(part.config.device), "arithmetic": part.config.arithmetic, "seconds": seconds}}
 
 
 def _made(device: str) -> dict[str, Any]:

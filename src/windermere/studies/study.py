@@ -43,6 +43,10 @@ def _nothing_to_train(quick: bool) -> Mapping[str, RunConfig]:
     return {}
 
 
+def _nothing_to_borrow(results: Path, quick: bool) -> Sequence[Row]:
+    return ()
+
+
 def _nothing_to_compute(quick: bool) -> Tables:
     return {}
 
@@ -70,6 +74,8 @@ class Study:
     """Its runs by name, for all five seeds; scaled down if quick."""
     measure: Callable[[Finished], Tables] = field(default=_nothing_to_measure)
     """What a trained run contributes to the tables."""
+    borrow: Callable[[Path, bool], Sequence[Row]] = field(default=_nothing_to_borrow)
+    """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
     compute: Callable[[bool], Tables] = field(default=_nothing_to_compute)
     """The tables of a study that trains nothing."""
     findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
