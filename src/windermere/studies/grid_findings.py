@@ -1,0 +1,237 @@
+"""What the grids' tables say of the claims of Section 3 and Appendix B. A mean is followed by the spread over seeds."""
+
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from statistics import fmean, stdev, variance
+
+from windermere.records import Row
+from windermere.studies.critical import (
+    THRESHOLD,
+    Check,
+    Critical,
+    Entry,
+    Model,
+    critical_steps,
+    entries,
+    finest_check,
+    written,
+)
+from windermere.studies.study import Finding
+
+PAPER_STEPS = {"sphere2": (64, 128), "cifar10": (16, 32)}
+"""Table 1: the numbers of Euler steps around the critical one."""
+MIDPOINT = Check(method="midpoint", factor=0.5)
+"""The method by which Algorithm 2 checks Euler's."""
+
+LEAST_DECLINE = 0.01
+CHANCE = 0.5
+"""On spheres: a seed that diverged, or that its own solver fails on, is as good as one that has learnt nothing."""
+TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+
+
+def grids_in(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each grid, by a name for it: its training method, and on CIFAR-10 the learning rate."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        name = f"{row['method']}-lr{written(row['lr'])}" if row["data"] == "cifar10" else str(row["method"])
+        found.setdefault(name, []).append(row)
+    return found
+
+
+def fixed_findings(rows: Sequence[Row]) -> Iterator[Finding]:
+    for grid in grids_in(rows).values():
+        yield _drops(grid, "steps")
+        yield _own(grid, "number of steps")
+        if grid[0]["method"] == "euler" and grid[0]["data"] in PAPER_STEPS:
+            yield _critical(grid)
+    yield _left_out(rows)
+
+
+def adaptive_findings(rows: Sequence[Row]) -> Iterator[Finding]:
+    for grid in grids_in(rows).values():
+        data, method, gradient = (grid[0][name] for name in ("data", "method", "gradient"))
+        if (data, method) == ("mnist", "dopri54"):
+            yield _no_drop(grid)
+        else:
+            yield _drops(grid, "tolerance")
+        if gradient == "adjoint":
+            yield _poor_at_large_tolerances(grid)
+        elif (data, method) == ("sphere2", "dopri54"):
+            yield _declines(grid)
+        else:
+            yield _own(grid, "tolerance")
+    yield _left_out(rows)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Claims
+
+
+def _drops(grid: Sequence[Row], name: str) -> Finding:
+    """Some precision costs more than the threshold under the check solver, and the finest does not."""
+    check, there = _there(grid)
+    claim = (
+        f"{title(grid)}: trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; "
+        "trained finely, it does not"
+    )
+    if len(there) < 2:
+        return Finding(claim=claim, ours="too few entries of the grid trained", agrees=None)
+    worst, finest = max(there[:-1], key=_mean_drop), there[-1]
+    critical = critical_steps(grid, grid[0]["method"])
+    ours = (
+        f"under {check}, the largest drop is {_drop(worst)} at {_at(worst, name)}; at {_at(finest, name)} it is "
+        f"{_drop(finest)}; critical {name}: {critical}"
+    )
+    return Finding(claim=claim, ours=ours, agrees=_mean_drop(worst) > THRESHOLD and finest.passes)
+
+
+def _no_drop(grid: Sequence[Row]) -> Finding:
+    check, there = _there(grid)
+    claim = f"{title(grid)} is the exception: there is no drop under a finer solver at any tolerance"
+    if not there:
+        return Finding(claim=claim, ours="no seed trained", agrees=None)
+    worst = max(there, key=_mean_drop)
+    ours = f"under {check}, the largest drop is {_drop(worst)}, at {_at(worst, 'tolerance')}"
+    return Finding(claim=claim, ours=ours, agrees=_mean_drop(worst) <= THRESHOLD)
+
+
+def _own(grid: Sequence[Row], name: str) -> Finding:
+    """No dependence: all means within the threshold by which accuracies are the same."""
+    _, there = _there(grid)
+    claim = f"{title(grid)}: tested with the training solver, accuracy shows no clear dependence on the {name}"
+    if len(there) < 2:
+        return Finding(claim=claim, ours="too few entries of the grid trained", agrees=None)
+    low, high = min(there, key=_mean_own), max(there, key=_mean_own)
+    short = "steps" if name == "number of steps" else name
+    ours = f"from {_own_accuracy(low)} at {_at(low, short)} to {_own_accuracy(high)} at {_at(high, short)}"
+    return Finding(claim=claim, ours=ours, agrees=_mean_own(high) - _mean_own(low) <= THRESHOLD)
+
+
+def _critical(grid: Sequence[Row]) -> Finding:
+    low, high = PAPER_STEPS[grid[0]["data"]]
+    ours, midpoint = critical_steps(grid, "euler"), critical_steps(grid, "euler", MIDPOINT)
+    return Finding(
+        claim=f"{title(grid)}: the critical number of steps lies between {low} and {high}",
+        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT}" if ours.check else "no seed trained",
+        agrees=within_a_factor_of_two(ours, low, high),
+    )
+
+
+def within_a_factor_of_two(ours: Critical, low: int, high: int) -> bool | None:
+    """Of brackets, whose ends are a number of steps that fails and one that passes: whether some critical numbers in
+    both are less than a factor of two apart."""
+    if ours.passes is None:
+        return None if ours.fails is None else (False if ours.fails >= 2 * high else None)
+    return ours.passes * 2 > low and (ours.fails or 0) < 2 * high
+
+
+def _declines(grid: Sequence[Row]) -> Finding:
+    coarse, fine, ours = _halves(grid)
+    claim = f"{title(grid)}: performance declines at small tolerances"
+    return Finding(claim=claim, ours=ours, agrees=_is_lower(fine, coarse))
+
+
+def _poor_at_large_tolerances(grid: Sequence[Row]) -> Finding:
+    coarse, fine, ours = _halves(grid)
+    claim = f"{title(grid)}: accuracy is relatively low at large tolerances"
+    return Finding(claim=claim, ours=ours, agrees=_is_lower(coarse, fine))
+
+
+def _left_out(rows: Sequence[Row]) -> Finding:
+    claim = "Means are over the seeds that trained (the paper's too)"
+    left = [
+        model for grid in grids_in(rows).values() for e in _entries(grid) for model in e.models if not model.trained
+    ]
+    count = sum(len(e.models) for grid in grids_in(rows).values() for e in _entries(grid))
+    if not left:
+        return Finding(claim=claim, ours=f"all {count} did", agrees=None)
+    return Finding(claim=claim, ours=f"{len(left)} of {count} did not: {'; '.join(map(_why, left))}", agrees=None)
+
+
+def _why(model: Model) -> str:
+    if model.diverged_at is not None:
+        return f"{model.run} seed {model.seed} (diverged at iteration {model.diverged_at})"
+    accuracy = "its own solver fails" if model.own is None else f"{model.own:.3f}"
+    return f"{model.run} seed {model.seed} ({accuracy})"
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Numbers
+
+
+def _entries(grid: Sequence[Row]) -> list[Entry]:
+    method = grid[0]["method"]
+    return entries(grid, method, finest_check(grid, method))
+
+
+def _there(grid: Sequence[Row]) -> tuple[Check, list[Entry]]:
+    return finest_check(grid, grid[0]["method"]), [entry for entry in _entries(grid) if entry.trained]
+
+
+def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
+    """Accuracies at large and at small tolerances, of all seeds: leaving out those that learnt little, or diverged,
+    would hide what is asked."""
+    there = _entries(grid)
+    words = ", ".join(f"{_of_all(entry)} at {written(entry.precision)}" for entry in there)
+    middle = len(there) // 2
+    coarse, fine = (
+        [CHANCE if model.own is None else model.own for entry in part for model in entry.models]
+        for part in (there[:middle], there[len(there) - middle :])
+    )
+    if all(model.own is None for entry in there for model in entry.models):
+        coarse, fine = [], []  # nothing to compare
+    return coarse, fine, f"all seeds, tested with the training solver: {words}"
+
+
+def _of_all(entry: Entry) -> str:
+    own = [model.own for model in entry.models if model.own is not None]
+    failed = len(entry.models) - len(own)
+    words = [*([spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
+    return " and ".join(words)
+
+
+def _is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
+    """Enough to speak of, and by more than two standard errors of the difference; None where it is by less."""
+    if len(some) < 2 or len(others) < 2:
+        return None
+    if fmean(others) - fmean(some) <= LEAST_DECLINE:
+        return False
+    error = sqrt(variance(some) / len(some) + variance(others) / len(others))
+    return True if fmean(others) - fmean(some) > 2 * error else None
+
+
+def _mean_drop(entry: Entry) -> float:
+    return fmean(model.drop for model in entry.trained)
+
+
+def _mean_own(entry: Entry) -> float:
+    return fmean(model.own or 0.0 for model in entry.trained)
+
+
+def _drop(entry: Entry) -> str:
+    return spread([model.drop for model in entry.trained])
+
+
+def _own_accuracy(entry: Entry) -> str:
+    return spread([model.own or 0.0 for model in entry.trained])
+
+
+def spread(values: Sequence[float]) -> str:
+    """Mean, and standard deviation where there is one."""
+    mean = f"{fmean(values):.3f}"
+    return mean if len(values) < 2 else f"{mean} ± {stdev(values):.3f}"
+
+
+def _at(entry: Entry, name: str) -> str:
+    if name == "steps":
+        return "1 step" if entry.precision == 1 else f"{entry.precision:g} steps"
+    return f"tolerance {written(entry.precision)}"
+
+
+def title(grid: Sequence[Row]) -> str:
+    """What was trained on what, in words."""
+    first = grid[0]
+    data = TITLES.get(first["data"], first["data"].capitalize())
+    adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
+    rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
+    return f"{data} trained with {first['method']}{adjoint}{rate}"

@@ -1,0 +1,226 @@
+"""The grids of Section 3 and Appendix B: trained with one precision, tested with others.
+
+What the paper leaves open is chosen here: the tolerances, rk4 on images, and all of Sphere3, 10 and 900.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from windermere.records import Row
+from windermere.report import GridFigure, GridTest, draw_grid, draw_grid_seeds
+from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies.critical import Check, Critical, critical_steps, did_train, finest_check, written
+from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, title
+from windermere.studies.measuring import described, measure
+from windermere.studies.study import MAIN, SEEDS, Finding, Study, Tables
+from windermere.training import RunConfig, paper_settings
+
+__all__ = ["GRIDS", "Check", "Critical", "adaptive_runs", "critical_steps", "did_train", "finest_check", "fixed_runs"]
+
+IMAGES = ("mnist", "cifar10")
+CIFAR10_RATES = (1e-3, 1e-4)
+"""The paper prints the first; measured on the real data, the second comes closer to its accuracies."""
+
+
+def powers_of_two(most: int) -> tuple[int, ...]:
+    return tuple(2**n for n in range(most.bit_length()))
+
+
+STEPS = {"euler": powers_of_two(256), "rk4": powers_of_two(128)}
+IMAGE_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+SPHERE900_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+"""A solve in 900 dimensions costs as much as one of images."""
+TOLERANCES, IMAGE_TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), (1e-1, 1e-2, 1e-3, 1e-4)
+ADAPTIVE_METHODS = ("fehlberg21", "dopri54")
+
+QUICK_STEPS = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
+QUICK_SPHERE10_STEPS = {"euler": (1, 2, 8, 32), "rk4": (1, 8)}
+QUICK_IMAGE_STEPS = {"euler": (1, 2, 4, 8), "rk4": (1, 2)}
+QUICK_SPHERE900_STEPS = {"euler": (1, 2, 4), "rk4": (1,)}
+QUICK_TOLERANCES, QUICK_IMAGE_TOLERANCES = (1e-1, 1e-3, 1e-5), (1e-1, 1e-2, 1e-3)
+
+SPHERE900_ITERATIONS = 2000
+"""Instead of 10 000: its classes are far apart, and every seed is through long before."""
+QUICK: Mapping[str, Mapping[str, Any]] = {
+    "sphere900": {"iterations": 200, "lr": 1e-3},
+    "mnist": {"iterations": 234},
+    "cifar10": {"iterations": 390},
+}
+"""One epoch of MNIST, two of CIFAR-10."""
+QUICK_SPHERE = {"iterations": 1500, "lr": 1e-3}
+QUICK_MNIST_ADAM = 1e-3
+"""With adaptive solvers: one epoch at the paper's 1e-4 is too little."""
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def fixed_runs(data: str, quick: bool) -> dict[str, RunConfig]:
+    """Trained with Euler's method and rk4."""
+    solvers = (
+        (f"{method}-{steps}", FixedStep.of(method, steps=steps))
+        for method, counts in _steps(data, quick).items()
+        for steps in counts
+    )
+    return dict(_with_rates(data, solvers, quick))
+
+
+def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]:
+    """Trained with fehlberg21 and dopri54."""
+    of_images, of_spheres = (QUICK_IMAGE_TOLERANCES, QUICK_TOLERANCES) if quick else (IMAGE_TOLERANCES, TOLERANCES)
+    solvers = (
+        (f"{method}-{written(tolerance)}", Adaptive(method, tolerance=tolerance))
+        for method in ADAPTIVE_METHODS
+        for tolerance in (of_images if data in IMAGES else of_spheres)
+    )
+    return dict(_with_rates(data, solvers, quick, gradient=gradient))
+
+
+def _steps(data: str, quick: bool) -> Mapping[str, Sequence[int]]:
+    if data in IMAGES:
+        return QUICK_IMAGE_STEPS if quick else IMAGE_STEPS
+    if data == "sphere900":
+        return QUICK_SPHERE900_STEPS if quick else SPHERE900_STEPS
+    if data == "sphere10" and quick:
+        return QUICK_SPHERE10_STEPS
+    return QUICK_STEPS if quick else STEPS
+
+
+def _with_rates(
+    data: str, solvers: Iterator[tuple[str, Solver]], quick: bool, **settings: Any
+) -> Iterator[tuple[str, RunConfig]]:
+    """CIFAR-10 is trained with both learning rates; a quick study takes the higher one."""
+    for name, solver in solvers:
+        if data != "cifar10":
+            yield name, _config(data, solver, quick, **settings)
+            continue
+        for lr in CIFAR10_RATES[: 1 if quick else None]:
+            yield f"{name}-lr{written(lr)}", _config(data, solver, quick, lr=lr, **settings)
+
+
+def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfig:
+    values = paper_settings(data, solver)
+    if quick:
+        values |= QUICK.get(data, QUICK_SPHERE)
+        if data == "mnist" and isinstance(solver, Adaptive):
+            values["lr"] = QUICK_MNIST_ADAM
+    elif data == "sphere900":
+        values["iterations"] = SPHERE900_ITERATIONS
+    values |= settings
+    tests = 1 if quick and data in IMAGES else 10
+    return RunConfig(data=data, solver=solver, seeds=SEEDS, evaluate_every=values["iterations"] // tests, **values)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Figures
+
+
+def draw(known: "KnownRuns", tables: Tables, folder: Path) -> list[Path]:
+    """One figure for each training method (and learning rate), and one with all its seeds; as PNG and SVG."""
+    paths = []
+    for name, rows in grids_in(known.completed(tables.get(MAIN, ()))).items():
+        figure = grid_figure(rows)
+        for drawing, path in ((draw_grid, folder / name), (draw_grid_seeds, folder / f"{name}-seeds")):
+            for suffix in (".png", ".svg"):
+                drawing(figure, path.with_name(path.name + suffix))
+                paths.append(path.with_name(path.name + suffix))
+    return paths
+
+
+def grid_figure(rows: Sequence[Row]) -> GridFigure:
+    """What is drawn of one grid's rows."""
+    first, adaptive = rows[0], rows[0].get("tolerance") is not None
+    method = first["method"]
+    trained = {(row["run"], row["seed"]): did_train(row) for row in rows if row["own"]}
+    critical = critical_steps(rows, method)
+    edges = (critical.fails, critical.passes)
+    return GridFigure(
+        name=title(rows),
+        precision_name="tolerance" if adaptive else "step",
+        tests=[_grid_test(row, adaptive, trained.get((row["run"], row["seed"]), False)) for row in rows],
+        fails=edges[0] if adaptive or edges[0] is None else 1 / edges[0],
+        passes=edges[1] if adaptive or edges[1] is None else 1 / edges[1],
+    )
+
+
+def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
+    trained = row["tolerance"] if adaptive else 1 / row["steps"]
+    factor = row.get("factor")
+    return GridTest(
+        trained=trained,
+        tested=trained * (1.0 if factor is None else factor),
+        method=row.get("test_method") or row["method"],
+        seed=row["seed"],
+        accuracy=row["accuracy"],
+        own=row["own"],
+        counts=counts,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Studies
+
+
+class KnownRuns:
+    """A study's runs, to complete rows of seeds that diverged: these may say no more than run, seed and when."""
+
+    def __init__(self, quick: Mapping[str, RunConfig], full: Mapping[str, RunConfig]) -> None:
+        self.quick, self.full = quick, full
+
+    def completed(self, rows: Sequence[Row]) -> list[Row]:
+        measured = {(row["run"], row.get("iterations")) for row in rows}
+        quick = any((name, config.iterations) in measured for name, config in self.quick.items())
+        known = {**self.full, **self.quick} if quick else {**self.quick, **self.full}
+        about = {name: described(name, config) for name, config in known.items()}
+        return [
+            row
+            if row.get("method") is not None or row["run"] not in about
+            else {**row, **about[row["run"]], "own": True, "accuracy": None}
+            for row in rows
+        ]
+
+
+def _study(name: str, paper: str, what: str, runs: Any, findings: Any) -> Study:
+    known = KnownRuns(runs(True), runs(False))
+
+    def found(tables: Tables) -> list[Finding]:
+        return list(findings(known.completed(tables.get(MAIN, ()))))
+
+    return Study(
+        name=name, paper=paper, what=what, runs=runs, measure=measure, draw=partial(draw, known), findings=found
+    )
+
+
+def _fixed(data: str, paper: str) -> Study:
+    what = f"{data} trained with Euler's method and rk4 at many step sizes, tested with coarser and finer solvers"
+    return _study(f"{data}-fixed", paper, what, partial(fixed_runs, data), fixed_findings)
+
+
+def _adaptive(data: str, paper: str, gradient: str = "backprop") -> Study:
+    what = f"{data} trained with fehlberg21 and dopri54 at many tolerances, tested with smaller and larger ones"
+    if gradient == "adjoint":
+        return _study(
+            f"{data}-adjoint",
+            paper,
+            f"{what}; gradients by the adjoint",
+            partial(adaptive_runs, data, gradient),
+            adaptive_findings,
+        )
+    return _study(f"{data}-adaptive", paper, what, partial(adaptive_runs, data, gradient), adaptive_findings)
+
+
+GRIDS: tuple[Study, ...] = (
+    _fixed("sphere2", "Figure 4 (a, b); Appendix B.1, E.1"),
+    _adaptive("cifar10", "Figure 4 (c, d); Appendix B.2"),
+    _fixed("cifar10", "Appendix B.1, E.2"),
+    _fixed("mnist", "Appendix B.1"),
+    _fixed("sphere3", "Appendix B.1"),
+    _fixed("sphere10", "Appendix B.1"),
+    _fixed("sphere900", "Appendix B.1"),
+    _adaptive("mnist", "Appendix B.2"),
+    _adaptive("sphere2", "Appendix B.2"),
+    _adaptive("sphere2", "Appendix B.2", gradient="adjoint"),
+)

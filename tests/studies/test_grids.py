@@ -1,0 +1,258 @@
+"""The grids' runs are the paper's, every seed has its rows whatever happens to others, and figures come from CSV."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.studies.grid_tables import a_grid, a_model
+from tests.training.small import a_config, some_spheres
+from tests.training.small import trained as train_some
+from windermere.records import Row, read_rows, write_rows
+from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies.grids import GRIDS, adaptive_runs, fixed_runs
+from windermere.studies.measuring import Score, measure, scores, trials
+from windermere.studies.registry import STUDIES, find_study
+from windermere.studies.study import MAIN, SEEDS, Finished, Study
+from windermere.training import RunConfig, Trained, make_ensemble, trained_ensemble
+
+COLUMNS = (
+    "run", "seed", "data", "method", "steps", "tolerance", "gradient", "lr", "iterations", "cost", "test_method",
+    "test_steps", "test_tolerance", "factor", "own", "accuracy", "evaluations", "float64",
+)  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Runs
+
+
+@pytest.mark.parametrize("study", GRIDS, ids=lambda study: study.name)
+@pytest.mark.parametrize("quick", [False, True])
+def test_every_run_has_a_name_of_its_own_and_all_seeds(study: Study, quick: bool) -> None:
+    runs = study.runs(quick)
+    assert len({str(config) for config in runs.values()}) == len(runs)
+    assert all(config.seeds == SEEDS for config in runs.values())
+    assert find_study(study.name) is study
+
+
+def test_studies_have_names_of_their_own() -> None:
+    assert {study.name for study in GRIDS} <= STUDIES.keys()
+    assert len({study.name for study in GRIDS}) == len(GRIDS) == 10
+
+
+def _settings(config: RunConfig) -> tuple[int, int, str, float]:
+    return config.iterations, config.batch_size, config.optimizer, config.lr
+
+
+@pytest.mark.parametrize(
+    ("study", "settings"),
+    [
+        ("sphere2-fixed", {(10_000, 128, "adam", 1e-4)}),
+        ("sphere2-adaptive", {(10_000, 128, "adam", 1e-4)}),
+        ("sphere2-adjoint", {(10_000, 128, "adam", 1e-4)}),
+        ("mnist-fixed", {(7020, 256, "sgd", 1e-2)}),
+        ("mnist-adaptive", {(7020, 256, "adam", 1e-4)}),
+        ("cifar10-fixed", {(7800, 256, "adam", 1e-3), (7800, 256, "adam", 1e-4)}),
+        ("cifar10-adaptive", {(7800, 256, "adam", 1e-3), (7800, 256, "adam", 1e-4)}),
+    ],
+)
+def test_full_studies_have_the_papers_hyper_parameters(study: str, settings: set[tuple[int, int, str, float]]) -> None:
+    assert {_settings(config) for config in find_study(study).runs(False).values()} == settings
+
+
+def test_full_grids_are_the_papers() -> None:
+    euler = [name for name in fixed_runs("sphere2", False) if name.startswith("euler")]
+    assert euler == [f"euler-{2**n}" for n in range(9)]
+    assert [name for name in fixed_runs("mnist", False) if name.startswith("rk4")] == [f"rk4-{2**n}" for n in range(5)]
+    assert {"euler-64-lr1e-3", "euler-64-lr1e-4"} <= fixed_runs("cifar10", False).keys()
+    tolerances = [config.solver.precision for config in adaptive_runs("sphere2", "adjoint", False).values()]
+    assert tolerances == 2 * [1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6]
+    assert all(config.gradient == "adjoint" for config in adaptive_runs("sphere2", "adjoint", False).values())
+
+
+@pytest.mark.parametrize("study", GRIDS, ids=lambda study: study.name)
+def test_quick_grids_are_parts_of_the_full_ones_with_less_to_do(study: Study) -> None:
+    full, quick = study.runs(False), study.runs(True)
+    assert quick.keys() < full.keys()
+    assert all(config.iterations < full[name].iterations for name, config in quick.items())
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Solvers to test with
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (1, {0.5: 2, 0.75: 2, 1.0: 1}),
+        (2, {0.5: 4, 0.75: 3, 1.0: 2, 1.5: 2, 2.0: 1}),
+        (4, {0.5: 8, 0.75: 6, 1.0: 4, 1.5: 3, 2.0: 2}),
+        (64, {0.5: 128, 0.75: 86, 1.0: 64, 1.5: 43, 2.0: 32}),
+    ],
+)
+def test_step_factors_land_on_whole_numbers_of_steps_and_never_exceed_t(steps: int, expected: dict[float, int]) -> None:
+    for method, methods in (("euler", {"euler", "midpoint", "rk4"}), ("rk4", {"rk4"})):
+        found = [
+            (t.solver.method, t.factor, t.columns()["test_steps"]) for t in trials(FixedStep.of(method, steps=steps))
+        ]
+        assert set(found) == {(m, factor, taken) for m in methods for factor, taken in expected.items()}
+        assert len(found) == len(set(found))
+
+
+def test_tolerances_are_tested_a_tenth_and_tenfold() -> None:
+    found = [(t.solver.method, t.solver.precision, t.own) for t in trials(Adaptive("fehlberg21", tolerance=1e-5))]
+    same, other = ([(method, tolerance) for tolerance in (1e-6, 1e-5, 1e-4)] for method in ("fehlberg21", "dopri54"))
+    assert [(method, tolerance) for method, tolerance, _ in found] == same + other
+    assert [own for *_, own in found] == [False, True, False, False, False, False]
+    assert {t.solver.method for t in trials(Adaptive("dopri54", tolerance=1e-2))} == {"dopri54"}
+
+
+@pytest.mark.parametrize("solver", [FixedStep.of("euler", steps=8), Adaptive("dopri54", tolerance=1e-3)])
+def test_the_training_solver_is_tested_once(solver: Solver) -> None:
+    assert [test.solver for test in trials(solver) if test.own] == [solver]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Measuring
+
+
+def _untrained(config: RunConfig) -> Trained:
+    ensemble = make_ensemble(config)
+    return Trained(config, ensemble, (config.solver,) * ensemble.size)
+
+
+def _measured(trained: Trained, folder: Path) -> list[Row]:
+    return list(measure(Finished("euler-2", trained, some_spheres()[1], folder))[MAIN])
+
+
+def test_a_row_for_each_seed_and_solver_with_all_columns(tmp_path: Path) -> None:
+    rows = _measured(_untrained(a_config(seeds=(0, 3))), tmp_path)
+    assert all(tuple(row) == COLUMNS for row in rows)
+    assert len({(row["seed"], row["test_method"], row["factor"]) for row in rows}) == len(rows) == 2 * 3 * 5
+    own = [row for row in rows if row["own"]]
+    assert [(row["seed"], row["cost"], row["evaluations"], row["test_steps"]) for row in own] == [
+        (0, 2, 2, 2),
+        (3, 2, 2, 2),
+    ]
+    rk4 = next(row for row in rows if (row["test_method"], row["factor"]) == ("rk4", 0.5))
+    assert (rk4["test_steps"], rk4["evaluations"]) == (4, 16)
+
+
+def test_a_member_that_fails_leaves_the_others_rows_as_they_are(tmp_path: Path) -> None:
+    config = a_config(seeds=(0, 1, 2))
+    good, bad = _untrained(config), _untrained(config)
+    with torch.no_grad():
+        for tensor in bad.ensemble.parameters():
+            tensor[1] = torch.nan
+    before, after = (_measured(trained, tmp_path) for trained in (good, bad))
+    assert all(row["accuracy"] is None and row["evaluations"] is None for row in after if row["seed"] == 1)
+    assert [row for row in after if row["seed"] != 1] == [row for row in before if row["seed"] != 1]
+
+
+def test_what_float32_cannot_resolve_is_measured_in_float64() -> None:
+    ensemble, test_set = _untrained(a_config(seeds=(0, 1))).ensemble, some_spheres()[1]
+    fine = scores(ensemble, Adaptive("dopri54", tolerance=1e-9), test_set)
+    usual = scores(ensemble, Adaptive("dopri54", tolerance=1e-4), test_set)
+    assert [score.float64 for score in fine + usual] == [True, True, False, False]
+    assert [score.accuracy for score in fine] == pytest.approx([score.accuracy for score in usual], abs=0.011)
+    assert ensemble.dtype == torch.float32
+
+
+def test_a_step_budget_that_is_spent_in_float64_too_leaves_no_accuracy() -> None:
+    solver = Adaptive("dopri54", tolerance=1e-6, max_steps=1)
+    found = scores(_untrained(a_config()).ensemble, solver, some_spheres()[1])
+    assert found == [Score(accuracy=None, evaluations=None, float64=True)]
+
+
+def test_adaptive_costs_are_the_evaluations_that_training_took(tmp_path: Path) -> None:
+    config = a_config(solver=Adaptive("dopri54", tolerance=1e-2), seeds=(0, 1))
+    train_some(tmp_path / "run", config)
+    rows = _measured(trained_ensemble(tmp_path / "run"), tmp_path / "run")
+    assert {row["seed"] for row in rows} == {0, 1}
+    assert all(7 <= row["cost"] <= 100 and row["tolerance"] == 1e-2 and row["steps"] is None for row in rows)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Figures and findings
+
+
+def _read_back(folder: Path, rows: list[Row]) -> dict[str, list[Row]]:
+    write_rows(folder / "table.csv", rows)
+    return {MAIN: read_rows(folder / "table.csv")}
+
+
+def _with_a_diverged_seed() -> list[Row]:
+    bad = a_model(2, own=0.5, checked=0.5, seed=1)
+    diverged = [
+        {"run": run, "seed": 2, "accuracy": None, "own": True, "diverged_at": 9} for run in ("euler-2", "rk4-8")
+    ]
+    return a_grid({1: 0.5, 2: 0.7, 64: 0.85, 128: 1.0}) + bad + diverged
+
+
+def test_figures_are_drawn_from_the_csv_alone_and_always_the_same(tmp_path: Path) -> None:
+    study, tables = find_study("sphere2-fixed"), _read_back(tmp_path, _with_a_diverged_seed())
+    paths = study.draw(tables, tmp_path)
+    expected = {f"{m}{kind}.{end}" for m in ("euler", "rk4") for kind in ("", "-seeds") for end in ("png", "svg")}
+    assert {path.name for path in paths} == expected
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths if path.suffix == ".png")
+    before = [path.read_bytes() for path in paths]
+    study.draw(tables, tmp_path)
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(tmp_path: Path) -> None:
+    findings = find_study("sphere2-fixed").findings(_read_back(tmp_path, _with_a_diverged_seed()))
+    drop, own, critical, *_, left_out = findings
+    assert (drop.agrees, own.agrees, critical.agrees) == (True, True, True)
+    assert critical.ours.startswith("64-128, checked by rk4 at 0.5 times the training step")
+    assert "euler-2 seed 1 (0.500)" in left_out.ours
+    assert "euler-2 seed 2 (diverged at iteration 9)" in left_out.ours
+    assert "rk4-8 seed 2 (diverged at iteration 9)" in left_out.ours
+
+
+def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
+    """Two seeds for each tolerance, whose check solver agrees."""
+    return [
+        {**row, "run": f"dopri54-{tolerance}", "method": "dopri54", "steps": None, "tolerance": tolerance}
+        | ({"test_method": "dopri54", "factor": 0.1} if not row["own"] else {})
+        | columns
+        for tolerance, accuracy in own.items()
+        for seed in (0, 1)
+        for row in a_model(1, own=accuracy + 0.002 * seed, checked=accuracy, seed=seed, method="dopri54")
+    ]
+
+
+@pytest.mark.parametrize(("fine", "agrees"), [(0.7, True), (0.958, False)])
+def test_a_decline_at_small_tolerances_counts_seeds_that_learnt_little(fine: float, agrees: bool) -> None:
+    rows = _tolerances({1e-1: 0.96, 1e-3: 0.95, 1e-5: fine})
+    found = {finding.claim: finding for finding in find_study("sphere2-adaptive").findings({MAIN: rows})}
+    declines = next(finding for claim, finding in found.items() if "declines at small tolerances" in claim)
+    assert declines.agrees is agrees
+
+
+def test_the_adjoint_is_poor_where_large_tolerances_score_less() -> None:
+    rows = _tolerances({1e-1: 0.6, 1e-3: 0.95, 1e-5: 0.95}, gradient="adjoint")
+    poor = find_study("sphere2-adjoint").findings({MAIN: rows})[1]
+    assert "relatively low at large tolerances" in poor.claim
+    assert poor.agrees
+
+
+def test_a_seed_that_diverged_at_a_large_tolerance_did_poorly_there() -> None:
+    rows = _tolerances({1e-1: 0.95, 1e-3: 0.95, 1e-5: 0.95}, gradient="adjoint")
+    rows = [row for row in rows if row["tolerance"] != 1e-1]
+    rows += [{"run": "dopri54-1e-1", "seed": seed, "own": True, "accuracy": None, "diverged_at": 9} for seed in (0, 1)]
+    poor = find_study("sphere2-adjoint").findings({MAIN: rows})[1]
+    assert poor.ours.startswith("all seeds, tested with the training solver: 2 failed at 1e-1, 0.951 ± 0.001 at 1e-3")
+    assert poor.agrees
+
+
+def test_mnist_with_dopri54_is_the_exception() -> None:
+    rows = _tolerances({1e-1: 0.95, 1e-3: 0.95}, data="mnist")
+    exception = find_study("mnist-adaptive").findings({MAIN: rows})[0]
+    assert "is the exception" in exception.claim
+    assert exception.agrees
+
+
+def test_a_study_without_rows_has_no_figures_and_nothing_to_say(tmp_path: Path) -> None:
+    assert find_study("mnist-fixed").draw({MAIN: []}, tmp_path) == []
+    assert all(finding.agrees is None for finding in find_study("mnist-fixed").findings({}))
