@@ -27,22 +27,30 @@ def results(case: dict[str, Any]) -> list[Tensor]:
     return [end.detach(), *gradients, quiet]
 
 
-def let_the_interpreter_multiply() -> None:
-    """Triton 3.6 holds bfloat16 in integers, and multiplies these."""
-    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle, _convert_float
+def let_the_interpreter_round() -> None:
+    """Triton 3.6 interprets bfloat16 as integers: it multiplies these, and cuts digits off where GPUs round."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-    dot = InterpreterBuilder.create_dot
+    dot, cast = InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl
 
     def floats(x: Any) -> Any:
         if x.dtype.scalar != tl.bfloat16:
             return x
-        return TensorHandle(_convert_float(x.data, tl.bfloat16, tl.float32, None).view(np.float32), tl.float32)
+        bits = torch.from_numpy(np.ascontiguousarray(x.data).view(np.int16))
+        return TensorHandle(bits.view(torch.bfloat16).float().numpy(), tl.float32)
+
+    def rounded(self: Any, x: Any, to: Any) -> Any:
+        if (x.dtype.scalar, to.scalar) != (tl.float32, tl.bfloat16):
+            return cast(self, x, to)
+        low = torch.from_numpy(np.ascontiguousarray(x.data)).bfloat16()
+        return TensorHandle(low.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
 
     InterpreterBuilder.create_dot = lambda self, a, b, *more: dot(self, floats(a), floats(b), *more)
+    InterpreterBuilder.cast_impl = rounded
 
 
 if __name__ == "__main__":
     let_the_interpreter_count()
-    let_the_interpreter_multiply()
+    let_the_interpreter_round()
     cases = torch.load(sys.argv[1], weights_only=False)
     torch.save({name: results(case) for name, case in cases.items()}, sys.argv[2])

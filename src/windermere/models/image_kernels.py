@@ -1,7 +1,7 @@
 """Triton kernels: one evaluation of the image networks' field, there and back, its hidden layers never in memory.
 
-A program owns a tile of pixels, whichever images they lie in. The big product of a 3x3 convolution is nine products, its
-*taps*: that of the hidden layer at the shifted pixels, [TILE, WIDTH], and a matrix [WIDTH, WIDTH]. What it takes at the
+A program owns a tile of pixels, whichever images they lie in. The big product of a 3x3 convolution is nine, its *taps*:
+that of the hidden layer at the shifted pixels, [TILE, WIDTH], and a matrix [WIDTH, WIDTH]. What it takes at the
 shifted pixels is made there and then from a *patch*, for which a product of depth 16 is enough. A patch holds a
 pixel's values v of a state or of a cotangent, c <= 4 of them, in 16 numbers:
 
@@ -55,11 +55,12 @@ def _load_matrix(matrix, first, WIDTH: tl.constexpr, LINES: tl.constexpr, START:
 
 @triton.jit
 def _load_bits(bits, pixel, rows, START: tl.constexpr, SIZE: tl.constexpr):
-    """Whether the hidden layer was positive, [TILE, SIZE]."""
+    """One where the hidden layer was positive, else zero, [TILE, SIZE]. A product's result times that is what ptxas
+    (12.8) keeps products asynchronous with; where it is chosen from instead, they wait for one another."""
     word = START // 32 + tl.arange(0, SIZE // 32)
     words = tl.load(bits + word[None, :] * rows + pixel[:, None])
     spread = tl.broadcast_to(words[:, :, None], (pixel.shape[0], SIZE // 32, 32)).reshape(pixel.shape[0], SIZE)
-    return (spread & (1 << (tl.arange(0, SIZE) % 32))[None, :]) != 0
+    return tl.where((spread & (1 << (tl.arange(0, SIZE) % 32))[None, :]) != 0, 1.0, 0.0)
 
 
 @triton.jit
@@ -248,14 +249,14 @@ def field_backward(
     row = _patch_row(held, HEIGHT, LENGTH)
     totals = ()
     for b in tl.static_range(BLOCKS):
-        totals = totals + (tl.zeros((TILE, COLUMNS[b][1]), tl.float32),)
+        totals = totals + (tl.full((TILE, COLUMNS[b][1]), 0.0, tl.float32),)
     for tap in range(9):
         on_patch = _load_patch(on_patches, row + _shift(tap, LENGTH + 2))
         # Over an image's edge these are another pixel's bits, but there the patch is zero.
         other = tl.minimum(tl.maximum(held + _shift(tap, LENGTH), 0), rows - 1)
         for k in tl.static_range(0, WIDTH, DEPTH):
             spread = tl.dot(on_patch, _load_matrix(lower_back, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
-            on_hidden = tl.where(_load_bits(bits, other, rows, k, DEPTH), spread, 0.0).to(on_patch.dtype)
+            on_hidden = (spread * _load_bits(bits, other, rows, k, DEPTH)).to(on_patch.dtype)
             totals = _add_products(totals, on_hidden, mix_back, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
     patch, real = _load_patch(patches, row), pixel < rows
     sums = ()
@@ -320,7 +321,7 @@ def mix_gradient(
             columns = _load_matrix(lower_back, 0, WIDTH, PATCH, COLUMNS[b][0], COLUMNS[b][1])
             spread = tl.dot(on_patch, columns, input_precision="ieee")
             positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
-            on_hidden = on_hidden + (tl.where(positive, spread, 0.0).to(on_patch.dtype),)
+            on_hidden = on_hidden + ((spread * positive).to(on_patch.dtype),)
         new = ()
         for t in tl.static_range(TAPS):
             patch = _load_patch(patches, row + _shift(first + t, LENGTH + 2))
@@ -375,7 +376,7 @@ def lower_gradient(
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         if SOURCE == "recomputed":
             hidden = tl.maximum(totals[b], 0.0)
-            positive = hidden > 0.0
+            positive = tl.where(hidden > 0.0, 1.0, 0.0)
             _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
         else:
             positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
@@ -386,5 +387,4 @@ def lower_gradient(
         for ch in tl.static_range(CHANNELS):
             if SOURCE != "bits":
                 _add(share + ch * WIDTH, tl.sum(hidden * on_rate[ch][:, None], axis=0))
-            where = tl.where(positive, on_rate[ch][:, None], 0.0)
-            _add(share + (CHANNELS + ch) * WIDTH, tl.sum(where, axis=0))
+            _add(share + (CHANNELS + ch) * WIDTH, tl.sum(positive * on_rate[ch][:, None], axis=0))
