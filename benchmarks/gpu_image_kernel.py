@@ -67,10 +67,10 @@ BACK = [
     Tile(pixels=64, depth=128),
 ]
 GRADIENT = [
-    (Tile(pixels=64), 1, 29),
-    (Tile(pixels=64, stages=3), 1, 29),
-    (Tile(pixels=64, stages=4), 1, 29),
     (Tile(pixels=64, columns=64), 1, 29),
+    (Tile(pixels=64, columns=64, stages=3), 1, 29),
+    (Tile(pixels=64), 1, 29),
+    (Tile(pixels=64, stages=4), 1, 29),
     (Tile(pixels=32), 1, 29),
     (Tile(pixels=128, columns=64), 1, 29),
     (Tile(pixels=64, warps=8), 1, 14),
@@ -82,7 +82,8 @@ GRADIENT = [
 ]
 SUMS = [
     Tile(columns=32),
-    Tile(columns=32, warps=2, pixels=64),
+    Tile(columns=32, warps=1),
+    Tile(columns=32, warps=2),
     Tile(columns=64),
     Tile(columns=128, warps=8),
     Tile(columns=32, warps=8, pixels=256),

@@ -65,7 +65,7 @@ EXACT = {
     "one channel, kept": make_case("euler", 2, 1, 32),
     "one channel, recomputed": make_case("midpoint", 1, 1, 32, kept=False),
     "a width that is padded": make_case("euler", 1, 2, 40, kept=False, columns=32),
-    "a width of two blocks": make_case("euler", 1, 1, 96),
+    "a width of two blocks, more chunks than tiles": make_case("euler", 1, 1, 96, chunks=3),
     "members with steps of their own": make_case("euler", 1, 4, 32, members=2, kept=False, taps=1),
 }
 """In float32 throughout."""

@@ -64,7 +64,7 @@ class Launch:
     forward: Tile = field(default_factory=Tile)
     back: Tile = field(default_factory=lambda: Tile(columns=64))
     """Its accumulators are halved: more is done with them after the product. So does what computes it again."""
-    gradient: Tile = field(default_factory=lambda: Tile(pixels=64))
+    gradient: Tile = field(default_factory=lambda: Tile(pixels=64, columns=64))
     """Of the mixing weights."""
     sums: Tile = field(default_factory=lambda: Tile(pixels=128, columns=32))
     """Of the last layer's gradient, where nothing is computed again."""

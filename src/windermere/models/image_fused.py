@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.fused import Weights, _has_triton
-from windermere.models.image_evaluation import Evaluation, Launch, Second, Shares, Tile
+from windermere.models.image_evaluation import PATCH, Evaluation, Launch, Second, Shares, Tile
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
@@ -32,13 +32,28 @@ DEFAULT = Launch()
 
 
 def can_walk_images(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: Weights) -> bool:
-    """Whether the kernels take this solve: on a GPU, in float32, with few channels, and rows that 32 bits can count."""
-    if z.ndim < 4 or not z.is_cuda or z.dtype != torch.float32 or z.numel() == 0 or not _has_triton():
+    """Whether the kernels take this solve: on a GPU, in float32, of the paper's field, and small enough. Any explicit
+    method on any fixed grid will do."""
+    if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton():
+        return False
+    exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
+    return exact and _is_papers(z, weights) and _is_small(z[0] if z.ndim == 5 else z, weights)
+
+
+def _is_papers(z: Tensor, weights: Weights) -> bool:
+    """Three layers, of 1x1, 3x3 and 1x1, from a state to its rate."""
+    if len(weights) != 6:
         return False
     channels, hidden = z.shape[-3], weights[0].shape[-4]
-    rows = z[0].numel() // channels if z.ndim == 5 else z.numel() // channels
-    fits = channels <= CHANNELS_UP_TO and hidden <= WIDTH_UP_TO and (rows + 4096) * WIDTH_UP_TO < 2**31
-    return fits and all(w.is_cuda and w.dtype == torch.float32 for w in weights)
+    shapes = [(hidden, channels, 1, 1), (hidden, hidden, 3, 3), (channels, hidden, 1, 1)]
+    return all(tuple(w.shape[-4:]) == shape for w, shape in zip(weights[::2], shapes, strict=True))
+
+
+def _is_small(z: Tensor, weights: Weights) -> bool:
+    """For registers, and for offsets of 32 bits into levels and into patches."""
+    images, channels, height, length = z.shape
+    largest = images * max(height * length * WIDTH_UP_TO, (height + 2) * (length + 2) * PATCH)
+    return channels <= CHANNELS_UP_TO and weights[0].shape[-4] <= WIDTH_UP_TO and largest < 2**30
 
 
 def image_walk(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: Weights, launch: Launch = DEFAULT) -> Tensor:
