@@ -190,6 +190,11 @@ def test_too_many_channels_are_an_error() -> None:
         image_walk(METHODS["euler"], EXACT["one channel, kept"]["grid"], torch.zeros(1, 5, 3, 3), weights)
 
 
+def test_a_padding_that_splits_a_word_of_bits_is_an_error() -> None:
+    with pytest.raises(UsageError, match="multiple of 32"):
+        Launch(padding=16)
+
+
 def test_a_width_is_shared_out_in_powers_of_two() -> None:
     assert Tile().blocks(96) == ((0, 64), (64, 32))
     assert Tile().blocks(128) == ((0, 128),)

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from windermere.errors import UsageError
 from windermere.models.fused import Weights
 
 PATCH = 16
@@ -29,8 +30,8 @@ class Tile:
 
     pixels: int = 128
     """Of a program; in the mixing weights' gradient, of one round of its loop."""
-    depth: int = 32
-    """Hidden channels that are made at a time."""
+    depth: int = 64
+    """Hidden channels that are made at a time, or as many as divide the width."""
     columns: int = 128
     """Of an accumulator at most; a width that is no power of two takes several."""
     warps: int = 4
@@ -75,6 +76,10 @@ class Launch:
     """Of the mixing weights' gradient for one program."""
     pointwise: int = 64
     """Pixels of a program that only combines states."""
+
+    def __post_init__(self) -> None:
+        if self.padding % 32:
+            raise UsageError(f"hidden channels are padded to a multiple of 32, for their bits: not of {self.padding}")
 
     def width(self, channels: int) -> int:
         return -(-channels // self.padding) * self.padding
