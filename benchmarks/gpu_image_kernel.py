@@ -1,0 +1,340 @@
+"""The image kernels on a GPU: `PYTHONPATH=src python3 -m benchmarks.gpu_image_kernel OUT.json`, about six minutes.
+
+Errors against float64, each kernel's time, and whole training steps beside the compiled bfloat16 of `gpu_images`; then
+a sweep of how each kernel may run, compiled by processes of their own, and the steps again with the best. Whatever
+fails is written down, and the rest goes on.
+"""
+
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks import gpu_images
+from benchmarks.gpu_kernel import captured, milliseconds, noted, short
+from windermere.models.image_evaluation import Evaluation, Launch, Shares, Tile
+from windermere.models.image_fused import image_walk
+from windermere.solvers import METHODS, FixedStep
+from windermere.solvers.grid import make_grid
+from windermere.solvers.runge_kutta import combine, stages
+
+DEVICE = "cuda"
+BATCH, STEPS = gpu_images.BATCH, 16
+SWEEP_SECONDS = 210.0
+LAUNCHES = 10
+"""In one graph, so that the host's own time is not measured."""
+KERNELS = ("forward", "backward", "mix_gradient", "lower_gradient", "combine")
+PADDINGS = {"cifar": (32,), "mnist": (32, 128)}
+"""MNIST's width of 96 is two blocks, 64 and 32, or one of 128."""
+
+FORWARD = [
+    Tile(),
+    Tile(stages=3),
+    Tile(depth=32),
+    Tile(columns=64),
+    Tile(warps=8, registers=128, depth=32),
+    Tile(warps=8, registers=128, depth=32, columns=64),
+    Tile(warps=8),
+    Tile(warps=8, depth=128),
+    Tile(warps=8, pixels=256),
+    Tile(warps=8, pixels=256, stages=3),
+    Tile(warps=8, pixels=256, depth=32, stages=3),
+    Tile(pixels=64),
+    Tile(pixels=64, depth=128, stages=3),
+]
+BACK = [
+    Tile(columns=64),
+    Tile(columns=64, depth=32),
+    Tile(columns=32, depth=32),
+    Tile(warps=8, registers=128, columns=64, depth=32),
+    Tile(warps=8, columns=64, depth=32),
+    Tile(warps=8),
+    Tile(warps=8, depth=128),
+    Tile(warps=8, depth=128, stages=3),
+    Tile(warps=8, pixels=256, columns=64),
+    Tile(warps=8, pixels=256, columns=64, stages=3),
+    Tile(pixels=64),
+    Tile(pixels=64, depth=128),
+]
+GRADIENT = [
+    (Tile(pixels=64, columns=64), 1, 29),
+    (Tile(pixels=64, columns=64, stages=3), 1, 29),
+    (Tile(pixels=64), 1, 29),
+    (Tile(pixels=64, stages=4), 1, 29),
+    (Tile(pixels=32), 1, 29),
+    (Tile(pixels=128, columns=64), 1, 29),
+    (Tile(pixels=64, warps=8), 1, 14),
+    (Tile(pixels=128, warps=8), 1, 14),
+    (Tile(pixels=128, warps=8, stages=3), 1, 14),
+    (Tile(pixels=64, warps=8), 1, 29),
+    (Tile(pixels=64), 1, 58),
+    (Tile(pixels=32, columns=64, warps=8), 3, 44),
+]
+SUMS = [
+    Tile(columns=32),
+    Tile(columns=32, warps=1),
+    Tile(columns=32, warps=2),
+    Tile(columns=64),
+    Tile(columns=128, warps=8),
+    Tile(columns=32, warps=8, pixels=256),
+]
+
+
+def candidates(kernel: str, base: Launch) -> list[Launch]:
+    """What a kernel is tried with, the default first."""
+    if kernel == "forward":
+        return [replace(base, forward=tile) for tile in FORWARD]
+    if kernel == "backward":
+        return [replace(base, back=tile) for tile in BACK]
+    if kernel == "mix_gradient":
+        return [replace(base, gradient=tile, taps=taps, chunks=chunks) for tile, taps, chunks in GRADIENT]
+    if kernel == "lower_gradient":
+        return [replace(base, sums=tile) for tile in SUMS]
+    return [replace(base, pointwise=pixels) for pixels in (64, 32, 128, 256)]
+
+
+def settings(kernel: str, launch: Launch) -> dict[str, Any]:
+    """What a candidate is known by, and what is taken over from the best."""
+    names = {"forward": ("forward",), "backward": ("back",), "lower_gradient": ("sums",), "combine": ("pointwise",)}
+    return {name: getattr(launch, name) for name in names.get(kernel, ("gradient", "taps", "chunks"))}
+
+
+def label(kernel: str, launch: Launch) -> str:
+    parts = [asdict(v).items() if isinstance(v, Tile) else [(k, v)] for k, v in settings(kernel, launch).items()]
+    return ", ".join(f"{name} {value}" for part in parts for name, value in part if value is not None)
+
+
+def drawn(data: str, images: int) -> tuple[Tensor, list[Tensor]]:
+    """Images, and a field's weights with biases that are not zero."""
+    channels, width, side = gpu_images.SHAPES[data]
+    generator = torch.Generator().manual_seed(2)
+    shapes = [(width, channels, 1, 1), (width, width, 3, 3), (channels, width, 1, 1)]
+    weights = []
+    for shape in shapes:
+        scale = (2 / torch.Size(shape[1:]).numel()) ** 0.5
+        weights += [torch.randn(shape, generator=generator) * scale, torch.randn(shape[0], generator=generator) * 0.1]
+    z = torch.rand(images, channels, side, side, generator=generator)
+    return z.to(DEVICE), [w.to(DEVICE) for w in weights]
+
+
+def works(data: str, launch: Launch, images: int) -> dict[str, Callable[[], None]]:
+    """Each kernel, ready to run."""
+    z, weights = drawn(data, images)
+    run = Evaluation(launch, z, weights)
+    sums, hidden = Shares(run), run.new_hidden(1)
+    second = (hidden[0][0], hidden[1][0], hidden[2][0])
+    patches, on_patches, states = run.new_patches(), run.new_patches(), run.new_states(3)
+    sizes = z.new_full((1,), 1 / STEPS)
+    states.copy_(torch.randn_like(states))
+    run.combine(states[0], states, sizes, 0, (), states[0], patches)
+    run.combine(None, states, sizes, 0, (1.0,), states[1], on_patches)
+    kept = None if run.source == "recomputed" else second
+    run.forward(patches, states[2], kept)
+    return {
+        "forward": lambda: run.forward(patches, states[2], kept),
+        "backward": lambda: run.backward(on_patches, second[0], z, patches, states[2], sums),
+        "mix_gradient": lambda: run.mix_gradient(patches, on_patches, second[0], sums),
+        "lower_gradient": lambda: run.lower_gradient(states[1], patches, second, sums),
+        "combine": lambda: run.combine(states[0], states, sizes, 0, (1.0,), states[1], patches),
+    }
+
+
+def compile_one(data: str, kernel: str, launch: Launch) -> float:
+    """In a process of its own: what is compiled stays in Triton's cache on disk, and what crashes crashes there."""
+    begun = time.perf_counter()
+    works(data, launch, 2)[kernel]()
+    torch.cuda.synchronize()
+    return time.perf_counter() - begun
+
+
+def compile_all(jobs: dict[str, tuple[str, str, Launch]], seconds: float) -> dict[str, Any]:
+    """Seconds or an error for each; what is not ready in time is given up."""
+    found: dict[str, Any] = {}
+    given_up = time.perf_counter() + seconds
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(14, mp_context=context, max_tasks_per_child=4)
+    waiting = {name: pool.submit(compile_one, *job) for name, job in jobs.items()}
+    for name, job in waiting.items():
+        found[name] = noted(job.result, max(0.1, given_up - time.perf_counter()))
+    pool.shutdown(wait=False, cancel_futures=True)
+    return found
+
+
+def kernel_time(data: str, kernel: str, launch: Launch) -> dict[str, float]:
+    """Milliseconds of a launch, and TFLOP/s of its big product (the useful ones: neither lifting nor padding)."""
+    _, width, side = gpu_images.SHAPES[data]
+    work = works(data, launch, BATCH)[kernel]
+
+    def several() -> None:
+        for _ in range(LAUNCHES):
+            work()
+
+    ms = milliseconds(captured(several)[0], repeats=3) / LAUNCHES
+    product = 2 * BATCH * side**2 * 9 * width**2 / (ms * 1e9)
+    again = kernel == "lower_gradient" and launch.hidden == "recomputed"
+    big = kernel in ("forward", "backward", "mix_gradient") or again
+    return {"ms": ms, **({"tflops": product} if big else {})}
+
+
+def reference(method: str, steps: int, data: str, images: int) -> list[Tensor]:
+    """The eager walk in float64."""
+    z, weights = drawn(data, images)
+    start, *weights = (x.double().requires_grad_() for x in (z, *weights))
+    tableau, z = METHODS[method], start
+    for _ in range(steps):
+        rates = stages(tableau, lambda _, x: gpu_images.field(x, *weights), [z] * tableau.stages, z, 1 / steps)
+        z = combine(z, 1 / steps, tableau.b, rates)
+    return [z.detach(), *torch.autograd.grad((z * cotangent(z)).sum(), [start, *weights])]
+
+
+def cotangent(z: Tensor) -> Tensor:
+    return torch.arange(z.numel(), device=z.device, dtype=z.dtype).view_as(z).cos()
+
+
+def errors(method: str, steps: int, data: str, launch: Launch, images: int = 8) -> dict[str, Any]:
+    """Relative to the norm: the end, each gradient; and whether a second run gives the same bits."""
+    z, weights = drawn(data, images)
+    start, *weights = (x.requires_grad_() for x in (z, *weights))
+    grid = make_grid([FixedStep.of(method, steps=steps)], (0.0, 1.0))
+
+    def there_and_back() -> list[Tensor]:
+        end = image_walk(METHODS[method], grid, start, weights, launch)
+        return [end.detach(), *torch.autograd.grad((end * cotangent(end)).sum(), [start, *weights])]
+
+    found, again, wanted = there_and_back(), there_and_back(), reference(method, steps, data, images)
+    names = ("end", "start", "lift", "lift bias", "mix", "mix bias", "lower", "lower bias")
+    apart = {n: float((a - b).norm() / b.norm()) for n, a, b in zip(names, found, wanted, strict=True)}
+    return {**apart, "same bits again": all(torch.equal(a, b) for a, b in zip(found, again, strict=True))}
+
+
+def iteration(data: str, launch: Launch, steps: int, exact: list[Tensor] | None) -> dict[str, float]:
+    """A whole training step, captured, as `gpu_images.variant` has it."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    channels, width, side = gpu_images.SHAPES[data]
+    weights = [w.requires_grad_() for w in gpu_images.parameters(channels, width, side)]
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(BATCH, channels, side, side, generator=generator).to(DEVICE)
+    y = torch.randint(gpu_images.CLASSES, (BATCH,), generator=generator).to(DEVICE)
+    grid = make_grid([FixedStep.of("euler", steps=steps)], (0.0, 1.0))
+    optimizer = torch.optim.Adam(weights, lr=1e-5, fused=True, capturable=True)
+
+    def forward_and_back() -> None:
+        optimizer.zero_grad()
+        z = image_walk(METHODS["euler"], grid, x, weights[:6], launch)
+        F.cross_entropy(F.linear(z.flatten(1), *weights[6:]), y).backward()
+
+    def step() -> None:
+        forward_and_back()
+        optimizer.step()
+
+    forward_and_back()
+    gradients = [w.grad.double().clone() for w in weights if w.grad is not None]
+    numbers = {}
+    if exact is not None:
+        numbers["gradient_error"] = max(float((a - b).norm() / b.norm()) for a, b in zip(gradients, exact, strict=True))
+    optimizer.zero_grad()
+    numbers["ms"] = gpu_images.milliseconds(gpu_images.captured(step), 20 if steps < 64 else 8)
+    numbers["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    return numbers
+
+
+class Findings:
+    """What is known so far, on the screen and in the file."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.begun = out, time.perf_counter()
+        self.found: dict[str, Any] = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+
+    def keep(self, section: str, name: str, work: Callable[..., Any], *args: Any) -> Any:
+        value = noted(work, *args)
+        self.note(section, name, value)
+        return value
+
+    def note(self, section: str, name: str, value: Any) -> None:
+        self.found.setdefault(section, {})[name] = value
+        self.out.write_text(json.dumps(self.found, indent=1))
+        print(f"{time.perf_counter() - self.begun:5.0f} s  {section:<10} {name:<70} {short(value)}", flush=True)
+
+
+def sweep(findings: Findings) -> dict[str, Launch]:
+    """The best of each kernel's candidates, for each data set and padding."""
+    bases = {f"{d}, padding {p}": (d, Launch(padding=p)) for d, paddings in PADDINGS.items() for p in paddings}
+    tried = {
+        f"{case}: {kernel}: {label(kernel, launch)}": (case, kernel, launch)
+        for case, (_, base) in bases.items()
+        for kernel in KERNELS
+        for launch in candidates(kernel, base)
+    }
+    end = time.perf_counter() + SWEEP_SECONDS
+    jobs = {name: (bases[case][0], kernel, launch) for name, (case, kernel, launch) in tried.items()}
+    compiled = compile_all(jobs, 0.7 * SWEEP_SECONDS)
+    best = {case: base for case, (_, base) in bases.items()}
+    fastest: dict[tuple[str, str], float] = {}
+    for name, (case, kernel, launch) in tried.items():
+        if isinstance(compiled[name], dict):
+            findings.note("compile", name, compiled[name])
+            continue
+        if time.perf_counter() > end:
+            findings.note("sweep", name, {"error": "no time left"})
+            continue
+        found = findings.keep("sweep", name, kernel_time, bases[case][0], kernel, launch)
+        if found.get("ms", float("inf")) < fastest.get((case, kernel), float("inf")):
+            fastest[case, kernel] = found["ms"]
+            best[case] = replace(best[case], **settings(kernel, launch))
+    return best
+
+
+def whole_steps(findings: Findings, case: str, launch: Launch) -> None:
+    """With all that can be kept and with nothing, for speed and for memory."""
+    data = case.split(",")[0]
+    exact = exact_gradients(data)
+    for hidden in ("levels", "recomputed"):
+        chosen = replace(launch, hidden=hidden)
+        findings.keep("steps", f"{case}, {hidden}, {STEPS} steps", iteration, data, chosen, STEPS, exact)
+        findings.keep("steps", f"{case}, {hidden}, 64 steps", iteration, data, chosen, 64, None)
+
+
+@cache
+def exact_gradients(data: str) -> list[Tensor] | None:
+    found = noted(lambda: gpu_images.variant(data, "exact", None, steps=STEPS, last=False))
+    return found[1] if isinstance(found, tuple) else None
+
+
+def main(out: Path) -> None:
+    findings = Findings(out)
+    lean = Launch(hidden="recomputed")
+    for data in gpu_images.SHAPES:
+        for launch in (replace(lean, precision="ieee"), lean, Launch()):
+            name = f"{data}, {launch.precision}, {launch.hidden}"
+            findings.keep("errors", f"euler 4, {name}", errors, "euler", 4, data, launch)
+        findings.keep("errors", f"rk4 1, {data}", errors, "rk4", 1, data, Launch())
+    for data in gpu_images.SHAPES:
+        for kernel in KERNELS:
+            findings.keep("default", f"{data}: {kernel}", kernel_time, data, kernel, Launch())
+        findings.keep("default", f"{data}: lower_gradient, recomputed", kernel_time, data, "lower_gradient", lean)
+        whole_steps(findings, f"{data}, default", Launch())
+        findings.keep("steps", f"{data}, compiled bf16, {STEPS} steps", compiled_bf16, data)
+    best = sweep(findings)
+    findings.note("best", "launches", {case: asdict(launch) for case, launch in best.items()})
+    for case, launch in best.items():
+        whole_steps(findings, f"{case}, best", launch)
+
+
+def compiled_bf16(data: str) -> dict[str, float]:
+    torch.backends.cudnn.benchmark = True
+    return gpu_images.variant(data, "bf16", None, steps=STEPS, compiled=True, capture=True)[0]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

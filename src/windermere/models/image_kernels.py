@@ -1,0 +1,390 @@
+"""Triton kernels: one evaluation of the image networks' field, there and back, its hidden layers never in memory.
+
+A program owns a tile of pixels, whichever images they lie in. The big product of a 3x3 convolution is nine, its *taps*:
+that of the hidden layer at the shifted pixels, [TILE, WIDTH], and a matrix [WIDTH, WIDTH]. What it takes at the
+shifted pixels is made there and then from a *patch*, for which a product of depth 16 is enough. A patch holds a
+pixel's values v of a state or of a cotangent, c <= 4 of them, in 16 numbers:
+
+    high(v), low(v), high(v), 1, 1, 0 ...        and its weights      high(w), high(w), low(w), high(b), low(b), 0 ...
+
+with high the nearest bfloat16 and low the rest, so that the product is w v + b almost in float32. Patches lie in images
+with a border of zeros: there the bias goes out with the ones, and the hidden layer is zero as the padding wants it.
+
+Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), w hidden ones, padded to WIDTH. States
+and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [WIDTH / 32, ROWS]
+say where the second hidden layer is positive; *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS], the
+pixel's largest. COLUMNS are pairs (start,
+size) that share WIDTH out in powers of two: there is an accumulator for each. Products are bfloat16 where patches are,
+and float32 where they are that.
+"""
+# Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
+# mypy: ignore-errors
+# ruff: noqa: RUF005
+
+import triton
+import triton.language as tl
+
+PATCH: tl.constexpr = tl.constexpr(16)
+"""The least depth of a product on tensor cores."""
+
+
+@triton.jit
+def _patch_row(pixel, HEIGHT: tl.constexpr, LENGTH: tl.constexpr):
+    """Where a pixel's patch lies."""
+    image, inside = pixel // (HEIGHT * LENGTH), pixel % (HEIGHT * LENGTH)
+    return (image * (HEIGHT + 2) + inside // LENGTH + 1) * (LENGTH + 2) + inside % LENGTH + 1
+
+
+@triton.jit
+def _place(pixel, channel, CHANNELS: tl.constexpr, AREA: tl.constexpr):
+    """Where a pixel's value lies in a state."""
+    return (pixel // AREA * CHANNELS + channel) * AREA + pixel % AREA
+
+
+@triton.jit
+def _load_patch(patches, row):
+    return tl.load(patches + row[:, None] * PATCH + tl.arange(0, PATCH)[None, :])
+
+
+@triton.jit
+def _load_matrix(matrix, first, WIDTH: tl.constexpr, LINES: tl.constexpr, START: tl.constexpr, SIZE: tl.constexpr):
+    """LINES lines from the first, and the SIZE columns from START."""
+    line, column = first + tl.arange(0, LINES), START + tl.arange(0, SIZE)
+    return tl.load(matrix + line[:, None] * WIDTH + column[None, :])
+
+
+@triton.jit
+def _load_bits(bits, pixel, rows, START: tl.constexpr, SIZE: tl.constexpr):
+    """One where the hidden layer was positive, else zero, [TILE, SIZE]. A product's result times that is what ptxas
+    (12.8) keeps products asynchronous with; where it is chosen from instead, they wait for one another."""
+    word = START // 32 + tl.arange(0, SIZE // 32)
+    words = tl.load(bits + word[None, :] * rows + pixel[:, None])
+    spread = tl.broadcast_to(words[:, :, None], (pixel.shape[0], SIZE // 32, 32)).reshape(pixel.shape[0], SIZE)
+    return tl.where((spread & (1 << (tl.arange(0, SIZE) % 32))[None, :]) != 0, 1.0, 0.0)
+
+
+@triton.jit
+def _store_bits(bits, hidden, pixel, rows, START: tl.constexpr, SIZE: tl.constexpr):
+    flags = (hidden > 0.0).to(tl.int32) << (tl.arange(0, SIZE) % 32)[None, :]
+    words = tl.sum(flags.reshape(hidden.shape[0], SIZE // 32, 32), axis=2)
+    word = START // 32 + tl.arange(0, SIZE // 32)
+    tl.store(bits + word[None, :] * rows + pixel[:, None], words, mask=(pixel < rows)[:, None])
+
+
+@triton.jit
+def _store_levels(levels, hidden, unit, pixel, rows, WIDTH: tl.constexpr, START: tl.constexpr, SIZE: tl.constexpr):
+    """Multiples of a unit, [TILE], to the nearest."""
+    level = (hidden * tl.where(unit > 0.0, 1.0 / unit, 0.0)[:, None] + 0.5).to(tl.uint8)
+    place = pixel[:, None] * WIDTH + START + tl.arange(0, SIZE)[None, :]
+    tl.store(levels + place, level, mask=(pixel < rows)[:, None])
+
+
+@triton.jit
+def _add(place, values):
+    """Each place is one program's own, so the order of summation is always the same."""
+    tl.store(place, tl.load(place) + values)
+
+
+@triton.jit
+def _shift(tap, LENGTH: tl.constexpr):
+    """How many rows further a tap looks, in images of a length."""
+    return (tap // 3 - 1) * LENGTH + tap % 3 - 1
+
+
+@triton.jit(do_not_specialize=("step", "rows"))
+def combine(
+    base,  # a state
+    terms,  # [terms, a state]
+    sizes,  # [N]
+    step,
+    out,  # a state; may be the base
+    patches,
+    rows,
+    WEIGHTS: tl.constexpr,
+    TERMS: tl.constexpr,
+    FROM_BASE: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    LENGTH: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """base + h sum_i w_i terms_i, or without the base: as a state, and as patches."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    entry = tl.arange(0, PATCH)[None, :]
+    place = _place(pixel[:, None], entry % CHANNELS, CHANNELS, HEIGHT * LENGTH)
+    real = (pixel < rows)[:, None]
+    used = real & (entry < 3 * CHANNELS)
+    value = tl.zeros((TILE, PATCH), tl.float32)
+    if FROM_BASE:
+        value = tl.load(base + place, mask=used, other=0.0)
+    h = tl.load(sizes + step)
+    for i in tl.static_range(TERMS):
+        if WEIGHTS[i] != 0.0:
+            value += h * WEIGHTS[i] * tl.load(terms + i * rows * CHANNELS + place, mask=used, other=0.0)
+    tl.store(out + place, value, mask=real & (entry < CHANNELS))
+    high = value.to(patches.dtype.element_ty).to(tl.float32)
+    part = tl.where((entry >= CHANNELS) & (entry < 2 * CHANNELS), value - high, high)
+    part = tl.where(entry < 3 * CHANNELS, part, tl.where(entry < 3 * CHANNELS + 2, 1.0, 0.0))
+    row = _patch_row(pixel, HEIGHT, LENGTH)
+    tl.store(patches + row[:, None] * PATCH + entry, part.to(patches.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def _mixed(
+    patches,
+    row,
+    lift,  # [16, WIDTH]
+    mix,  # [9, WIDTH in, WIDTH out]
+    mix_bias,  # [WIDTH]
+    LENGTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """The second hidden layer before its ReLU, by blocks of columns."""
+    totals = ()
+    for b in tl.static_range(BLOCKS):
+        bias = tl.load(mix_bias + COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1]))
+        totals = totals + (tl.broadcast_to(bias[None, :], (TILE, COLUMNS[b][1])),)
+    for tap in range(9):
+        patch = _load_patch(patches, row + _shift(tap, LENGTH + 2))
+        for k in tl.static_range(0, WIDTH, DEPTH):
+            lifted = tl.dot(patch, _load_matrix(lift, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
+            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            totals = _add_products(totals, hidden, mix, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
+    return totals
+
+
+@triton.jit
+def _add_products(
+    totals, hidden, mix, first, WIDTH: tl.constexpr, DEPTH: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr
+):
+    """totals + hidden times DEPTH lines of a matrix, from the first."""
+    new = ()
+    for b in tl.static_range(BLOCKS):
+        lines = _load_matrix(mix, first, WIDTH, DEPTH, COLUMNS[b][0], COLUMNS[b][1])
+        new = new + (tl.dot(hidden, lines, totals[b], input_precision="ieee"),)
+    return new
+
+
+@triton.jit(do_not_specialize=("rows",))
+def field_forward(
+    patches,
+    lift,  # [16, WIDTH]
+    mix,  # [9, WIDTH in, WIDTH out]
+    mix_bias,  # [WIDTH]
+    lower,  # [c, WIDTH]: float32
+    lower_bias,  # [c]
+    rates,  # a state
+    bits,
+    levels,
+    scales,
+    rows,
+    KEEP_BITS: tl.constexpr,
+    KEEP_LEVELS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    LENGTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    # Rows beyond the last pixel compute along with it.
+    row = _patch_row(tl.minimum(pixel, rows - 1), HEIGHT, LENGTH)
+    totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+    if KEEP_LEVELS:
+        scale = tl.zeros((TILE,), tl.float32)
+        for b in tl.static_range(BLOCKS):
+            scale = tl.maximum(scale, tl.max(totals[b], axis=1))
+        tl.store(scales + pixel, scale, mask=pixel < rows)
+    sums = ()
+    for _ in tl.static_range(CHANNELS):
+        sums = sums + (tl.zeros((TILE,), tl.float32),)
+    for b in tl.static_range(BLOCKS):
+        hidden = tl.maximum(totals[b], 0.0)
+        column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+        if KEEP_BITS:
+            _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
+        if KEEP_LEVELS:
+            _store_levels(levels, hidden, scale / 255.0, pixel, rows, WIDTH, COLUMNS[b][0], COLUMNS[b][1])
+        new = ()
+        for ch in tl.static_range(CHANNELS):
+            new = new + (sums[ch] + tl.sum(hidden * tl.load(lower + ch * WIDTH + column)[None, :], axis=1),)
+        sums = new
+    for ch in tl.static_range(CHANNELS):
+        place = _place(pixel, ch, CHANNELS, HEIGHT * LENGTH)
+        tl.store(rates + place, sums[ch] + tl.load(lower_bias + ch), mask=pixel < rows)
+
+
+@triton.jit(do_not_specialize=("rows",))
+def field_backward(
+    on_patches,  # of the rate's cotangent
+    bits,
+    lower_back,  # [16, WIDTH]
+    mix_back,  # [9, WIDTH out, WIDTH in]: each tap's transpose, the last first
+    x,  # a state
+    patches,  # of x
+    lift,  # [16, WIDTH]
+    lift_back,  # [c, WIDTH]: float32
+    on_x,  # a state
+    shares,  # [tiles, c + 1, WIDTH]: added to; of lift and its bias
+    rows,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    LENGTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """The cotangent of the field's input, and the gradients of its first layer."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    held = tl.minimum(pixel, rows - 1)
+    row = _patch_row(held, HEIGHT, LENGTH)
+    totals = ()
+    for b in tl.static_range(BLOCKS):
+        totals = totals + (tl.full((TILE, COLUMNS[b][1]), 0.0, tl.float32),)
+    for tap in range(9):
+        on_patch = _load_patch(on_patches, row + _shift(tap, LENGTH + 2))
+        # Over an image's edge these are another pixel's bits, but there the patch is zero.
+        other = tl.minimum(tl.maximum(held + _shift(tap, LENGTH), 0), rows - 1)
+        for k in tl.static_range(0, WIDTH, DEPTH):
+            spread = tl.dot(on_patch, _load_matrix(lower_back, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
+            on_hidden = (spread * _load_bits(bits, other, rows, k, DEPTH)).to(on_patch.dtype)
+            totals = _add_products(totals, on_hidden, mix_back, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
+    patch, real = _load_patch(patches, row), pixel < rows
+    sums = ()
+    for _ in tl.static_range(CHANNELS):
+        sums = sums + (tl.zeros((TILE,), tl.float32),)
+    for b in tl.static_range(BLOCKS):
+        column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+        lines = _load_matrix(lift, 0, WIDTH, PATCH, COLUMNS[b][0], COLUMNS[b][1])
+        lifted = tl.dot(patch, lines, input_precision="ieee")
+        on_lifted = tl.where((lifted > 0.0) & real[:, None], totals[b], 0.0)
+        share = shares + tl.program_id(0) * (CHANNELS + 1) * WIDTH + column
+        new = ()
+        for ch in tl.static_range(CHANNELS):
+            new = new + (sums[ch] + tl.sum(on_lifted * tl.load(lift_back + ch * WIDTH + column)[None, :], axis=1),)
+            value = tl.load(x + _place(held, ch, CHANNELS, HEIGHT * LENGTH))
+            _add(share + ch * WIDTH, tl.sum(value[:, None] * on_lifted, axis=0))
+        sums = new
+        _add(share + CHANNELS * WIDTH, tl.sum(on_lifted, axis=0))
+    for ch in tl.static_range(CHANNELS):
+        tl.store(on_x + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH), sums[ch], mask=real)
+
+
+@triton.jit(do_not_specialize=("rows",))
+def mix_gradient(
+    patches,
+    on_patches,
+    bits,
+    lift,  # [16, WIDTH]
+    lower_back,  # [16, WIDTH]
+    shares,  # [chunks, 9, WIDTH in, WIDTH out]: added to
+    rows,
+    HEIGHT: tl.constexpr,
+    LENGTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    LINES: tl.constexpr,
+    TILE: tl.constexpr,
+    TAPS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """Of the mixing convolution: sum_p hidden(p + tap)^T on_hidden(p). A program sums TAPS taps over a chunk of pixels;
+    LINES is WIDTH, or the power of two above it."""
+    first, chunk = tl.program_id(0) * TAPS, tl.program_id(1)
+    line = tl.arange(0, LINES)
+    there = (line < WIDTH)[:, None]
+    entry = tl.arange(0, PATCH)
+    lift_lines = tl.load(lift + entry[None, :] * WIDTH + line[:, None], mask=there, other=0.0)
+    totals = ()
+    for t in tl.static_range(TAPS):
+        for b in tl.static_range(BLOCKS):
+            column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+            place = ((chunk * 9 + first + t) * WIDTH + line[:, None]) * WIDTH + column[None, :]
+            totals = totals + (tl.load(shares + place, mask=there, other=0.0),)
+    rounds = tl.cdiv(tl.cdiv(rows, TILE), tl.num_programs(1))
+    for n in range(rounds):
+        pixel = (chunk * rounds + n) * TILE + tl.arange(0, TILE)
+        held = tl.minimum(pixel, rows - 1)
+        row = _patch_row(held, HEIGHT, LENGTH)
+        on_patch = tl.load(on_patches + row[:, None] * PATCH + entry[None, :], mask=(pixel < rows)[:, None], other=0.0)
+        on_hidden = ()
+        for b in tl.static_range(BLOCKS):
+            columns = _load_matrix(lower_back, 0, WIDTH, PATCH, COLUMNS[b][0], COLUMNS[b][1])
+            spread = tl.dot(on_patch, columns, input_precision="ieee")
+            positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
+            on_hidden = on_hidden + ((spread * positive).to(on_patch.dtype),)
+        new = ()
+        for t in tl.static_range(TAPS):
+            patch = _load_patch(patches, row + _shift(first + t, LENGTH + 2))
+            lifted = tl.dot(lift_lines, tl.trans(patch), input_precision="ieee")
+            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            for b in tl.static_range(BLOCKS):
+                new = new + (tl.dot(hidden, on_hidden[b], totals[t * BLOCKS + b], input_precision="ieee"),)
+        totals = new
+    for t in tl.static_range(TAPS):
+        for b in tl.static_range(BLOCKS):
+            column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+            place = ((chunk * 9 + first + t) * WIDTH + line[:, None]) * WIDTH + column[None, :]
+            tl.store(shares + place, totals[t * BLOCKS + b], mask=there)
+
+
+@triton.jit(do_not_specialize=("rows",))
+def lower_gradient(
+    on_rates,  # a state
+    patches,
+    lift,  # [16, WIDTH]
+    mix,  # [9, WIDTH in, WIDTH out]
+    mix_bias,  # [WIDTH]
+    bits,
+    levels,
+    scales,
+    shares,  # [tiles, 2 c, WIDTH]: added to; of on_rate hidden, and of on_rate where hidden is positive
+    bias_shares,  # [tiles, c]: added to
+    rows,
+    SOURCE: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    HEIGHT: tl.constexpr,
+    LENGTH: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+    DEPTH: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+):
+    """Of the last layer, and what the mixing bias needs. The second hidden layer's SOURCE is "recomputed" (the bits are
+    then written), its "levels" and bits, or its "bits" alone, without the first half of the shares."""
+    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    held = tl.minimum(pixel, rows - 1)
+    if SOURCE == "recomputed":
+        row = _patch_row(held, HEIGHT, LENGTH)
+        totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+    on_rate = ()
+    for ch in tl.static_range(CHANNELS):
+        place = on_rates + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH)
+        on_rate = on_rate + (tl.load(place, mask=pixel < rows, other=0.0),)
+        _add(bias_shares + tl.program_id(0) * CHANNELS + ch, tl.sum(on_rate[ch], axis=0))
+    for b in tl.static_range(BLOCKS):
+        column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+        if SOURCE == "recomputed":
+            hidden = tl.maximum(totals[b], 0.0)
+            positive = tl.where(hidden > 0.0, 1.0, 0.0)
+            _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
+        else:
+            positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
+        if SOURCE == "levels":
+            level = tl.load(levels + held[:, None] * WIDTH + column[None, :])
+            hidden = level.to(tl.float32) * (tl.load(scales + held) / 255.0)[:, None]
+        share = shares + tl.program_id(0) * 2 * CHANNELS * WIDTH + column
+        for ch in tl.static_range(CHANNELS):
+            if SOURCE != "bits":
+                _add(share + ch * WIDTH, tl.sum(hidden * on_rate[ch][:, None], axis=0))
+            _add(share + (CHANNELS + ch) * WIDTH, tl.sum(positive * on_rate[ch][:, None], axis=0))

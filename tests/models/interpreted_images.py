@@ -1,0 +1,56 @@
+"""`python -m tests.models.interpreted_images CASES RESULTS`: the image walk on the CPU, in a process of its own.
+
+Triton chooses between compiling and interpreting when it is first imported, so it must be told before.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from tests.models.interpreted import let_the_interpreter_count
+from windermere.models.image_fused import image_walk
+from windermere.solvers import METHODS
+
+
+def results(case: dict[str, Any]) -> list[Tensor]:
+    """The end state, the gradients of its product with a cotangent, and the end again without gradients."""
+    start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
+    arguments = (METHODS[case["method"]], case["grid"], start, weights, case["launch"])
+    end = image_walk(*arguments)
+    gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])
+    with torch.no_grad():
+        quiet = image_walk(*arguments)
+    return [end.detach(), *gradients, quiet]
+
+
+def let_the_interpreter_round() -> None:
+    """Triton 3.6 interprets bfloat16 as integers: it multiplies these, and cuts digits off where GPUs round."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    dot, cast = InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl
+
+    def floats(x: Any) -> Any:
+        if x.dtype.scalar != tl.bfloat16:
+            return x
+        bits = torch.from_numpy(np.ascontiguousarray(x.data).view(np.int16))
+        return TensorHandle(bits.view(torch.bfloat16).float().numpy(), tl.float32)
+
+    def rounded(self: Any, x: Any, to: Any) -> Any:
+        if (x.dtype.scalar, to.scalar) != (tl.float32, tl.bfloat16):
+            return cast(self, x, to)
+        low = torch.from_numpy(np.ascontiguousarray(x.data)).bfloat16()
+        return TensorHandle(low.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
+
+    InterpreterBuilder.create_dot = lambda self, a, b, *more: dot(self, floats(a), floats(b), *more)
+    InterpreterBuilder.cast_impl = rounded
+
+
+if __name__ == "__main__":
+    let_the_interpreter_count()
+    let_the_interpreter_round()
+    cases = torch.load(sys.argv[1], weights_only=False)
+    torch.save({name: results(case) for name, case in cases.items()}, sys.argv[2])
