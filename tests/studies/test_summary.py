@@ -99,4 +99,4 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
 
 def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:
     write_summary(tmp_path / "results", tmp_path / "page.md")
-    assert "Not run yet: step-adaptation-sphere2" in (tmp_path / "page.md").read_text()
+    assert "Not run yet: trajectories, decision-regions, fan" in (tmp_path / "page.md").read_text()

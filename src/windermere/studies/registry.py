@@ -2,6 +2,7 @@
 
 from windermere.errors import UnknownNameError
 from windermere.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
+from windermere.studies.grids import GRIDS
 from windermere.studies.planes import DECISION_REGIONS, TRAJECTORIES
 from windermere.studies.study import Study
 from windermere.studies.table1 import TABLE1
@@ -11,6 +12,7 @@ ALL: tuple[Study, ...] = (
     TRAJECTORIES,
     DECISION_REGIONS,
     FAN,
+    *GRIDS,
     *STEP_STUDIES,
     TABLE1,
     CROSSING_FIELD,
