@@ -16,6 +16,7 @@ from torch.nn.utils import skip_init
 from windermere.errors import UnknownNameError
 from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
 from windermere.models.fused import with_kernels
+from windermere.models.native import with_native
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
@@ -66,13 +67,13 @@ class SphereField(nn.Module):
 
         @cache
         def dense() -> DenseField:
-            """On demand, as the kernels need none of it; but as it would have been made at once."""
+            """On demand, as the kernels and the C code need none of it; but as it would have been made at once."""
             with torch.set_grad_enabled(graded):
                 pairs = zip(weights[::2], weights[1::2], strict=True)
                 layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
             return dense_field(cast(Layers, tuple(layers)))
 
-        walk = with_kernels(weights, lambda: dense().walk)
+        walk = with_kernels(weights, lambda: with_native(weights, lambda: dense().walk))
         return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk)
 
 
