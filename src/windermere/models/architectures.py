@@ -73,7 +73,7 @@ class SphereField(nn.Module):
                 layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
             return dense_field(cast(Layers, tuple(layers)))
 
-        walk = with_kernels(weights, lambda: with_native(weights, lambda: dense().walk))
+        walk = with_kernels(weights, lambda: with_native(weights, self.points, lambda: dense().walk))
         return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk)
 
 

@@ -51,11 +51,11 @@ class _Walk(ctypes.Structure):
     )
 
 
-def with_native(weights: Weights, otherwise: Callable[[], Walk]) -> Walk:
+def with_native(weights: Weights, points: int, otherwise: Callable[[], Walk]) -> Walk:
     """A walk in C where that can be, and another where it cannot."""
 
     def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
-        if isinstance(grid, Grid) and can_walk(z, weights):
+        if isinstance(grid, Grid) and z.shape[-1] == points and can_walk(z, weights):
             return walk_in_c(tableau, grid, z, weights)
         return otherwise()(tableau, grid, z)
 
@@ -76,8 +76,9 @@ def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tens
     if z.ndim == 2:
         return walk_in_c(tableau, grid, z.unsqueeze(0), [w.unsqueeze(0) for w in weights]).squeeze(0)
     keep = torch.is_grad_enabled() and any(x.requires_grad for x in (z, *weights))
-    sizes = np.broadcast_to(grid.steps, (len(z), grid.nodes.shape[-1] - 1))
-    steps = np.broadcast_to(grid.taken, len(z))
+    sizes, steps = grid.steps, grid.taken
+    if grid.nodes.ndim == 1:
+        sizes, steps = sizes[None].repeat(len(z), 0), steps[None].repeat(len(z))
     plan = _Plan(tableau, np.ascontiguousarray(sizes), np.ascontiguousarray(steps), keep)
     return cast(Tensor, _NativeWalk.apply(plan, z, *weights))  # type: ignore[no-untyped-call]
 

@@ -27,6 +27,10 @@ static inline V where_positive(V value, V x) { /* what is not a number stays so 
     return (V)((Mask)value & ~(x <= 0));
 }
 
+static inline V total(const V *sum) {
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+
 /* y = x m + bias, or + shared */
 static inline void product(const REAL *m, const REAL *bias, const V *shared, const V *x, V *y, long in, long out) {
     for (long o = 0; o < out; o += BLOCK) {
@@ -112,40 +116,54 @@ static void evaluate(const Field *field, const V *z, V *second, V *rate) {
         V sum[BLOCK] = {(V){0} + field->lower_bias};
         for (long c = 0; c < field->width; c += BLOCK)
             for (int k = 0; k < BLOCK; k++) sum[k] += field->lower[c + k] * second[p * field->width + c + k];
-        for (int k = 1; k < BLOCK; k++) sum[0] += sum[k];
-        rate[p] = sum[0];
+        rate[p] = total(sum);
+    }
+}
+
+/* The cotangent of the second layer, from that of the rate. */
+static void to_second(const Field *field, const V *second, const V *on_rate, V *on_second, REAL share, const Gradient *on) {
+    long n = field->width;
+    for (long p = 0; p < field->points; p++) {
+        V scaled = share * on_rate[p];
+        if (on) *on->lower_bias += scaled;
+        for (long c = 0; c < n; c++) {
+            V value = second[p * n + c];
+            on_second[p * n + c] = where_positive(field->lower[c] * on_rate[p], value);
+            if (!on) continue;
+            on->lower[c] += scaled * value;
+            on->mix_bias[c] += share * on_second[p * n + c];
+        }
+    }
+}
+
+/* The cotangent of z, from that of the first layer before its relu. */
+static void to_state(const Field *field, const V *z, const V *first, const V *on_first, V *on_z, REAL share, const Gradient *on) {
+    long n = field->width;
+    for (long p = 0; p < field->points; p++) {
+        V sum[BLOCK] = {0}, scaled = share * z[p];
+        for (long c = 0; c < n; c += BLOCK)
+            for (int k = 0; k < BLOCK; k++) {
+                V value = where_positive(on_first[p * n + c + k], first[p * n + c + k]);
+                sum[k] += field->lift[c + k] * value;
+                if (!on) continue;
+                on->lift[c + k] += scaled * value;
+                on->lift_bias[c + k] += share * value;
+            }
+        on_z[p] = total(sum);
     }
 }
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
-static void pull_back(const Field *field, const V *z, const V *second, const V *on_rate, V *on_z, REAL share, const Gradient *on) {
-    long n = field->width, d = field->points;
-    V first[d * n], on_first[d * n], on_second[d * n];
-    lift(field, z, first);
-    for (long p = 0; p < d; p++)
-        for (long c = 0; c < n; c++) on_second[p * n + c] = where_positive(field->lower[c] * on_rate[p], second[p * n + c]);
+static void pull_back(
+    const Field *field, const V *z, const V *second, const V *on_rate, V *on_z, REAL share, const Gradient *on
+) {
+    long values = field->points * field->width;
+    V first[values], on_first[values], on_second[values];
+    to_second(field, second, on_rate, on_second, share, on);
     mix(field, field->back, 0, on_second, on_first);
-    for (long p = 0; p < d; p++) {
-        V sum[BLOCK] = {0};
-        for (long c = 0; c < n; c += BLOCK)
-            for (int k = 0; k < BLOCK; k++) {
-                V *value = on_first + p * n + c + k;
-                *value = where_positive(*value, first[p * n + c + k]);
-                sum[k] += field->lift[c + k] * *value;
-            }
-        for (int k = 1; k < BLOCK; k++) sum[0] += sum[k];
-        on_z[p] = sum[0];
-    }
+    lift(field, z, first);
+    to_state(field, z, first, on_first, on_z, share, on);
     if (!on) return;
-    for (long p = 0; p < d; p++) {
-        *on->lower_bias += share * on_rate[p];
-        for (long c = 0; c < n; c++) {
-            on->lower[c] += share * on_rate[p] * second[p * n + c];
-            on->mix_bias[c] += share * on_second[p * n + c];
-            on->lift[c] += share * z[p] * on_first[p * n + c];
-            on->lift_bias[c] += share * on_first[p * n + c];
-        }
-    }
-    for (long c = 0; c < d * n; c++) first[c] *= share;
+    for (long c = 0; share != 1 && c < values; c++) first[c] *= share;
     gather_mix(field, on->mix, first, on_second);
 }

@@ -46,8 +46,8 @@ class Preparable(Protocol):
 
 
 def prepare(field: Any) -> Prepared:
-    if isinstance(field, Preparable):
-        return field.prepare()
+    if callable(own := getattr(field, "prepare", None)):  # a Preparable; asking the protocol would take longer
+        return own()  # type: ignore[no-any-return]
     if isinstance(field, nn.Module):
         return Prepared(field, lambda: tuple(p for p in field.parameters() if p.requires_grad))
     return Prepared(field, None)
@@ -73,7 +73,8 @@ class Layout:
         grouped = self.ensemble + samples
         if grouped > self.lead:
             raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
-        return replace(self, groups=tuple(self.shape[:grouped]))
+        groups = tuple(self.shape[:grouped])
+        return self if groups == self.groups else replace(self, groups=groups)
 
     def columns(self, values: NDArray[Any], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Numbers for each group, [..., *groups], shaped so that each [*groups] broadcasts against the state."""
@@ -132,7 +133,7 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
         )
     ensemble = members is not None
     if isinstance(state, Tensor):
-        whole = Layout(state.shape, (), lead=min(axes, state.ndim), ensemble=ensemble)
+        whole = Layout(state.shape, state.shape[: int(ensemble)], lead=min(axes, state.ndim), ensemble=ensemble)
     else:
         lead = axes if shared else int(ensemble)
         packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))

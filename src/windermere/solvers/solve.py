@@ -24,7 +24,7 @@ from windermere.solvers.gradients import (
     checkpointed,
     solve_with_adjoint,
 )
-from windermere.solvers.grid import make_grid
+from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import KINDS, Adaptive, OnGrid, Solver, Solvers, check_times
 
@@ -133,15 +133,18 @@ def _integrate(
     if adaptive:
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
-    if grid.nodes.ndim == 1:
-        problem = replace(problem, layout=replace(problem.layout, groups=()))
     if prepared is not None and prepared.walk is not None and not record and len(times) == 2:
         walked = Walked.over_grid(problem.tableau, grid.taken, [z, prepared.walk(problem.tableau, grid, z)])
     else:
-        walked = walk_grid(problem, grid, z, record=record)
+        walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
     if not walked.states[-1].isfinite().all():
-        raise explain_non_finite(problem, grid, z.detach())
+        raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
     return walked
+
+
+def _grouped_as(grid: Grid, problem: Problem) -> Problem:
+    """Members that share a grid are one group."""
+    return problem if grid.nodes.ndim > 1 else replace(problem, layout=replace(problem.layout, groups=()))
 
 
 def _adjoint(
