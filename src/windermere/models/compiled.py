@@ -14,10 +14,10 @@ from hashlib import sha256
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("native.c")
-INCLUDED = (Path(__file__).with_name("native_field.h"),)
+INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("field", "adaptive"))
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
-FUNCTIONS = ("there", "back")
+FUNCTIONS = ("there", "back", "adapt")
 
 
 @cache

@@ -35,10 +35,10 @@ typedef struct {
     /* What follows is for steps that are chosen. */
     V *rates;                    /* [members][tiles][evaluated][entries] */
     long adjoint;                /* whether cotangents are a part of the state */
-    double from, to, smallest, budget, order; /* order of the error estimate */
+    double begin, finish, smallest, budget, order; /* of the error estimate */
     double safety, most_growth, most_shrinking, rounding;
     const double *rtol, *atol;   /* [members] */
-    long *evaluations, *accepted, *rejected, *status; /* [members] */
+    long *evaluations, *rejected, *status; /* [members] */
 } Walk;
 
 static long layers_size(const Walk *walk) { return 6 * walk->width * walk->width + 5 * walk->width; }
@@ -218,6 +218,8 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
         if (!failed[k]) pthread_join(started[k], 0);
 }
 
+#include "native_adaptive.h"
+
 void there(const Walk *walk, long threads) {
     in_parallel(lay, walk, walk->members, 1);
     in_parallel(tile_there, walk, walk->members * walk->tiles, threads);
@@ -226,4 +228,10 @@ void there(const Walk *walk, long threads) {
 void back(const Walk *walk, long threads) {
     in_parallel(tile_back, walk, walk->members * walk->tiles, threads);
     in_parallel(sum_up, walk, walk->members, 1);
+}
+
+void adapt(const Walk *walk, long threads) {
+    in_parallel(lay, walk, walk->members, 1);
+    in_parallel(member_adapted, walk, walk->members, threads);
+    if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);
 }

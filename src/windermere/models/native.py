@@ -8,7 +8,7 @@ Conv1d(C, C, 3, padding=1) and Conv1d(C, 1, 1), each with its bias, and with a l
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias, cast
@@ -20,8 +20,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from windermere.models.compiled import library
-from windermere.solvers import Tableau
-from windermere.solvers.field import Walk
+from windermere.solvers import Adaptive, Tableau
+from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
@@ -35,6 +36,12 @@ WORTH_A_THREAD = 256
 """Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
 
 
+STEPS_AT_FIRST = 32
+"""Accepted steps that an adaptive solve has room for; one that takes more is begun again with four times the room."""
+DONE, FULL = 0, 1
+"""What native.c says of a member's solve; anything else is trouble."""
+
+
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
@@ -45,9 +52,9 @@ class _Walk(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
         *((name, ctypes.c_void_p) for name in ("rows", "hidden", "on_end", "on_start", "shares", "rates")),
         ("adjoint", ctypes.c_long),
-        *((name, ctypes.c_double) for name in ("from_", "to", "smallest", "budget", "order")),
+        *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
-        *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "accepted", "rejected", "status")),
+        *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "rejected", "status")),
     )
 
 
@@ -62,108 +69,218 @@ def with_native(weights: Weights, points: int, otherwise: Callable[[], Walk]) ->
     return walk
 
 
+def native_adapt(weights: Weights, points: int) -> Adapt:
+    """Adaptive solves in C where that can be."""
+
+    def adapt(
+        tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor
+    ) -> Adapted | None:
+        if z.shape[-1] != points or not can_adapt(tableau, solvers, groups, z, weights):
+            return None
+        return adapt_in_c(tableau, solvers, times, z, weights)
+
+    return adapt
+
+
+def native_adjoint(weights: Weights, points: int, rate: Rate) -> FusedAdjoint:
+    """The continuous adjoint in C."""
+
+    def can(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor) -> bool:
+        return z.shape[-1] == points and can_adapt(tableau, solvers, groups, z, weights)
+
+    def adjoin(
+        tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor, a: Tensor
+    ) -> Adjoined | None:
+        return adjoin_in_c(tableau, solvers, times, z, a, weights) if can(tableau, solvers, groups, z) else None
+
+    return FusedAdjoint(adjoin, can, tuple(weights), rate)
+
+
 def can_walk(z: Tensor, weights: Weights) -> bool:
     """Whether native.c takes this solve: plain tensors on a CPU that fit together, and a compiler at hand."""
     first, like = weights[0], (z.dtype, torch.device("cpu"))
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
     plain = z.dtype in C_TYPES and all((x.dtype, x.device) == like for x in (z, *weights))
-    small = z.shape[-1] * first.shape[-3] <= WIDTH_UP_TO and z.numel() > 0
-    return fitting and plain and small and not torch.compiler.is_compiling() and library(C_TYPES[z.dtype]) is not None
+    small = fitting and z.shape[-1] * first.shape[-3] <= WIDTH_UP_TO and z.numel() > 0
+    return small and plain and not torch.compiler.is_compiling() and library(C_TYPES[z.dtype]) is not None
+
+
+def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:
+    """Whether it takes an adaptive one: members are the groups, and stages propagate, or the last is the next's first."""
+    extra = tableau.stages - propagating_stages(tableau)
+    by_member = groups == z.shape[:-2] and all(isinstance(s, Adaptive) and s.control == "batch" for s in solvers)
+    return by_member and extra == tableau.fsal and can_walk(z, weights)
 
 
 def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tensor:
     """z at the end of a grid; for a model alone the member axis is left out."""
     if z.ndim == 2:
-        return walk_in_c(tableau, grid, z.unsqueeze(0), [w.unsqueeze(0) for w in weights]).squeeze(0)
-    keep = torch.is_grad_enabled() and any(x.requires_grad for x in (z, *weights))
+        return walk_in_c(tableau, grid, *_as_members(z, weights)).squeeze(0)
     sizes, steps = grid.steps, grid.taken
     if grid.nodes.ndim == 1:
         sizes, steps = sizes[None].repeat(len(z), 0), steps[None].repeat(len(z))
-    plan = _Plan(tableau, np.ascontiguousarray(sizes), np.ascontiguousarray(steps), keep)
-    return cast(Tensor, _NativeWalk.apply(plan, z, *weights))  # type: ignore[no-untyped-call]
+    call = _Call.of(tableau, np.ascontiguousarray(sizes), np.ascontiguousarray(steps), z, weights)
+    call.run("there", int(steps.max()))
+    return call.on_tape(z, weights)
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is the same there and back."""
+def adapt_in_c(
+    tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, weights: Weights
+) -> Adapted | None:
+    """z at the end of a solve with steps of each member's own; None where something is out of the ordinary."""
+    if z.ndim == 2:
+        found = adapt_in_c(tableau, solvers, times, *_as_members(z, weights))
+        return found and found._replace(end=found.end.squeeze(0))
+    room = STEPS_AT_FIRST if _is_graded(z, weights) else 1
+    while True:
+        steps = np.zeros(len(z), np.int64)
+        call = _Call.of(tableau, np.zeros((len(z), room)), steps, z, weights)
+        choice = _Choice.of(tableau, solvers, times, z)
+        call.run("adapt", STEPS_AT_FIRST, choice)
+        if not (choice.status == FULL).any():
+            break
+        room *= 4
+    if (choice.status != DONE).any():
+        return None
+    return Adapted(call.on_tape(z, weights), choice.evaluations, steps, choice.rejected)
 
-    tableau: Tableau
-    sizes: NDArray[np.float64]
-    """[S, N]."""
-    steps: NDArray[np.int64]
-    """[S]: how many of them are taken."""
-    keep: bool
+
+def adjoin_in_c(
+    tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, a: Tensor, weights: Weights
+) -> Adjoined | None:
+    """z, its cotangent a and the gradient of the weights, taken back in time."""
+    if z.ndim == 2:
+        found = adjoin_in_c(tableau, solvers, times, z.unsqueeze(0), a.unsqueeze(0), [w.unsqueeze(0) for w in weights])
+        if found is None:
+            return None
+        start, on_start, gradients, evaluations = found
+        return Adjoined(start.squeeze(0), on_start.squeeze(0), [g.squeeze(0) for g in gradients], evaluations)
+    call = _Call.of(tableau, np.zeros((len(z), 1)), np.zeros(len(z), np.int64), z, weights, adjoint=True)
+    choice = _Choice.of(tableau, solvers, times, z)
+    on_start, gradients = torch.empty_like(call.end), [torch.empty_like(w) for w in call.weights]
+    cotangents = {"on_end": a.contiguous(), "on_start": on_start, "shares": call.shares()}
+    call.run("adapt", STEPS_AT_FIRST, choice, gradients, **cotangents)
+    if (choice.status != DONE).any():
+        return None
+    return Adjoined(call.end, on_start, gradients, choice.evaluations)
 
 
-class _NativeWalk(torch.autograd.Function):
-    """z(T) by any explicit method; the backward pass is the exact gradient of these operations."""
+def _as_members(z: Tensor, weights: Weights) -> tuple[Tensor, Weights]:
+    return z.unsqueeze(0), [w.unsqueeze(0) for w in weights]
+
+
+def _is_graded(z: Tensor, weights: Weights) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in (z, *weights))
+
+
+class _OnTape(torch.autograd.Function):
+    """A solve that has been done; the backward pass is the exact gradient of its operations."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, z: Tensor, *weights: Tensor) -> Tensor:
-        z, weights = z.contiguous(), tuple(w.contiguous() for w in weights)
-        call = _Call.of(plan, z, weights)
-        end = torch.empty_like(z)
-        call.run("there", weights=weights, start=z, end=end)
-        if plan.keep:
-            ctx.call = call
-            ctx.save_for_backward(*weights)
-        return end
+    def forward(ctx: Any, call: "_Call", z: Tensor, *weights: Tensor) -> Tensor:
+        ctx.call = call
+        return call.end
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        on_end = grads[0].contiguous()
-        on_start, gradients = torch.empty_like(on_end), [torch.empty_like(w) for w in ctx.saved_tensors]
-        shares = on_end.new_empty(ctx.call.share_size)
-        ctx.call.run("back", gradients=gradients, on_end=on_end, on_start=on_start, shares=shares)
-        return None, on_start, *gradients
+        return None, *ctx.call.back(grads[0].contiguous())
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How steps are chosen, and what that cost."""
+
+    numbers: Mapping[str, float]
+    tolerances: Mapping[str, NDArray[np.float64]]
+    evaluations: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+    status: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor) -> "_Choice":
+        numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
+        numbers |= {"smallest": smallest_step(times, z.dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
+        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(z.dtype).eps}
+        tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
+        return cls(numbers, tolerances, *(np.zeros(len(z), np.int64) for _ in range(3)))
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**self.tolerances, "evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
 
 
 @dataclass(frozen=True)
 class _Call:
-    """The memory of a walk, and its shape."""
+    """A solve's shape and memory, there and back."""
 
-    plan: _Plan
-    shape: dict[str, int]
-    kept: dict[str, Tensor]
-    dtype: torch.dtype
+    shape: Mapping[str, int]
+    arrays: Mapping[str, NDArray[Any]]
+    weights: Weights
+    tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, plan: _Plan, z: Tensor, weights: Weights) -> "_Call":
+    def of(
+        cls,
+        tableau: Tableau,
+        sizes: NDArray[np.float64],
+        steps: NDArray[np.int64],
+        z: Tensor,
+        weights: Weights,
+        adjoint: bool = False,
+    ) -> "_Call":
         (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], 64 // z.element_size()
         width, tiles = -(-channels // lanes) * lanes, -(-samples // lanes)
-        stages, room = propagating_stages(plan.tableau), plan.sizes.shape[1]
+        stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and _is_graded(z, weights)
         shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
-        shape |= {"tiles": tiles, "stages": stages, "evaluated": plan.tableau.stages, "room": room, "keep": plan.keep}
-        rows = (room if plan.keep else 1) * stages + 1
-        kept = {"layers": z.new_empty(members * (6 * width + 5) * width)}
-        kept["rows"] = z.new_empty(members * tiles * rows * points * lanes)
-        values = kept["rows"].numel() * width
-        if plan.keep and values <= HIDDEN_KEPT:
-            kept["hidden"] = z.new_empty(values)
-        return cls(plan, shape, kept, z.dtype)
+        shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
+        shape |= {"keep": keep, "adjoint": adjoint}
+        start = z.detach().contiguous()
+        tensors = {"start": start, "end": torch.empty_like(start)}
+        tensors["layers"] = start.new_empty(members * (6 * width + 5) * width)
+        state = members * tiles * lanes * points * (1 + adjoint)
+        rows = (room if keep else 1) * stages + 1
+        tensors["rows"] = start.new_empty(state * rows)
+        if keep and state * rows * width <= HIDDEN_KEPT:
+            tensors["hidden"] = start.new_empty(state * rows * width)
+        tensors["rates"] = start.new_empty(state * tableau.stages)
+        arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
+        return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
 
     @property
-    def items(self) -> int:
-        return self.shape["members"] * self.shape["tiles"]
+    def end(self) -> Tensor:
+        return self.tensors["end"]
 
-    @property
-    def share_size(self) -> int:
-        width, lanes = self.shape["width"], 64 // self.dtype.itemsize
-        return self.items * (3 * width * width + (4 * width + 1) * lanes)
+    def on_tape(self, z: Tensor, weights: Weights) -> Tensor:
+        return cast(Tensor, _OnTape.apply(self, z, *weights)) if self.shape["keep"] else self.end  # type: ignore[no-untyped-call]
 
-    def run(self, name: str, weights: Weights = (), gradients: Weights = (), **tensors: Tensor) -> None:
-        """Call a function of native.c."""
-        plan, work = self.plan, self.items * int(self.plan.steps.max()) * self.shape["stages"]
-        tables = {"tableau": _table(plan.tableau), "sizes": plan.sizes, "steps": plan.steps}
-        given = _Walk(**self.shape, **{key: x.data_ptr() for key, x in (self.kept | tensors).items()})
-        for key, table in tables.items():
-            setattr(given, key, table.ctypes.data)
-        for key, several in (("weights", weights), ("gradients", gradients)):
-            if several:
-                setattr(given, key, (ctypes.c_void_p * 6)(*(x.data_ptr() for x in several)))
-        threads = min(torch.get_num_threads(), self.items, 1 + work // WORTH_A_THREAD)
-        getattr(library(C_TYPES[self.dtype]), name)(ctypes.byref(given), threads)
+    def back(self, on_end: Tensor) -> tuple[Tensor, ...]:
+        """The cotangents of the start and of the weights."""
+        on_start, gradients = torch.empty_like(on_end), [torch.empty_like(w) for w in self.weights]
+        shares = self.shares()
+        self.run("back", int(self.arrays["steps"].max()), gradients=gradients, on_end=on_end, on_start=on_start, shares=shares)
+        return on_start, *gradients
+
+    def shares(self) -> Tensor:
+        """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
+        width, lanes = self.shape["width"], 64 // self.end.element_size()
+        tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
+        return self.end.new_empty(tiles * (3 * width * width + (4 * width + 1) * lanes))
+
+    def run(self, name: str, steps: int, choice: _Choice | None = None, gradients: Weights = (), **tensors: Tensor) -> None:
+        """Call a function of native.c, for about so many steps."""
+        given = _Walk(**self.shape, **({} if choice is None else choice.numbers))
+        for key, tensor in (*self.tensors.items(), *tensors.items()):
+            setattr(given, key, tensor.data_ptr())
+        for key, array in (*self.arrays.items(), *({} if choice is None else choice.arrays).items()):
+            setattr(given, key, array.ctypes.data)
+        given.weights = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in self.weights))
+        if gradients:
+            given.gradients = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in gradients))
+        items = self.shape["members"] * (self.shape["tiles"] if choice is None else 1)
+        work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"]
+        threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
+        getattr(library(C_TYPES[self.end.dtype]), name)(ctypes.byref(given), threads)
 
 
 @cache

@@ -131,6 +131,11 @@ def _integrate(
     """Walk through the times. A prepared field may bring a fused walk for a grid that is the plain case."""
     adaptive = [s for s in solvers if isinstance(s, Adaptive)]
     if adaptive:
+        if prepared is not None and prepared.adapt is not None and not record and len(times) == 2:
+            adapted = prepared.adapt(problem.tableau, adaptive, times, problem.layout.groups, z)
+            if adapted is not None:
+                end, *numbers = adapted
+                return Walked([z, end], *(n.reshape(problem.layout.groups) for n in numbers), recorded=[])
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if prepared is not None and prepared.walk is not None and not record and len(times) == 2:
@@ -160,8 +165,12 @@ def _adjoint(
     back = _adjoint_solvers(settings, solvers, problem.layout)
     layout = problem.layout.regrouped(samples=_by_sample(back))
     rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
-    known = settings.parameters
-    if known is None and prepared.tensors is not None:
+    known, fused = settings.parameters, prepared.adjoint
+    if known is not None or (fused and not fused.can(back[0].tableau, back, layout.groups, z0)):
+        fused = None
+    if fused is not None:
+        known, rate = fused.tensors, layout.packed_rate(fused.rate)
+    elif known is None and prepared.tensors is not None:
         known = prepared.tensors()
     if known is None:
         check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
@@ -169,6 +178,13 @@ def _adjoint(
     stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
+        if fused is not None:
+            adaptive = [s for s in back if isinstance(s, Adaptive)]
+            done = fused.adjoin(rate.tableau, adaptive, (start, end), layout.groups, *state.unbind(axis))
+            if done is not None:
+                rate.add(part for p, part in zip(fused.tensors, done.gradient, strict=True) if p.requires_grad)
+                ledger.add("backward", _tally(done.evaluations.reshape(layout.groups), back, layout))
+                return torch.stack([done.z, done.a], dim=axis)
         reverse = Problem(rate.tableau, rate, stacked, reuse=False, settle=rate.settle)
         with torch.no_grad():
             walked = _integrate(reverse, back, (start, end), state, False)
