@@ -3,8 +3,8 @@
 Where there is no compiler, or `WINDERMERE_NATIVE=0`, the walk of PyTorch operations in dense.py does the same work. The
 same inputs give the same bits, however many threads there are: gradients are added tile by tile, in order.
 
-Shapes: S members, N steps, B samples in T tiles of L lanes, d points, C channels. *Weights* are those of Conv1d(1, C, 1),
-Conv1d(C, C, 3, padding=1) and Conv1d(C, 1, 1), each with its bias, and with a leading member axis.
+Shapes: S members, N steps, B samples, d points, C channels. *Weights* are those of Conv1d(1, C, 1), Conv1d(C, C, 3,
+padding=1) and Conv1d(C, 1, 1), each with its bias, and with a leading member axis.
 """
 
 import ctypes
@@ -106,7 +106,7 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
 
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:
-    """Whether it takes an adaptive one: members are the groups, and stages propagate, or the last is the next's first."""
+    """Whether it takes an adaptive one: members are the groups; a stage that does not propagate is the next's first."""
     extra = tableau.stages - propagating_stages(tableau)
     by_member = groups == z.shape[:-2] and all(isinstance(s, Adaptive) and s.control == "batch" for s in solvers)
     return by_member and extra == tableau.fsal and can_walk(z, weights)
@@ -258,7 +258,14 @@ class _Call:
         """The cotangents of the start and of the weights."""
         on_start, gradients = torch.empty_like(on_end), [torch.empty_like(w) for w in self.weights]
         shares = self.shares()
-        self.run("back", int(self.arrays["steps"].max()), gradients=gradients, on_end=on_end, on_start=on_start, shares=shares)
+        self.run(
+            "back",
+            int(self.arrays["steps"].max()),
+            gradients=gradients,
+            on_end=on_end,
+            on_start=on_start,
+            shares=shares,
+        )
         return on_start, *gradients
 
     def shares(self) -> Tensor:
@@ -267,7 +274,9 @@ class _Call:
         tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
         return self.end.new_empty(tiles * (3 * width * width + (4 * width + 1) * lanes))
 
-    def run(self, name: str, steps: int, choice: _Choice | None = None, gradients: Weights = (), **tensors: Tensor) -> None:
+    def run(
+        self, name: str, steps: int, choice: _Choice | None = None, gradients: Weights = (), **tensors: Tensor
+    ) -> None:
         """Call a function of native.c, for about so many steps."""
         given = _Walk(**self.shape, **({} if choice is None else choice.numbers))
         for key, tensor in (*self.tensors.items(), *tensors.items()):

@@ -134,8 +134,8 @@ def _integrate(
         if prepared is not None and prepared.adapt is not None and not record and len(times) == 2:
             adapted = prepared.adapt(problem.tableau, adaptive, times, problem.layout.groups, z)
             if adapted is not None:
-                end, *numbers = adapted
-                return Walked([z, end], *(n.reshape(problem.layout.groups) for n in numbers), recorded=[])
+                evaluations, accepted, rejected = (n.reshape(problem.layout.groups) for n in adapted[1:])
+                return Walked([z, adapted.end], evaluations, accepted, rejected, [])
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if prepared is not None and prepared.walk is not None and not record and len(times) == 2:
