@@ -1,6 +1,8 @@
 """The compiled walk: which solves it takes, what happens without a compiler, and that threads change nothing."""
 
+import gc
 import subprocess
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,20 @@ def test_hidden_layers_kept_or_computed_again_give_the_same_bits(monkeypatch: py
     monkeypatch.setattr(native, "HIDDEN_KEPT", 0)
     again = solved(field, z, solver, field.parameters())
     assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
+
+
+def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() -> None:
+    needs_a_compiler()
+    field, z = sphere_field(2), samples(5, 2)
+    gc.disable()
+    try:
+        final: Any = solve(field, z, EULER).final
+        held = [weakref.ref(o) for o in gc.get_objects() if type(o) is native._Call]
+        assert len(held) == 1
+        del final
+        assert held[0]() is None
+    finally:
+        gc.enable()
 
 
 def test_float32_is_close_to_float64() -> None:

@@ -29,9 +29,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     run = native._Call.run
 
-    def noted(self: Any, name: str, *given: Any, **more: Any) -> None:
+    def noted(self: Any, name: str, *given: Any, **more: Any) -> Tensor:
         names.append(name)
-        run(self, name, *given, **more)
+        return run(self, name, *given, **more)
 
     monkeypatch.setattr(native._Call, "run", noted)
     return names

@@ -44,7 +44,7 @@ typedef struct {
 static long layers_size(const Walk *walk) { return 6 * walk->width * walk->width + 5 * walk->width; }
 
 static long share_size(const Walk *walk) {
-    return 3 * walk->width * walk->width + (4 * walk->width + 1) * LANES;
+    return 3 * walk->width * walk->width + walk->width + (3 * walk->width + 1) * LANES;
 }
 
 static Field field_of(const Walk *walk, long member) {
@@ -55,8 +55,9 @@ static Field field_of(const Walk *walk, long member) {
 
 static Gradient gradient_in(const Walk *walk, REAL *share) {
     long n = walk->width;
-    V *others = (V *)(share + 3 * n * n);
-    return (Gradient){share, others, others + n, others + 2 * n, others + 3 * n, others + 4 * n};
+    REAL *mix_bias = share + 3 * n * n;
+    V *lift = (V *)(mix_bias + n);
+    return (Gradient){share, mix_bias, lift, lift + n, lift + 2 * n, lift + 3 * n};
 }
 
 /* A member's weights, filled up with zeros, for the products. */
@@ -91,13 +92,15 @@ static void sum_up(const Walk *walk, long member) {
             if (walk->points == 2) three[1] -= three[0] + three[2];
         }
     const Gradient sums = gradient_in(walk, total);
-    const V *found[] = {sums.lift, sums.lift_bias, 0, sums.mix_bias, sums.lower, sums.lower_bias};
-    for (int k = 0; k < 6; k++) {
-        long count = k == 5 ? 1 : m;
-        for (long c = 0; found[k] && c < count; c++) {
+    memcpy(walk->gradients[3] + member * m, sums.mix_bias, m * sizeof(REAL));
+    const V *found[] = {sums.lift, sums.lift_bias, sums.lower, sums.lower_bias};
+    const int kinds[] = {0, 1, 4, 5};
+    for (int k = 0; k < 4; k++) {
+        long count = k == 3 ? 1 : m;
+        for (long c = 0; c < count; c++) {
             REAL sum = 0;
             for (int s = 0; s < LANES; s++) sum += found[k][c][s];
-            walk->gradients[k][member * count + c] = sum;
+            walk->gradients[kinds[k]][member * count + c] = sum;
         }
     }
 }

@@ -120,8 +120,8 @@ def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tens
     if grid.nodes.ndim == 1:
         sizes, steps = sizes[None].repeat(len(z), 0), steps[None].repeat(len(z))
     call = _Call.of(tableau, np.ascontiguousarray(sizes), np.ascontiguousarray(steps), z, weights)
-    call.run("there", int(steps.max()))
-    return call.on_tape(z, weights)
+    end = call.run("there", int(steps.max()))
+    return call.on_tape(end, z, weights)
 
 
 def adapt_in_c(
@@ -136,13 +136,13 @@ def adapt_in_c(
         steps = np.zeros(len(z), np.int64)
         call = _Call.of(tableau, np.zeros((len(z), room)), steps, z, weights)
         choice = _Choice.of(tableau, solvers, times, z)
-        call.run("adapt", STEPS_AT_FIRST, choice)
+        end = call.run("adapt", STEPS_AT_FIRST, choice)
         if not (choice.status == FULL).any():
             break
         room *= 4
     if (choice.status != DONE).any():
         return None
-    return Adapted(call.on_tape(z, weights), choice.evaluations, steps, choice.rejected)
+    return Adapted(call.on_tape(end, z, weights), choice.evaluations, steps, choice.rejected)
 
 
 def adjoin_in_c(
@@ -157,12 +157,12 @@ def adjoin_in_c(
         return Adjoined(start.squeeze(0), on_start.squeeze(0), [g.squeeze(0) for g in gradients], evaluations)
     call = _Call.of(tableau, np.zeros((len(z), 1)), np.zeros(len(z), np.int64), z, weights, adjoint=True)
     choice = _Choice.of(tableau, solvers, times, z)
-    on_start, gradients = torch.empty_like(call.end), [torch.empty_like(w) for w in call.weights]
+    on_start, gradients = call.state(), [torch.empty_like(w) for w in call.weights]
     cotangents = {"on_end": a.contiguous(), "on_start": on_start, "shares": call.shares()}
-    call.run("adapt", STEPS_AT_FIRST, choice, gradients, **cotangents)
+    start = call.run("adapt", STEPS_AT_FIRST, choice, gradients, **cotangents)
     if (choice.status != DONE).any():
         return None
-    return Adjoined(call.end, on_start, gradients, choice.evaluations)
+    return Adjoined(start, on_start, gradients, choice.evaluations)
 
 
 def _as_members(z: Tensor, weights: Weights) -> tuple[Tensor, Weights]:
@@ -177,14 +177,14 @@ class _OnTape(torch.autograd.Function):
     """A solve that has been done; the backward pass is the exact gradient of its operations."""
 
     @staticmethod
-    def forward(ctx: Any, call: "_Call", z: Tensor, *weights: Tensor) -> Tensor:
-        ctx.call = call
-        return call.end
+    def forward(ctx: Any, call: "_Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
+        ctx.call = call  # which must not hold the end, as the end holds it
+        return end[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, *ctx.call.back(grads[0].contiguous())
+        return None, None, *ctx.call.back(grads[0].contiguous())
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ class _Call:
         shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
         shape |= {"keep": keep, "adjoint": adjoint}
         start = z.detach().contiguous()
-        tensors = {"start": start, "end": torch.empty_like(start)}
+        tensors = {"start": start}
         tensors["layers"] = start.new_empty(members * (6 * width + 5) * width)
         state = members * tiles * lanes * points * (1 + adjoint)
         rows = (room if keep else 1) * stages + 1
@@ -247,12 +247,14 @@ class _Call:
         arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
 
-    @property
-    def end(self) -> Tensor:
-        return self.tensors["end"]
+    def state(self) -> Tensor:
+        """Room for a state."""
+        return torch.empty_like(self.tensors["start"])
 
-    def on_tape(self, z: Tensor, weights: Weights) -> Tensor:
-        return cast(Tensor, _OnTape.apply(self, z, *weights)) if self.shape["keep"] else self.end  # type: ignore[no-untyped-call]
+    def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
+        if not self.shape["keep"]:
+            return end
+        return cast(Tensor, _OnTape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
     def back(self, on_end: Tensor) -> tuple[Tensor, ...]:
         """The cotangents of the start and of the weights."""
@@ -270,16 +272,17 @@ class _Call:
 
     def shares(self) -> Tensor:
         """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
-        width, lanes = self.shape["width"], 64 // self.end.element_size()
+        width, lanes = self.shape["width"], 64 // self.tensors["start"].element_size()
         tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
-        return self.end.new_empty(tiles * (3 * width * width + (4 * width + 1) * lanes))
+        return self.tensors["start"].new_empty(tiles * (3 * width * width + width + (3 * width + 1) * lanes))
 
     def run(
         self, name: str, steps: int, choice: _Choice | None = None, gradients: Weights = (), **tensors: Tensor
-    ) -> None:
-        """Call a function of native.c, for about so many steps."""
+    ) -> Tensor:
+        """Call a function of native.c, for about so many steps; the state at the end, where it computes one."""
         given = _Walk(**self.shape, **({} if choice is None else choice.numbers))
-        for key, tensor in (*self.tensors.items(), *tensors.items()):
+        end = self.state()
+        for key, tensor in (*self.tensors.items(), *tensors.items(), ("end", end)):
             setattr(given, key, tensor.data_ptr())
         for key, array in (*self.arrays.items(), *({} if choice is None else choice.arrays).items()):
             setattr(given, key, array.ctypes.data)
@@ -289,7 +292,8 @@ class _Call:
         items = self.shape["members"] * (self.shape["tiles"] if choice is None else 1)
         work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"]
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
-        getattr(library(C_TYPES[self.end.dtype]), name)(ctypes.byref(given), threads)
+        getattr(library(C_TYPES[end.dtype]), name)(ctypes.byref(given), threads)
+        return end
 
 
 @cache

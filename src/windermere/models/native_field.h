@@ -18,8 +18,8 @@ typedef struct {
 } Field;
 
 typedef struct {
-    REAL *mix;                                   /* [3][width][width] */
-    V *lift, *lift_bias, *mix_bias, *lower;      /* [width], each sample's apart */
+    REAL *mix, *mix_bias;               /* [3][width][width], [width] */
+    V *lift, *lift_bias, *lower;        /* [width], each sample's apart */
     V *lower_bias;
 } Gradient;
 
@@ -60,13 +60,22 @@ static void mix(const Field *field, const REAL *taps, const REAL *bias, const V 
     }
 }
 
-/* Add the sum over samples of x[i] y[o] to a gradient. Its vectors are LANES outputs, so y is turned round. */
+/* y, [out] vectors of samples, as vectors of outputs: [out / LANES][samples]. */
+static void turn(const V *y, V *turned, long out) {
+    for (long o = 0; o < out; o += LANES) {
+        V block[LANES];
+        for (int s = 0; s < LANES; s++)
+            for (int k = 0; k < LANES; k++) block[s][k] = y[o + k][s];
+        memcpy(turned + o, block, sizeof(block));
+    }
+}
+
+/* Add the sum over samples of x[i] y[o] to a gradient; y is turned. */
 static void gather(REAL *gradient, const V *x, const V *y, long in, long out) {
     const REAL *each = (const REAL *)x;
     for (long o = 0; o < out; o += LANES) {
         V turned[LANES];
-        for (int s = 0; s < LANES; s++)
-            for (int k = 0; k < LANES; k++) turned[s][k] = y[o + k][s];
+        memcpy(turned, y + o, sizeof(turned));
         for (long i = 0; i < in; i += BLOCK) {
             V sum[BLOCK];
             for (int k = 0; k < BLOCK; k++) sum[k] = *(V *)(gradient + (i + k) * out + o);
@@ -77,20 +86,33 @@ static void gather(REAL *gradient, const V *x, const V *y, long in, long out) {
     }
 }
 
-/* The gradient of the taps as `mix` uses them. */
-static void gather_mix(const Field *field, REAL *gradient, const V *x, const V *y) {
+static void gather_bias(REAL *gradient, const V *y, REAL share, long out) {
+    for (long o = 0; o < out; o += LANES) {
+        V sum = {0};
+        for (int s = 0; s < LANES; s++) sum += y[o + s];
+        *(V *)(gradient + o) += share * sum;
+    }
+}
+
+/* The gradient of the taps as `mix` uses them, and of its bias. */
+static void gather_mix(const Field *field, const Gradient *on, REAL share, const V *x, const V *y) {
     long n = field->width, size = n * n;
+    V turned[n];
     if (field->points == 2) {
-        V sum_x[n], sum_y[n];
-        for (long c = 0; c < n; c++) sum_x[c] = x[c] + x[n + c], sum_y[c] = y[c] + y[n + c];
-        gather(gradient + size, sum_x, sum_y, n, n);
-        gather(gradient + 2 * size, x + n, y, n, n);
-        gather(gradient, x, y + n, n, n);
+        V other[n], sum[n], sum_turned[n];
+        turn(y, turned, n), turn(y + n, other, n);
+        for (long c = 0; c < n; c++) sum[c] = x[c] + x[n + c], sum_turned[c] = turned[c] + other[c];
+        gather(on->mix + size, sum, sum_turned, n, n);
+        gather(on->mix + 2 * size, x + n, turned, n, n);
+        gather(on->mix, x, other, n, n);
+        gather_bias(on->mix_bias, sum_turned, share, n);
         return;
     }
     for (long p = 0; p < field->points; p++) {
         long from = p ? p - 1 : 0, to = p + 2 < field->points ? p + 2 : field->points;
-        gather(gradient + (from - p + 1) * size, x + from * n, y + p * n, (to - from) * n, n);
+        turn(y + p * n, turned, n);
+        gather(on->mix + (from - p + 1) * size, x + from * n, turned, (to - from) * n, n);
+        gather_bias(on->mix_bias, turned, share, n);
     }
 }
 
@@ -129,9 +151,7 @@ static void to_second(const Field *field, const V *second, const V *on_rate, V *
         for (long c = 0; c < n; c++) {
             V value = second[p * n + c];
             on_second[p * n + c] = where_positive(field->lower[c] * on_rate[p], value);
-            if (!on) continue;
-            on->lower[c] += scaled * value;
-            on->mix_bias[c] += share * on_second[p * n + c];
+            if (on) on->lower[c] += scaled * value;
         }
     }
 }
@@ -165,5 +185,5 @@ static void pull_back(
     to_state(field, z, first, on_first, on_z, share, on);
     if (!on) return;
     for (long c = 0; share != 1 && c < values; c++) first[c] *= share;
-    gather_mix(field, on->mix, first, on_second);
+    gather_mix(field, on, share, first, on_second);
 }
