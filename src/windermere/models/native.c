@@ -162,11 +162,6 @@ static void tile_there(const Walk *walk, long tile) {
     store(walk, tile, rows_of(walk, tile, walk->steps[member]), walk->end);
 }
 
-/* Into the cache: the way back asks for what was kept in an order that the processor does not foresee. */
-static void fetch(const V *values, long count) {
-    for (long k = 0; k < count; k++) __builtin_prefetch(values + k);
-}
-
 /* Hidden layers that were not kept are computed again. */
 static void tile_back(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
@@ -184,8 +179,8 @@ static void tile_back(const Walk *walk, long tile) {
             const V *row = rows_of(walk, tile, n) + i * d;
             V *second = second_of(walk, tile, n * stages + i, room);
             if (!walk->hidden) second_layer(&field, row, second);
-            else if (n + i) fetch(row - d, d), fetch(second - d * walk->width, d * walk->width);
-            pull_back(&field, row, second, on_rates + i * d, on_row, 1, &on);
+            const V *ahead = walk->hidden && n + i ? second - d * walk->width : second;
+            pull_back(&field, row, second, on_rates + i * d, on_row, 1, &on, ahead);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)
                 for (long q = 0; q < d; q++)

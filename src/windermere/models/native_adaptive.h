@@ -36,7 +36,7 @@ static void evaluate_stage(const Trial *trial, long k, long i) {
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
     const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
-    pull_back(&trial->field, row, second, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
+    pull_back(&trial->field, row, second, row + d, rate + d, (REAL)share, share != 0 ? &on : 0, second);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
 

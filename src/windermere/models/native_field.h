@@ -70,14 +70,16 @@ static void turn(const V *y, V *turned, long out) {
     }
 }
 
-/* Add the sum over samples of x[i] y[o] to a gradient; y is turned. */
-static void gather(REAL *gradient, const V *x, const V *y, long in, long out) {
+/* Add the sum over samples of x[i] y[o] to a gradient; y is turned. On the way, what lies ahead is fetched into the
+   cache bit by bit: all at once, it would be waited for. */
+static void gather(REAL *gradient, const V *x, const V *y, long in, long out, const V **ahead) {
     const REAL *each = (const REAL *)x;
     for (long o = 0; o < out; o += LANES) {
         V turned[LANES];
         memcpy(turned, y + o, sizeof(turned));
         for (long i = 0; i < in; i += BLOCK) {
             V sum[BLOCK];
+            for (int k = 0; k < 3; k++) __builtin_prefetch((*ahead)++);
             for (int k = 0; k < BLOCK; k++) sum[k] = *(V *)(gradient + (i + k) * out + o);
             for (int s = 0; s < LANES; s++)
                 for (int k = 0; k < BLOCK; k++) sum[k] += each[(i + k) * LANES + s] * turned[s];
@@ -95,23 +97,23 @@ static void gather_bias(REAL *gradient, const V *y, REAL share, long out) {
 }
 
 /* The gradient of the taps as `mix` uses them, and of its bias. */
-static void gather_mix(const Field *field, const Gradient *on, REAL share, const V *x, const V *y) {
+static void gather_mix(const Field *field, const Gradient *on, REAL share, const V *x, const V *y, const V *ahead) {
     long n = field->width, size = n * n;
     V turned[n];
     if (field->points == 2) {
         V other[n], sum[n], sum_turned[n];
         turn(y, turned, n), turn(y + n, other, n);
         for (long c = 0; c < n; c++) sum[c] = x[c] + x[n + c], sum_turned[c] = turned[c] + other[c];
-        gather(on->mix + size, sum, sum_turned, n, n);
-        gather(on->mix + 2 * size, x + n, turned, n, n);
-        gather(on->mix, x, other, n, n);
+        gather(on->mix + size, sum, sum_turned, n, n, &ahead);
+        gather(on->mix + 2 * size, x + n, turned, n, n, &ahead);
+        gather(on->mix, x, other, n, n, &ahead);
         gather_bias(on->mix_bias, sum_turned, share, n);
         return;
     }
     for (long p = 0; p < field->points; p++) {
         long from = p ? p - 1 : 0, to = p + 2 < field->points ? p + 2 : field->points;
         turn(y + p * n, turned, n);
-        gather(on->mix + (from - p + 1) * size, x + from * n, turned, (to - from) * n, n);
+        gather(on->mix + (from - p + 1) * size, x + from * n, turned, (to - from) * n, n, &ahead);
         gather_bias(on->mix_bias, turned, share, n);
     }
 }
@@ -173,9 +175,11 @@ static void to_state(const Field *field, const V *z, const V *first, const V *on
     }
 }
 
-/* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
+/* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null.
+   `ahead` is the second layer that will be asked for next. */
 static void pull_back(
-    const Field *field, const V *z, const V *second, const V *on_rate, V *on_z, REAL share, const Gradient *on
+    const Field *field, const V *z, const V *second, const V *on_rate, V *on_z, REAL share, const Gradient *on,
+    const V *ahead
 ) {
     long values = field->points * field->width;
     V first[values], on_first[values], on_second[values];
@@ -185,5 +189,5 @@ static void pull_back(
     to_state(field, z, first, on_first, on_z, share, on);
     if (!on) return;
     for (long c = 0; share != 1 && c < values; c++) first[c] *= share;
-    gather_mix(field, on, share, first, on_second);
+    gather_mix(field, on, share, first, on_second, ahead);
 }
