@@ -13,7 +13,7 @@ from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.counting import Ledger, Tally
 from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
-from windermere.solvers.fixed import explain_non_finite, walk_grid
+from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.gradients import (
     GRADIENTS,
     Adjoint,
@@ -142,7 +142,7 @@ def _integrate(
         walked = Walked.over_grid(problem.tableau, grid.taken, [z, prepared.walk(problem.tableau, grid, z)])
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
-    if not walked.states[-1].isfinite().all():
+    if not is_finite(walked.states[-1]):
         raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
     return walked
 
