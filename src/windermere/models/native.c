@@ -89,7 +89,6 @@ static void sum_up(const Walk *walk, long member) {
         for (long i = 0; i < m; i++) {
             REAL *three = walk->gradients[2] + ((member * m + o) * m + i) * 3;
             for (long t = 0; t < 3; t++) three[t] = total[(t * n + i) * n + o];
-            if (walk->points == 2) three[1] -= three[0] + three[2];
         }
     const Gradient sums = gradient_in(walk, total);
     memcpy(walk->gradients[3] + member * m, sums.mix_bias, m * sizeof(REAL));

@@ -96,20 +96,11 @@ static void gather_bias(REAL *gradient, const V *y, REAL share, long out) {
     }
 }
 
-/* The gradient of the taps as `mix` uses them, and of its bias. */
+/* The gradients of the taps and of the bias. Here two points take four products: three would turn gradients that are
+   zero into rounding errors, which Adam takes as seriously as any other gradient. */
 static void gather_mix(const Field *field, const Gradient *on, REAL share, const V *x, const V *y, const V *ahead) {
     long n = field->width, size = n * n;
     V turned[n];
-    if (field->points == 2) {
-        V other[n], sum[n], sum_turned[n];
-        turn(y, turned, n), turn(y + n, other, n);
-        for (long c = 0; c < n; c++) sum[c] = x[c] + x[n + c], sum_turned[c] = turned[c] + other[c];
-        gather(on->mix + size, sum, sum_turned, n, n, &ahead);
-        gather(on->mix + 2 * size, x + n, turned, n, n, &ahead);
-        gather(on->mix, x, other, n, n, &ahead);
-        gather_bias(on->mix_bias, sum_turned, share, n);
-        return;
-    }
     for (long p = 0; p < field->points; p++) {
         long from = p ? p - 1 : 0, to = p + 2 < field->points ? p + 2 : field->points;
         turn(y + p * n, turned, n);
