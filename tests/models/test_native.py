@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved, sphere_field
 from windermere.errors import NonFiniteError
-from windermere.models import SphereField, compiled, initialise, native
+from windermere.models import SphereField, compiled, initialise, native, native_call
 from windermere.solvers import FixedStep, solve
 
 EULER = FixedStep("euler", step=1 / 8)
@@ -42,7 +42,7 @@ def test_any_number_of_samples_is_walked(batch: int, members: int) -> None:
 
 def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     needs_a_compiler()
-    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
     ensemble, z, solver = Ensemble(2, 3), samples(3, 50, 2), [EULER] * 3
     found = []
     for threads in (1, 2, 5):
@@ -56,7 +56,7 @@ def test_hidden_layers_kept_or_computed_again_give_the_same_bits(monkeypatch: py
     needs_a_compiler()
     field, z, solver = sphere_field(2), samples(20, 2), FixedStep("rk4", step=1 / 3)
     kept = solved(field, z, solver, field.parameters())
-    monkeypatch.setattr(native, "HIDDEN_KEPT", 0)
+    monkeypatch.setattr(native_call, "HIDDEN_KEPT", 0)
     again = solved(field, z, solver, field.parameters())
     assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
 
@@ -67,7 +67,7 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() ->
     gc.disable()
     try:
         final: Any = solve(field, z, EULER).final
-        held = [weakref.ref(o) for o in gc.get_objects() if type(o) is native._Call]
+        held = [weakref.ref(o) for o in gc.get_objects() if type(o) is native_call.Call]
         assert len(held) == 1
         del final
         assert held[0]() is None

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tests.models.spheres import DOUBLE, Convolving, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
 from windermere.errors import NonFiniteError, SolverError, StepBudgetError, ToleranceError
-from windermere.models import SphereField, compiled, initialise, native
+from windermere.models import SphereField, compiled, initialise, native, native_call
 from windermere.solvers import Adaptive, Adjoint, FixedStep, OnGrid, counting, solve
 from windermere.solvers.tableaus import adaptive_names
 
@@ -27,13 +27,13 @@ def _compiled() -> None:
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The functions of native.c that were called."""
     names: list[str] = []
-    run = native._Call.run
+    run = native_call.Call.run
 
     def noted(self: Any, name: str, *given: Any, **more: Any) -> Tensor:
         names.append(name)
         return run(self, name, *given, **more)
 
-    monkeypatch.setattr(native._Call, "run", noted)
+    monkeypatch.setattr(native_call.Call, "run", noted)
     return names
 
 
@@ -53,13 +53,13 @@ def test_the_same_steps_are_taken(
 ) -> None:
     field, z, solver = sphere_field(points), samples(9, points), Adaptive(method, tolerance=1e-4)
     found, sizes = solve(field, z, solver, times), []
-    on_tape = native._Call.on_tape
+    on_tape = native_call.Call.on_tape
 
     def noted(self: Any, *given: Any) -> Tensor:
         sizes.append(self.arrays["sizes"][0])
         return on_tape(self, *given)
 
-    monkeypatch.setattr(native._Call, "on_tape", noted)
+    monkeypatch.setattr(native_call.Call, "on_tape", noted)
     solve(field, z, solver, times)
     expected = solve(eagerly(field), z, solver, times, record=True)
     assert taken[-1] == "adapt"
@@ -154,7 +154,7 @@ def test_a_solve_that_outgrows_its_room_is_begun_again(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("gradient", ["backprop", "adjoint"])
 def test_the_same_bits_come_from_any_number_of_threads(gradient: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
     ensemble, z, solvers = Ensemble(2, 3), samples(3, 50, 2), [Adaptive("dopri54", tolerance=1e-4)] * 3
     found = []
     for threads in (1, 2, 5):

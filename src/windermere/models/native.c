@@ -1,8 +1,8 @@
 /* Whole solves of the sphere networks' field, there and back: see native.py.
 
-Samples go in tiles (native_field.h) that know nothing of each other, so each thread takes some; with steps that depend on
-the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h sum_j a_ij
-k_j for a stage, and with b for a the end of the step, which is the first row of the next. */
+Samples go in tiles (native_field.h) that know nothing of each other, so each thread takes some; with steps that depend
+on the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h sum_j
+a_ij k_j for a stage, and with b for a the end of the step, which is the first row of the next. */
 
 #include <math.h>
 #include <pthread.h>
@@ -130,7 +130,8 @@ static V *rows_of(const Walk *walk, long tile, long step) {
 
 /* Where the second layer of a row is kept for the way back, or else this room. */
 static V *second_of(const Walk *walk, long tile, long row, V *room) {
-    return walk->hidden ? walk->hidden + (tile * (walk->room * walk->stages + 1) + row) * walk->points * walk->width : room;
+    long size = walk->points * walk->width;
+    return walk->hidden ? walk->hidden + (tile * (walk->room * walk->stages + 1) + row) * size : room;
 }
 
 /* z + h sum_i weights_i rate_i */

@@ -1,8 +1,8 @@
 /* A member's solve with steps chosen from the estimated error: what solvers/adaptive.py does, for one group.
 
 Whatever is out of the ordinary (values that are not finite, steps that vanish, a budget that is spent) is TROUBLE: then
-Python does it all again, and says what is wrong. With the adjoint, a tile's state is z and its cotangent a, going backwards
-in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. */
+Python does it all again, and says what is wrong. With the adjoint, a tile's state is z and its cotangent a, going
+backwards in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. */
 
 typedef struct {
     const Walk *walk;

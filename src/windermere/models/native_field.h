@@ -18,8 +18,8 @@ typedef struct {
 } Field;
 
 typedef struct {
-    REAL *mix, *mix_bias;               /* [3][width][width], [width] */
-    V *lift, *lift_bias, *lower;        /* [width], each sample's apart */
+    REAL *mix, *mix_bias;        /* [3][width][width], [width] */
+    V *lift, *lift_bias, *lower; /* [width], each sample's apart */
     V *lower_bias;
 } Gradient;
 
@@ -136,7 +136,9 @@ static void evaluate(const Field *field, const V *z, V *second, V *rate) {
 }
 
 /* The cotangent of the second layer, from that of the rate. */
-static void to_second(const Field *field, const V *second, const V *on_rate, V *on_second, REAL share, const Gradient *on) {
+static void to_second(
+    const Field *field, const V *second, const V *on_rate, V *on_second, REAL share, const Gradient *on
+) {
     long n = field->width;
     for (long p = 0; p < field->points; p++) {
         V scaled = share * on_rate[p];
@@ -150,7 +152,9 @@ static void to_second(const Field *field, const V *second, const V *on_rate, V *
 }
 
 /* The cotangent of z, from that of the first layer before its relu. */
-static void to_state(const Field *field, const V *z, const V *first, const V *on_first, V *on_z, REAL share, const Gradient *on) {
+static void to_state(
+    const Field *field, const V *z, const V *first, const V *on_first, V *on_z, REAL share, const Gradient *on
+) {
     long n = field->width;
     for (long p = 0; p < field->points; p++) {
         V sum[BLOCK] = {0}, scaled = share * z[p];
