@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from windermere.models import native
+from windermere.models import compiled, native
 
 
 @pytest.fixture(autouse=True, scope="package")
@@ -21,5 +21,5 @@ def each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     """The dense walk in C, where there is a compiler, and as PyTorch operations."""
     if request.param == "operations":
         monkeypatch.setattr(native, "can_walk", lambda *_: False)
-    elif native.library("double") is None:
+    elif compiled.library("double") is None:
         pytest.skip("no C compiler here")

@@ -1,6 +1,8 @@
 """The compiled walk: which solves it takes, what happens without a compiler, and that threads change nothing."""
 
+import gc
 import subprocess
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.spheres import DOUBLE, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
+from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved, sphere_field
 from windermere.errors import NonFiniteError
-from windermere.models import SphereField, initialise, native
+from windermere.models import SphereField, compiled, initialise, native, native_call
 from windermere.solvers import FixedStep, solve
 
 EULER = FixedStep("euler", step=1 / 8)
@@ -19,28 +21,28 @@ EULER = FixedStep("euler", step=1 / 8)
 
 @pytest.fixture
 def _anew() -> Iterator[None]:
-    native.library.cache_clear()
+    compiled.library.cache_clear()
     yield
-    native.library.cache_clear()
+    compiled.library.cache_clear()
 
 
-def compiled() -> None:
-    if native.library("double") is None:
+def needs_a_compiler() -> None:
+    if compiled.library("double") is None:
         pytest.skip("no C compiler here")
 
 
 @pytest.mark.parametrize("batch", [1, 7, 8, 9, 40])
 @pytest.mark.parametrize("members", [1, 3])
 def test_any_number_of_samples_is_walked(batch: int, members: int) -> None:
-    compiled()
+    needs_a_compiler()
     ensemble, z, solver = Ensemble(2, members), samples(members, batch, 2), [FixedStep("rk4", step=1 / 3)] * members
     wanted = ensemble.tensors.values()
     assert_same(solved(ensemble, z, solver, wanted), solved(Eagerly(ensemble), z, solver, wanted))
 
 
 def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled()
-    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
+    needs_a_compiler()
+    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
     ensemble, z, solver = Ensemble(2, 3), samples(3, 50, 2), [EULER] * 3
     found = []
     for threads in (1, 2, 5):
@@ -51,16 +53,30 @@ def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.Monke
 
 
 def test_hidden_layers_kept_or_computed_again_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled()
+    needs_a_compiler()
     field, z, solver = sphere_field(2), samples(20, 2), FixedStep("rk4", step=1 / 3)
     kept = solved(field, z, solver, field.parameters())
-    monkeypatch.setattr(native, "HIDDEN_KEPT", 0)
+    monkeypatch.setattr(native_call, "HIDDEN_KEPT", 0)
     again = solved(field, z, solver, field.parameters())
     assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
 
 
+def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() -> None:
+    needs_a_compiler()
+    field, z = sphere_field(2), samples(5, 2)
+    gc.disable()
+    try:
+        final: Any = solve(field, z, EULER).final
+        held = [weakref.ref(o) for o in gc.get_objects() if type(o) is native_call.Call]
+        assert len(held) == 1
+        del final
+        assert held[0]() is None
+    finally:
+        gc.enable()
+
+
 def test_float32_is_close_to_float64() -> None:
-    compiled()
+    needs_a_compiler()
     field = initialise(SphereField(2), 0)
     z = samples(128, 2).float()
     single = solve(field, z, EULER).final
@@ -80,11 +96,19 @@ def test_what_is_not_finite_is_still_found_and_named() -> None:
         solve(field, samples(5, 2), EULER)
 
 
-@pytest.mark.parametrize("z", [samples(4, 2).float(), samples(4, 3), samples(4, 2).to("meta"), samples(0, 2)], ids=str)
-def test_states_that_do_not_fit_the_layers_are_not_taken(z: Tensor) -> None:
-    field = sphere_field(2)
-    layers = [torch.zeros(2, 8, dtype=DOUBLE), *(p.detach() for p in field.parameters())]
-    assert not native.can_walk(z, layers)
+@pytest.mark.parametrize(
+    "z", [samples(4, 2).float(), samples(3, 4, 2), samples(4, 2).to("meta"), samples(0, 2), samples(4, 100)], ids=str
+)
+def test_states_that_do_not_fit_the_weights_are_not_taken(z: Tensor) -> None:
+    needs_a_compiler()
+    weights = [p.detach() for p in sphere_field(2).parameters()]
+    assert native.can_walk(samples(4, 2), weights)
+    assert not native.can_walk(z, weights)
+
+
+def test_a_state_of_other_points_than_the_field_has_is_an_error() -> None:
+    with pytest.raises(RuntimeError):
+        solve(sphere_field(2), samples(4, 3), EULER)
 
 
 @pytest.mark.usefixtures("_anew")
@@ -97,22 +121,22 @@ def test_without_a_compiler_that_works_operations_do_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
-    assert native.library("double") is None
+    assert compiled.library("double") is None
     field, z = sphere_field(2), samples(5, 2)
     assert_same(solved(field, z, EULER, field.parameters()), solved(Eagerly(field), z, EULER, field.parameters()))
 
 
 @pytest.mark.usefixtures("_anew")
 def test_it_is_compiled_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    compiled()
-    native.library.cache_clear()
+    needs_a_compiler()
+    compiled.library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert native.library("float") is not None
+    assert compiled.library("float") is not None
     assert [path.suffix for path in (tmp_path / "windermere").iterdir()] == [".so"]
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(subprocess, "run", refuse)
-    native.library.cache_clear()
-    assert native.library("float") is not None
+    compiled.library.cache_clear()
+    assert compiled.library("float") is not None

@@ -19,6 +19,7 @@ from windermere.models.arithmetic import check_arithmetic, check_it_suits, convo
 from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
 from windermere.models.fused import with_kernels
 from windermere.models.images import image_field
+from windermere.models.native import native_adapt, native_adjoint, with_native
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
@@ -69,14 +70,19 @@ class SphereField(nn.Module):
 
         @cache
         def dense() -> DenseField:
-            """On demand, as the kernels need none of it; but as it would have been made at once."""
+            """On demand, as the kernels and the C code need none of it; but as it would have been made at once."""
             with torch.set_grad_enabled(graded):
-                pairs = zip(weights[::2], weights[1::2], strict=True)
-                layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
+                return made()
+
+        def made() -> DenseField:
+            pairs = zip(weights[::2], weights[1::2], strict=True)
+            layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
             return dense_field(cast(Layers, tuple(layers)))
 
-        walk = with_kernels(weights, lambda: dense().walk)
-        return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk)
+        walk = with_kernels(weights, lambda: with_native(weights, self.points, lambda: dense().walk))
+        adapt = native_adapt(weights, self.points)
+        adjoint = native_adjoint(weights, self.points, lambda t, z: made().rate(t, z))
+        return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk, adapt=adapt, adjoint=adjoint)
 
 
 class ImageField(nn.Module):

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.models import native
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, Walk
 from windermere.solvers.grid import Grid, Steps
@@ -77,8 +76,6 @@ def dense_field(layers: Layers) -> DenseField:
         return out.unsqueeze(0) if single else out
 
     def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
-        if isinstance(grid, Grid) and native.can_walk(z, layers):
-            return native.walk(tableau, grid.steps, z, layers)
         start = z.squeeze(0) if single else z
         sizes = _step_sizes(grid, start)
         keep = torch.is_grad_enabled()

@@ -1,175 +1,235 @@
-/* A whole fixed-step solve of dz/dt = W3 relu(W2 relu(W1 z + b1) + b2) + b3, there and back: see native.py.
+/* Whole solves of the sphere networks' field, there and back: see native.py.
 
-A tile is LANES samples side by side; one value of all of them is a vector V, a layer of n values is n vectors. Tiles
-know nothing of each other, a tile's work stays in the cache, and each thread takes some of them. Matrices are
-[in][out], row by row; the hidden layers' width is a multiple of LANES. A row is what one evaluation starts from. */
+Samples go in tiles (native_field.h) that know nothing of each other, so each thread takes some; with steps that depend
+on the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h sum_j
+a_ij k_j for a stage, and with b for a the end of the step, which is the first row of the next. */
 
+#include <math.h>
+#include <pthread.h>
 #include <string.h>
 
-#define LANES (64 / (int)sizeof(REAL))
-#define BLOCK 8 /* outputs that are summed in registers; divides LANES */
+#include "native_field.h"
 
-typedef REAL V __attribute__((vector_size(64)));
+enum { DONE, FULL, TROUBLE };
 
 typedef struct {
-    long points, width, stages, steps, tiles; /* tiles of each member */
-    long keep;                                /* all rows, for the way back, or only one step's */
-    const double *tableau;                    /* [stages + 1][stages]: a, and b as its last line */
-    const double *sizes;                      /* [members][steps] */
-    const REAL *layers;                       /* [members][...]: W1, b1, W2, b2, W3, b3, and the W transposed */
-    V *inputs;                                /* [members][tiles][rows][points]: first the start, last the end */
-    V *hidden;                                /* [members][tiles][evaluations][width]: second layers, or null */
-    V *cotangents;                            /* [members][tiles][points]: of the end, then of the start */
-    REAL *on_mix;                             /* [members][tiles][width][width]: gradient of W2 */
-    V *on_others;                             /* [members][tiles][...]: of W1, b1, b2, W3, b3, each sample's apart */
+    long members, samples, points, channels, width, tiles; /* tiles of each member */
+    long stages;                 /* that propagate */
+    long evaluated;              /* with those that only the error estimate needs: the same, or one more that is the
+                                    next step's first (FSAL) */
+    long room;                   /* steps that rows and sizes have room for */
+    long keep;                   /* all rows, for the way back, or only one step's */
+    const REAL *weights[6];      /* [members][...]: weights and biases of lift, mix, lower, as PyTorch has them */
+    REAL *gradients[6];
+    REAL *layers;                /* [members][...]: as products take them */
+    const double *tableau;       /* [evaluated + 2][evaluated]: a, b and the error's weights */
+    double *sizes;               /* [members][room] */
+    long *steps;                 /* [members] */
+    const REAL *start;           /* [members][samples][points] */
+    REAL *end;
+    V *rows;                     /* [members][tiles][...][points] */
+    V *hidden;                   /* [members][tiles][...][points][width]: second layers, or null */
+    const REAL *on_end;          /* cotangents */
+    REAL *on_start;
+    REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
+    /* What follows is for steps that are chosen. */
+    V *rates;                    /* [members][tiles][evaluated][entries] */
+    long adjoint;                /* whether cotangents are a part of the state */
+    double begin, finish, smallest, budget, order; /* of the error estimate */
+    double safety, most_growth, most_shrinking, rounding;
+    const double *rtol, *atol;   /* [members] */
+    long *evaluations, *rejected, *status; /* [members] */
 } Walk;
 
-typedef struct {
-    const REAL *w1, *b1, *w2, *b2, *w3, *b3, *w1t, *w2t, *w3t;
-} Layers;
+static long layers_size(const Walk *walk) { return 6 * walk->width * walk->width + 5 * walk->width; }
 
-static V *tile_rows(const Walk *walk, long tile) {
-    return walk->inputs + tile * ((walk->keep ? walk->steps : 1) * walk->stages + 1) * walk->points;
+static long share_size(const Walk *walk) {
+    return 3 * walk->width * walk->width + walk->width + (3 * walk->width + 1) * LANES;
 }
 
-/* Where the second layer of an evaluation is kept for the way back, or else this room. */
-static V *second_of(const Walk *walk, long tile, long evaluation, V *room) {
-    return walk->hidden ? walk->hidden + (tile * walk->steps * walk->stages + evaluation) * walk->width : room;
+static Field field_of(const Walk *walk, long member) {
+    long n = walk->width;
+    const REAL *taps = walk->layers + member * layers_size(walk), *lift = taps + 6 * n * n;
+    return (Field){walk->points, n, taps, taps + 3 * n * n, lift, lift + n, lift + 2 * n, lift + 3 * n, lift[4 * n]};
 }
 
-static Layers layers_of(const Walk *walk, long member) {
-    long d = walk->points, n = walk->width;
-    const REAL *w1 = walk->layers + member * (2 * n * n + 4 * d * n + 2 * n + d), *b1 = w1 + d * n;
-    const REAL *w2 = b1 + n, *b2 = w2 + n * n, *w3 = b2 + n, *b3 = w3 + n * d, *w1t = b3 + d;
-    return (Layers){w1, b1, w2, b2, w3, b3, w1t, w1t + n * d, w1t + n * d + n * n};
+static Gradient gradient_in(const Walk *walk, REAL *share) {
+    long n = walk->width;
+    REAL *mix_bias = share + 3 * n * n;
+    V *lift = (V *)(mix_bias + n);
+    return (Gradient){share, mix_bias, lift, lift + n, lift + 2 * n, lift + 3 * n};
 }
 
-/* y = x m + bias */
-static void product(const REAL *m, const REAL *bias, const V *x, V *y, long in, long out) {
-    long o = 0;
-    for (; o + BLOCK <= out; o += BLOCK) {
-        V sum[BLOCK];
-        for (int k = 0; k < BLOCK; k++) sum[k] = (V){0} + (bias ? bias[o + k] : 0);
-        for (long i = 0; i < in; i++)
-            for (int k = 0; k < BLOCK; k++) sum[k] += m[i * out + o + k] * x[i];
-        for (int k = 0; k < BLOCK; k++) y[o + k] = sum[k];
-    }
-    for (; o < out; o++) {
-        V sum = (V){0} + (bias ? bias[o] : 0);
-        for (long i = 0; i < in; i++) sum += m[i * out + o] * x[i];
-        y[o] = sum;
-    }
+/* A member's weights, filled up with zeros, for the products. */
+static void lay(const Walk *walk, long member) {
+    long n = walk->width, m = walk->channels;
+    REAL *taps = walk->layers + member * layers_size(walk), *back = taps + 3 * n * n, *rest = back + 3 * n * n;
+    memset(taps, 0, layers_size(walk) * sizeof(REAL));
+    const REAL *mixing = walk->weights[2] + member * m * m * 3; /* [out][in][3] */
+    for (long o = 0; o < m; o++)
+        for (long i = 0; i < m; i++) {
+            const REAL *three = mixing + (o * m + i) * 3;
+            for (long t = 0; t < 3; t++) {
+                REAL value = walk->points == 2 && t != 1 ? three[t] - three[1] : three[t];
+                taps[(t * n + i) * n + o] = back[((2 - t) * n + o) * n + i] = value;
+            }
+        }
+    const int kinds[] = {0, 1, 3, 4};
+    for (int k = 0; k < 4; k++) memcpy(rest + k * n, walk->weights[kinds[k]] + member * m, m * sizeof(REAL));
+    rest[4 * n] = walk->weights[5][member];
 }
 
-static void relu(V *values, long n) {
-    REAL *x = (REAL *)values;
-    for (long i = 0; i < n * LANES; i++) x[i] = x[i] < 0 ? 0 : x[i]; /* what is not a number stays so */
-}
-
-static void through_relu(V *cotangent, const V *values, long n) {
-    REAL *c = (REAL *)cotangent;
-    const REAL *x = (const REAL *)values;
-    for (long i = 0; i < n * LANES; i++) c[i] = x[i] <= 0 ? 0 : c[i];
-}
-
-/* relu(x m + bias) */
-static void layer(const REAL *m, const REAL *bias, const V *x, V *y, long in, long out) {
-    product(m, bias, x, y, in, out);
-    relu(y, out);
-}
-
-/* Add x[i] y[o] to a gradient, each sample's apart. */
-static void gather(V *gradient, const V *x, const V *y, long in, long out) {
-    for (long i = 0; i < in; i++)
-        for (long o = 0; o < out; o++) gradient[i * out + o] += x[i] * y[o];
-}
-
-static void gather_bias(V *gradient, const V *y, long out) {
-    for (long o = 0; o < out; o++) gradient[o] += y[o];
-}
-
-/* Add the sum over samples of x[i] y[o] to a gradient. Its vectors are LANES outputs, so y is turned round. */
-static void gather_summed(REAL *gradient, const V *x, const V *y, long in, long out) {
-    const REAL *each = (const REAL *)x;
-    for (long o = 0; o < out; o += LANES) {
-        V turned[LANES];
-        for (int s = 0; s < LANES; s++)
-            for (int k = 0; k < LANES; k++) turned[s][k] = y[o + k][s];
-        for (long i = 0; i < in; i += BLOCK) {
-            V sum[BLOCK];
-            for (int k = 0; k < BLOCK; k++) sum[k] = *(V *)(gradient + (i + k) * out + o);
-            for (int s = 0; s < LANES; s++)
-                for (int k = 0; k < BLOCK; k++) sum[k] += each[(i + k) * LANES + s] * turned[s];
-            for (int k = 0; k < BLOCK; k++) *(V *)(gradient + (i + k) * out + o) = sum[k];
+/* The sum of all tiles' shares, always in the same order, as PyTorch has the weights. */
+static void sum_up(const Walk *walk, long member) {
+    long n = walk->width, m = walk->channels, size = share_size(walk);
+    REAL *total = walk->shares + member * walk->tiles * size;
+    for (long tile = 1; tile < walk->tiles; tile++)
+        for (long k = 0; k < size; k++) total[k] += total[tile * size + k];
+    for (long o = 0; o < m; o++)
+        for (long i = 0; i < m; i++) {
+            REAL *three = walk->gradients[2] + ((member * m + o) * m + i) * 3;
+            for (long t = 0; t < 3; t++) three[t] = total[(t * n + i) * n + o];
+        }
+    const Gradient sums = gradient_in(walk, total);
+    memcpy(walk->gradients[3] + member * m, sums.mix_bias, m * sizeof(REAL));
+    const V *found[] = {sums.lift, sums.lift_bias, sums.lower, sums.lower_bias};
+    const int kinds[] = {0, 1, 4, 5};
+    for (int k = 0; k < 4; k++) {
+        long count = k == 3 ? 1 : m;
+        for (long c = 0; c < count; c++) {
+            REAL sum = 0;
+            for (int s = 0; s < LANES; s++) sum += found[k][c][s];
+            walk->gradients[kinds[k]][member * count + c] = sum;
         }
     }
 }
 
-/* A stage's input is z + h sum_j a_ij k_j, and so is the step's end, with b for a. */
+/* A tile's samples of a state [members][samples][points], and back; those that fill up a tile are zero. */
+static void load(const Walk *walk, long tile, const REAL *state, V *to) {
+    long d = walk->points, first = tile % walk->tiles * LANES;
+    const REAL *from = state + (tile / walk->tiles * walk->samples + first) * d;
+    memset(to, 0, d * sizeof(V));
+    for (long s = 0; s < LANES && first + s < walk->samples; s++)
+        for (long p = 0; p < d; p++) to[p][s] = from[s * d + p];
+}
+
+static void store(const Walk *walk, long tile, const V *from, REAL *state) {
+    long d = walk->points, first = tile % walk->tiles * LANES;
+    REAL *to = state + (tile / walk->tiles * walk->samples + first) * d;
+    for (long s = 0; s < LANES && first + s < walk->samples; s++)
+        for (long p = 0; p < d; p++) to[s * d + p] = from[p][s];
+}
+
+static long entries_of(const Walk *walk) { return walk->points * (walk->adjoint ? 2 : 1); }
+
+/* The rows of a step. */
+static V *rows_of(const Walk *walk, long tile, long step) {
+    long kept = walk->keep ? walk->room : 1;
+    return walk->rows + (tile * (kept * walk->stages + 1) + (walk->keep ? step * walk->stages : 0)) * entries_of(walk);
+}
+
+/* Where the second layer of a row is kept for the way back, or else this room. */
+static V *second_of(const Walk *walk, long tile, long row, V *room) {
+    long size = walk->points * walk->width;
+    return walk->hidden ? walk->hidden + (tile * (walk->room * walk->stages + 1) + row) * size : room;
+}
+
+/* z + h sum_i weights_i rate_i */
+static void combine(V *to, const V *z, const V *rates, const double *weights, long count, double h, long entries) {
+    for (long q = 0; q < entries; q++) {
+        V sum = z ? z[q] : (V){0};
+        for (long i = 0; i < count; i++)
+            if (weights[i] != 0) sum += (REAL)(h * weights[i]) * rates[i * entries + q];
+        to[q] = sum;
+    }
+}
+
 static void tile_there(const Walk *walk, long tile) {
-    long d = walk->points, width = walk->width, stages = walk->stages, member = tile / walk->tiles;
-    const Layers own = layers_of(walk, member);
-    const double *sizes = walk->sizes + member * walk->steps;
-    V first[width], room[width], rate[d];
-    for (long n = 0; n < walk->steps; n++) {
-        V *step = tile_rows(walk, tile) + (walk->keep ? n * stages * d : 0);
-        if (n && !walk->keep) memcpy(step, step + stages * d, d * sizeof(V));
+    long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
+    const Field field = field_of(walk, member);
+    const double *sizes = walk->sizes + member * walk->room;
+    V room[d * walk->width], rates[stages * d];
+    load(walk, tile, walk->start, rows_of(walk, tile, 0));
+    for (long n = 0; n < walk->steps[member]; n++) {
+        V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
-            V *second = second_of(walk, tile, n * stages + i, room);
-            layer(own.w1, own.b1, step + i * d, first, d, width);
-            layer(own.w2, own.b2, first, second, width, width);
-            product(own.w3, own.b3, second, rate, width, d);
-            for (long j = i + 1; j <= stages; j++) {
-                REAL share = (REAL)(sizes[n] * walk->tableau[j * stages + i]);
-                for (long q = 0; q < d; q++) step[j * d + q] = (i ? step[j * d + q] : step[q]) + share * rate[q];
-            }
+            if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
+            evaluate(&field, rows + i * d, second_of(walk, tile, n * stages + i, room), rates + i * d);
         }
+        const double *b = walk->tableau + walk->evaluated * walk->evaluated;
+        combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
     }
+    store(walk, tile, rows_of(walk, tile, walk->steps[member]), walk->end);
 }
 
-/* z is the cotangent of the end, and becomes that of the start. Hidden layers that were not kept are computed again. */
-static void tile_back(const Walk *walk, long tile, V *z) {
-    long d = walk->points, width = walk->width, stages = walk->stages, member = tile / walk->tiles;
-    const Layers own = layers_of(walk, member);
-    const double *sizes = walk->sizes + member * walk->steps;
-    REAL *on_w2 = walk->on_mix + tile * width * width;
-    V *on_w1 = walk->on_others + tile * (2 * d * width + 2 * width + d), *on_b1 = on_w1 + d * width;
-    V *on_b2 = on_b1 + width, *on_w3 = on_b2 + width, *on_b3 = on_w3 + width * d;
-    V first[width], room[width], on_first[width], on_second[width], on_input[d], on_rates[stages][d];
-    for (long n = walk->steps - 1; n >= 0; n--) {
-        for (long i = 0; i < stages; i++) {
-            REAL share = (REAL)(sizes[n] * walk->tableau[stages * stages + i]);
-            for (long q = 0; q < d; q++) on_rates[i][q] = share * z[q];
-        }
+/* Hidden layers that were not kept are computed again. */
+static void tile_back(const Walk *walk, long tile) {
+    long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
+    const Field field = field_of(walk, member);
+    const double *sizes = walk->sizes + member * walk->room, *b = walk->tableau + walk->evaluated * walk->evaluated;
+    REAL *share = walk->shares + tile * share_size(walk);
+    const Gradient on = gradient_in(walk, share);
+    V z[d], room[d * walk->width], on_row[d], on_rates[stages * d];
+    memset(share, 0, share_size(walk) * sizeof(REAL));
+    load(walk, tile, walk->on_end, z);
+    for (long n = walk->steps[member] - 1; n >= 0; n--) {
+        for (long i = 0; i < stages; i++)
+            for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
-            const V *x = tile_rows(walk, tile) + (n * stages + i) * d;
+            const V *row = rows_of(walk, tile, n) + i * d;
             V *second = second_of(walk, tile, n * stages + i, room);
-            layer(own.w1, own.b1, x, first, d, width);
-            if (!walk->hidden) layer(own.w2, own.b2, first, second, width, width);
-            gather(on_w3, second, on_rates[i], width, d);
-            gather_bias(on_b3, on_rates[i], d);
-            product(own.w3t, 0, on_rates[i], on_second, d, width);
-            through_relu(on_second, second, width);
-            gather_summed(on_w2, first, on_second, width, width);
-            gather_bias(on_b2, on_second, width);
-            product(own.w2t, 0, on_second, on_first, width, width);
-            through_relu(on_first, first, width);
-            gather(on_w1, x, on_first, d, width);
-            gather_bias(on_b1, on_first, width);
-            product(own.w1t, 0, on_first, on_input, width, d);
-            for (long q = 0; q < d; q++) z[q] += on_input[q];
-            for (long j = 0; j < i; j++) {
-                REAL share = (REAL)(sizes[n] * walk->tableau[i * stages + j]);
-                for (long q = 0; q < d; q++) on_rates[j][q] += share * on_input[q];
-            }
+            if (!walk->hidden) second_layer(&field, row, second);
+            const V *ahead = walk->hidden && n + i ? second - d * walk->width : second;
+            pull_back(&field, row, second, on_rates + i * d, on_row, 1, &on, ahead);
+            for (long q = 0; q < d; q++) z[q] += on_row[q];
+            for (long j = 0; j < i; j++)
+                for (long q = 0; q < d; q++)
+                    on_rates[j * d + q] += (REAL)(sizes[n] * walk->tableau[i * walk->evaluated + j]) * on_row[q];
         }
     }
+    store(walk, tile, z, walk->on_start);
 }
 
-void there(const Walk *walk, long begin, long end) {
-    for (long tile = begin; tile < end; tile++) tile_there(walk, tile);
+typedef struct {
+    void (*work)(const Walk *, long);
+    const Walk *walk;
+    long begin, end;
+} Part;
+
+static void *take(void *given) {
+    const Part *part = given;
+    for (long k = part->begin; k < part->end; k++) part->work(part->walk, k);
+    return 0;
 }
 
-void back(const Walk *walk, long begin, long end) {
-    for (long tile = begin; tile < end; tile++) tile_back(walk, tile, walk->cotangents + tile * walk->points);
+/* Threads live as long as the work: starting one takes microseconds, and none is left behind at a fork. */
+static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long items, long threads) {
+    Part parts[threads];
+    pthread_t started[threads];
+    int failed[threads];
+    for (long k = threads - 1; k >= 0; k--) {
+        parts[k] = (Part){work, walk, items * k / threads, items * (k + 1) / threads};
+        failed[k] = k == 0 || pthread_create(started + k, 0, take, parts + k) != 0;
+        if (failed[k]) take(parts + k);
+    }
+    for (long k = 1; k < threads; k++)
+        if (!failed[k]) pthread_join(started[k], 0);
+}
+
+#include "native_adaptive.h"
+
+void there(const Walk *walk, long threads) {
+    in_parallel(lay, walk, walk->members, 1);
+    in_parallel(tile_there, walk, walk->members * walk->tiles, threads);
+}
+
+void back(const Walk *walk, long threads) {
+    in_parallel(tile_back, walk, walk->members * walk->tiles, threads);
+    in_parallel(sum_up, walk, walk->members, 1);
+}
+
+void adapt(const Walk *walk, long threads) {
+    in_parallel(lay, walk, walk->members, 1);
+    in_parallel(member_adapted, walk, walk->members, threads);
+    if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);
 }

@@ -218,7 +218,7 @@ def _check_progress(
     spent = (clock.accepted + clock.rejected >= budget) & (clock.t != times[-1])
     if not rejected.any() and not spent.any():
         return
-    smallest = _smallest_step(times, values[0].dtype)
+    smallest = smallest_step(times, values[0].dtype)
     vanished = rejected & (clock.h < smallest)
     overflowed = rejected & np.isinf(ratio)
     if overflowed.any() and (not values[0].isfinite().all() or (vanished & overflowed).any()):
@@ -237,7 +237,7 @@ def _check_progress(
         )
 
 
-def _smallest_step(times: Sequence[float], dtype: torch.dtype) -> float:
+def smallest_step(times: Sequence[float], dtype: torch.dtype) -> float:
     """Ten roundings: of the span in the state's dtype, or of the time itself, which is a double."""
     span, latest = abs(times[-1] - times[0]), max(map(abs, times))
     return float(10 * max(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest))

@@ -4,10 +4,10 @@ Shapes: S members, B samples; a state is [B, ...], an ensemble's is [S, B, ...].
 own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's sample (S, B).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.solver import Adaptive
 from windermere.solvers.tableaus import Tableau
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -24,6 +25,41 @@ Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
 Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor]
+
+
+class Adapted(NamedTuple):
+    """An adaptive solve that a field did itself; numbers by group."""
+
+    end: Tensor
+    evaluations: NDArray[np.int64]
+    accepted: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+
+
+class Adjoined(NamedTuple):
+    """An adjoint's solve that a field did itself."""
+
+    z: Tensor
+    a: Tensor
+    gradient: Sequence[Tensor]
+    """Of the tensors that `FusedAdjoint` names."""
+    evaluations: NDArray[np.int64]
+
+
+Groups: TypeAlias = tuple[int, ...]
+Adapt: TypeAlias = Callable[[Tableau, Sequence[Adaptive], Sequence[float], Groups, Tensor], Adapted | None]
+Adjoin: TypeAlias = Callable[[Tableau, Sequence[Adaptive], Sequence[float], Groups, Tensor, Tensor], Adjoined | None]
+
+
+@dataclass(frozen=True)
+class FusedAdjoint:
+    """Takes z and its cotangent back in time in one go, or says None: then it is done by way of the rate."""
+
+    adjoin: Adjoin
+    can: Callable[[Tableau, Sequence[Any], Groups, Tensor], bool]
+    tensors: tuple[Tensor, ...]
+    rate: Rate
+    """Depends on these tensors themselves, not on something made of them once per solve."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +74,9 @@ class Prepared:
     """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient."""
     lean: Walk | None = None
     """The same for `checkpoint`: it keeps states only, and evaluates the field as often again on its way back."""
+    adapt: Adapt | None = None
+    """The same between two times with steps that it chooses as adaptive.py does; None from it where it cannot."""
+    adjoint: FusedAdjoint | None = None
 
 
 @runtime_checkable
@@ -48,8 +87,8 @@ class Preparable(Protocol):
 
 
 def prepare(field: Any) -> Prepared:
-    if isinstance(field, Preparable):
-        return field.prepare()
+    if callable(own := getattr(field, "prepare", None)):  # a Preparable; asking the protocol would take longer
+        return own()  # type: ignore[no-any-return]
     if isinstance(field, nn.Module):
         return Prepared(field, lambda: tuple(p for p in field.parameters() if p.requires_grad))
     return Prepared(field, None)
@@ -75,7 +114,8 @@ class Layout:
         grouped = self.ensemble + samples
         if grouped > self.lead:
             raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
-        return replace(self, groups=tuple(self.shape[:grouped]))
+        groups = tuple(self.shape[:grouped])
+        return self if groups == self.groups else replace(self, groups=groups)
 
     def columns(self, values: NDArray[Any], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Numbers for each group, [..., *groups], shaped so that each [*groups] broadcasts against the state."""
@@ -134,7 +174,7 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
         )
     ensemble = members is not None
     if isinstance(state, Tensor):
-        whole = Layout(state.shape, (), lead=min(axes, state.ndim), ensemble=ensemble)
+        whole = Layout(state.shape, state.shape[: int(ensemble)], lead=min(axes, state.ndim), ensemble=ensemble)
     else:
         lead = axes if shared else int(ensemble)
         packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))

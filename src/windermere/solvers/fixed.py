@@ -4,6 +4,7 @@ Shapes: N steps, S members, c stages. Members with fewer steps than the longest 
 """
 
 from collections.abc import Sequence
+from math import isfinite
 
 import numpy as np
 import torch
@@ -58,6 +59,12 @@ def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) 
         if i + 1 in grid.stops:
             visited.append(z)
     return Walked.over_grid(tableau, grid.taken, visited, recorded)
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether all entries are; if their sum is, which is quickly found, they are."""
+    value = value.detach()
+    return isfinite(float(value.sum())) or bool(value.isfinite().all())
 
 
 def explain_non_finite(problem: Problem, grid: Grid, z: Tensor) -> NonFiniteError:

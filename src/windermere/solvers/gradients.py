@@ -5,7 +5,7 @@ before each step and recomputes the stages. `adjoint` integrates the continuous 
 settings of its own: memory for a single state, and a gradient of the flow rather than of the numbers computed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -97,10 +97,12 @@ class AdjointRate:
                 outputs.append(k)
                 cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
         if outputs and self.parameters:
-            shares = torch.autograd.grad(outputs, self.parameters, cotangents, allow_unused=True)
-            for total, part in zip(self.gradient, shares, strict=True):
-                if part is not None:
-                    total += part
+            self.add(torch.autograd.grad(outputs, self.parameters, cotangents, allow_unused=True))
+
+    def add(self, shares: Iterable[Tensor | None]) -> None:
+        for total, part in zip(self.gradient, shares, strict=True):
+            if part is not None:
+                total += part
 
 
 Forward: TypeAlias = Callable[[Tensor], Walked]

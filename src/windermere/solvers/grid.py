@@ -5,6 +5,7 @@ Shapes: N steps, S members. Members with fewer steps than the longest stay at th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,12 +25,12 @@ class Grid:
     stops: tuple[int, ...]
     """Index of each time asked for."""
 
-    @property
+    @cached_property
     def steps(self) -> NDArray[np.float64]:
         """Signed step sizes, [N] or [S, N]; 0 where a member is through."""
         return np.diff(self.nodes, axis=-1)
 
-    @property
+    @cached_property
     def taken(self) -> NDArray[np.int64]:
         """Number of steps, by member where members differ."""
         return np.asarray((self.steps != 0).sum(axis=-1), dtype=np.int64)
@@ -47,6 +48,12 @@ class Steps(NamedTuple):
 def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
     distinct = solvers[:1] if all(s == solvers[0] for s in solvers) else solvers
+    return _grid(tuple(distinct), tuple(times))
+
+
+@lru_cache(maxsize=8)
+def _grid(distinct: tuple[FixedStep | OnGrid, ...], times: tuple[float, ...]) -> Grid:
+    """Kept, as a training asks for the same one at each iteration."""
     pieces, stops = [np.full((len(distinct), 1), times[0])], [0]
     for start, end in pairwise(times):
         legs = [solver.nodes(start, end)[1:] for solver in distinct]

@@ -12,8 +12,8 @@ from torch import Tensor
 from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.counting import Ledger, Tally
-from windermere.solvers.field import Field, Layout, Prepared, State, Walk, lay_out, prepare
-from windermere.solvers.fixed import explain_non_finite, walk_grid
+from windermere.solvers.field import Adapt, Field, Layout, Prepared, State, Walk, lay_out, prepare
+from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.gradients import (
     GRADIENTS,
     Adjoint,
@@ -24,7 +24,7 @@ from windermere.solvers.gradients import (
     checkpointed,
     solve_with_adjoint,
 )
-from windermere.solvers.grid import make_grid
+from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import KINDS, Adaptive, OnGrid, Solver, Solvers, check_times
 
@@ -106,7 +106,7 @@ def _walk(
         raise UnknownNameError("gradient", str(gradient), GRADIENTS)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
     if gradient == "backprop" or not torch.is_grad_enabled():
-        walked = _integrate(problem, solvers, times, z0, record, prepared.walk)
+        walked = _integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
     elif gradient == "checkpoint":
         walked = _checkpointed(problem, prepared, solvers, times, z0, record, ledger)
     else:
@@ -153,21 +153,30 @@ def _integrate(
     z: Tensor,
     record: bool,
     walk: Walk | None = None,
+    adapt: Adapt | None = None,
 ) -> Walked:
     """Walk through the times, or let the field walk where it brings a walk and can."""
     adaptive = [s for s in solvers if isinstance(s, Adaptive)]
     if adaptive:
+        if adapt is not None and not record and len(times) == 2:
+            adapted = adapt(problem.tableau, adaptive, times, problem.layout.groups, z)
+            if adapted is not None:
+                evaluations, accepted, rejected = (n.reshape(problem.layout.groups) for n in adapted[1:])
+                return Walked([z, adapted.end], evaluations, accepted, rejected, [])
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
-    if grid.nodes.ndim == 1:
-        problem = replace(problem, layout=replace(problem.layout, groups=()))
     if walk is not None and _is_plain(solvers, times, record):
         walked = Walked.over_grid(problem.tableau, grid.taken, [z, walk(problem.tableau, grid, z)])
     else:
-        walked = walk_grid(problem, grid, z, record=record)
-    if not walked.states[-1].isfinite().all():
-        raise explain_non_finite(problem, grid, z.detach())
+        walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
+    if not is_finite(walked.states[-1]):
+        raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
     return walked
+
+
+def _grouped_as(grid: Grid, problem: Problem) -> Problem:
+    """Members that share a grid are one group."""
+    return problem if grid.nodes.ndim > 1 else replace(problem, layout=replace(problem.layout, groups=()))
 
 
 def _adjoint(
@@ -183,8 +192,12 @@ def _adjoint(
     back = _adjoint_solvers(settings, solvers, problem.layout)
     layout = problem.layout.regrouped(samples=_by_sample(back))
     rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
-    known = settings.parameters
-    if known is None and prepared.tensors is not None:
+    known, fused = settings.parameters, prepared.adjoint
+    if known is not None or (fused and not fused.can(back[0].tableau, back, layout.groups, z0)):
+        fused = None
+    if fused is not None:
+        known, rate = fused.tensors, layout.packed_rate(fused.rate)
+    elif known is None and prepared.tensors is not None:
         known = prepared.tensors()
     if known is None:
         check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
@@ -192,6 +205,13 @@ def _adjoint(
     stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
+        if fused is not None:
+            adaptive = [s for s in back if isinstance(s, Adaptive)]
+            done = fused.adjoin(rate.tableau, adaptive, (start, end), layout.groups, *state.unbind(axis))
+            if done is not None:
+                rate.add(part for p, part in zip(fused.tensors, done.gradient, strict=True) if p.requires_grad)
+                ledger.add("backward", _tally(done.evaluations.reshape(layout.groups), back, layout))
+                return torch.stack([done.z, done.a], dim=axis)
         reverse = Problem(rate.tableau, rate, stacked, reuse=False, settle=rate.settle)
         with torch.no_grad():
             walked = _integrate(reverse, back, (start, end), state, False)
@@ -199,7 +219,7 @@ def _adjoint(
         return walked.states[-1]
 
     plan = AdjointPlan(
-        forward=lambda z: _integrate(problem, solvers, times, z, record, prepared.walk),
+        forward=lambda z: _integrate(problem, solvers, times, z, record, prepared.walk, prepared.adapt),
         backward=backward,
         times=times,
         make_rate=lambda: AdjointRate(rate, axis, back[0].tableau, parameters),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, replace
+from itertools import pairwise
 from math import ceil, isfinite
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -213,8 +214,8 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
         values = tuple(float(t) for t in times)
     except (TypeError, ValueError) as error:
         raise UsageError(f"times must be a sequence of numbers, not {times!r}") from error
-    steps = np.diff(values)
-    if len(values) < 2 or not np.isfinite(values).all() or not ((steps > 0).all() or (steps < 0).all()):
+    sides = {a < b if a != b else None for a, b in pairwise(values)}
+    if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
     return values
 

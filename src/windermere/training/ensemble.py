@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from windermere.errors import UsageError
-from windermere.models import ODEBlock, Stackable
+from windermere.models import ODEBlock
 from windermere.solvers import Prepared, Solver, Tableau, solve
 from windermere.solvers.grid import Grid, Steps
 
@@ -30,8 +30,8 @@ class StackedField:
         return self.prepare().rate(t, z)
 
     def prepare(self) -> Prepared:
-        if isinstance(self.field, Stackable):
-            return self.field.prepare_stacked(self.tensors)
+        if callable(stacked := getattr(self.field, "prepare_stacked", None)):  # a Stackable
+            return stacked(self.tensors)  # type: ignore[no-any-return]
 
         def one(tensors: dict[str, Tensor], t: Tensor, z: Tensor) -> Any:
             return functional_call(self.field, tensors, (t, z))

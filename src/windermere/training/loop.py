@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.utils import get_total_norm
 
 from windermere.adaptation import State
 from windermere.errors import DivergedError, NonFiniteError, RunError, SolverError
@@ -331,8 +330,8 @@ def _places(seeds: Sequence[int], kept: Sequence[int] | None) -> list[int]:
 def _check_finite(training: Training, losses: Tensor) -> None:
     """Losses and gradients: a finite loss with a gradient that is not would spoil the state all the same."""
     gradients = [p.grad for p in training.ensemble.parameters() if p.grad is not None]
-    if torch.isfinite(losses.detach().sum() + get_total_norm(gradients)):
-        return
+    if torch.isfinite(torch.stack([value.detach().sum() for value in (losses, *gradients)]).sum()):
+        return  # a sum of what is not finite is not, either; where a sum overflows, look again
     bad = ~losses.isfinite()
     for gradient in gradients:
         bad |= ~gradient.flatten(1).isfinite().all(dim=1)

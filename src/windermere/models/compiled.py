@@ -1,0 +1,56 @@
+"""C code compiled by the machine's own compiler when it is first needed, and kept for later processes."""
+
+import ctypes
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("native.c")
+INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("field", "adaptive"))
+OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
+LIBRARIES = ("-lm",)
+FUNCTIONS = ("there", "back", "adapt")
+
+
+@cache
+def library(real: str) -> ctypes.CDLL | None:
+    """native.c for float or double, compiled now or by an earlier process; None where that cannot be."""
+    command = shlex.split(os.environ.get("CC", "cc"))
+    if os.environ.get("WINDERMERE_NATIVE") == "0" or not command or shutil.which(command[0]) is None:
+        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        loaded = ctypes.CDLL(str(_compiled([*command, *OPTIONS, f"-DREAL={real}"])))
+        for name in FUNCTIONS:
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
+        return loaded
+    return None
+
+
+def _compiled(command: list[str]) -> Path:
+    """Kept under a name that says from what, how and for which processor it was made."""
+    made_of = "\n".join([*(path.read_text() for path in (SOURCE, *INCLUDED)), shlex.join(command), _processor()])
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windermere"
+    kept = home / f"native-{sha256(made_of.encode()).hexdigest()[:16]}.so"
+    if not kept.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home) as folder:
+            fresh = Path(folder) / kept.name
+            subprocess.run([*command, str(SOURCE), "-o", str(fresh), *LIBRARIES], check=True, capture_output=True)
+            fresh.replace(kept)
+    return kept
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text()
+        return "\n".join(sorted(set(re.findall(r"^(?:model name|flags|Features)\s*:.*$", text, re.MULTILINE))))
+    return f"{platform.machine()} {platform.processor()}"

@@ -1,0 +1,181 @@
+/* A member's solve with steps chosen from the estimated error: what solvers/adaptive.py does, for one group.
+
+Whatever is out of the ordinary (values that are not finite, steps that vanish, a budget that is spent) is TROUBLE: then
+Python does it all again, and says what is wrong. With the adjoint, a tile's state is z and its cotangent a, going
+backwards in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. */
+
+typedef struct {
+    const Walk *walk;
+    Field field;
+    long member, step; /* steps accepted so far, where rows are kept; else 0 */
+    double h;
+} Trial;
+
+static V *trial_rates(const Trial *trial, long k) {
+    const Walk *walk = trial->walk;
+    return walk->rates + (trial->member * walk->tiles + k) * walk->evaluated * entries_of(walk);
+}
+
+static V *trial_rows(const Trial *trial, long k) {
+    return rows_of(trial->walk, trial->member * trial->walk->tiles + k, trial->step);
+}
+
+/* A tile's share of the gradients, and for an adjoint the trial's own, which counts once the step is accepted. */
+static REAL *trial_share(const Trial *trial, long k, int pending) {
+    const Walk *walk = trial->walk;
+    return walk->shares + ((pending * walk->members + trial->member) * walk->tiles + k) * share_size(walk);
+}
+
+/* The rate at stage i of tile k. */
+static void evaluate_stage(const Trial *trial, long k, long i) {
+    const Walk *walk = trial->walk;
+    long d = walk->points, entries = entries_of(walk);
+    V room[d * walk->width], *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
+    V *second = second_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
+    evaluate(&trial->field, row, second, rate);
+    if (!walk->adjoint) return;
+    const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
+    const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
+    pull_back(&trial->field, row, second, row + d, rate + d, (REAL)share, share != 0 ? &on : 0, second);
+    for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
+}
+
+/* The sum of squares of value / (atol + rtol |z|), where |z| is the larger of two. */
+static double squares(const Trial *trial, long k, const V *value, const V *z, const V *other) {
+    const Walk *walk = trial->walk;
+    REAL atol = (REAL)walk->atol[trial->member], rtol = (REAL)walk->rtol[trial->member];
+    long left = walk->samples - k * LANES;
+    double sum = 0;
+    for (long q = 0; q < entries_of(walk); q++)
+        for (long s = 0; s < LANES && s < left; s++) {
+            double ratio = value[q][s] / (atol + rtol * (REAL)fmax(fabs(z[q][s]), fabs(other[q][s])));
+            sum += ratio * ratio;
+        }
+    return sum;
+}
+
+static double rms(const Trial *trial, double squares) {
+    return sqrt(squares / ((double)trial->walk->samples * entries_of(trial->walk)));
+}
+
+/* The first step (initial_step.py), or one that is not a number where something is wrong: two evaluations. */
+static double first_step(Trial *trial) {
+    const Walk *walk = trial->walk;
+    long entries = entries_of(walk);
+    double d0 = 0, d1 = 0, d2 = 0, span = walk->finish - walk->begin;
+    for (long k = 0; k < walk->tiles; k++) {
+        V *z = trial_rows(trial, k), *rate = trial_rates(trial, k);
+        evaluate_stage(trial, k, 0);
+        d0 += squares(trial, k, z, z, z), d1 += squares(trial, k, rate, z, z);
+    }
+    d0 = rms(trial, d0), d1 = rms(trial, d1);
+    if (!isfinite(d0) || !isfinite(d1) || walk->rounding * d0 > 0.5) return NAN;
+    double h0 = fmin(d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1, fabs(span));
+    const double one = 1;
+    for (long k = 0; k < walk->tiles; k++) {
+        V *z = trial_rows(trial, k), *rates = trial_rates(trial, k), change[entries];
+        combine(z + entries, z, rates, &one, 1, copysign(h0, span), entries);
+        evaluate_stage(trial, k, 1);
+        for (long q = 0; q < entries; q++) change[q] = rates[entries + q] - rates[q];
+        d2 += squares(trial, k, change, z, z);
+    }
+    d2 = rms(trial, d2) / h0;
+    double largest = fmax(d1, d2), order = walk->order; /* one more than the embedded solution's */
+    double h1 = largest < 1e-15 ? fmax(1e-6, 1e-3 * h0) : pow(0.01 / largest, 1 / order);
+    return isfinite(d2) ? fmin(fmin(100 * h0, h1), fabs(span)) : NAN;
+}
+
+/* Try a step; the error over the tolerance. The end of the step is the row after the stages'. */
+static double tried(Trial *trial, int first_is_known) {
+    const Walk *walk = trial->walk;
+    long entries = entries_of(walk), all = walk->evaluated;
+    const double *b = walk->tableau + all * all, *error_weights = b + all;
+    double sum = 0;
+    for (long k = 0; k < walk->tiles; k++) {
+        V *rows = trial_rows(trial, k), *end = rows + walk->stages * entries, *rates = trial_rates(trial, k);
+        V error[entries];
+        if (walk->adjoint) memset(trial_share(trial, k, 1), 0, share_size(walk) * sizeof(REAL));
+        if (!first_is_known) evaluate_stage(trial, k, 0);
+        for (long i = 1; i < all; i++) {
+            combine(rows + i * entries, rows, rates, walk->tableau + i * all, i, trial->h, entries);
+            evaluate_stage(trial, k, i);
+        }
+        if (all == walk->stages) combine(end, rows, rates, b, all, trial->h, entries);
+        combine(error, 0, rates, error_weights, all, trial->h, entries);
+        sum += squares(trial, k, error, rows, end);
+    }
+    return rms(trial, sum);
+}
+
+/* Go on from the end of the step; FSAL takes over the last rate, too. */
+static void accept(Trial *trial) {
+    const Walk *walk = trial->walk;
+    long entries = entries_of(walk), size = share_size(walk);
+    for (long k = 0; k < walk->tiles; k++) {
+        V *rows = trial_rows(trial, k), *rates = trial_rates(trial, k);
+        if (!walk->keep) memcpy(rows, rows + walk->stages * entries, entries * sizeof(V));
+        memcpy(rates, rates + (walk->evaluated - 1) * entries, entries * sizeof(V));
+        if (!walk->adjoint) continue;
+        REAL *total = trial_share(trial, k, 0), *pending = trial_share(trial, k, 1);
+        for (long e = 0; e < size; e++) total[e] += pending[e];
+    }
+    trial->step += walk->keep;
+}
+
+static void begin(const Trial *trial) {
+    const Walk *walk = trial->walk;
+    for (long k = 0; k < walk->tiles; k++) {
+        long tile = trial->member * walk->tiles + k;
+        load(walk, tile, walk->start, trial_rows(trial, k));
+        if (!walk->adjoint) continue;
+        load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points);
+        for (int pending = 0; pending < 2; pending++)
+            memset(trial_share(trial, k, pending), 0, share_size(walk) * sizeof(REAL));
+    }
+}
+
+static void finish(const Trial *trial) {
+    const Walk *walk = trial->walk;
+    for (long k = 0; k < walk->tiles; k++) {
+        long tile = trial->member * walk->tiles + k;
+        store(walk, tile, trial_rows(trial, k), walk->end);
+        if (walk->adjoint) store(walk, tile, trial_rows(trial, k) + walk->points, walk->on_start);
+    }
+}
+
+static void member_adapted(const Walk *walk, long member) {
+    Trial trial = {walk, field_of(walk, member), member, 0, 0};
+    long fsal = walk->evaluated > walk->stages, known = !walk->adjoint, taken = 0;
+    double t = walk->begin, *sizes = walk->sizes + member * walk->room;
+    begin(&trial);
+    double h = first_step(&trial);
+    walk->evaluations[member] = 2, walk->rejected[member] = 0, walk->status[member] = TROUBLE;
+    if (!isfinite(h)) return;
+    while (t != walk->finish) {
+        double left = fabs(walk->finish - t), length = h >= left * (1 - 1e-10) ? left : h;
+        trial.h = copysign(length, walk->finish - t);
+        double ratio = tried(&trial, known);
+        walk->evaluations[member] += walk->evaluated - known;
+        if (!isfinite(ratio)) return;
+        int accepted = ratio <= 1;
+        double factor = walk->safety / pow(ratio, 1 / walk->order);
+        double proposal = length * fmin(fmax(factor, ratio < 1 ? 1 : walk->most_shrinking), walk->most_growth);
+        h = accepted ? fmax(proposal, h) : proposal;
+        if (accepted) {
+            t = length == left ? walk->finish : t + trial.h;
+            if (walk->keep) sizes[taken] = trial.h;
+            accept(&trial);
+            taken++;
+        } else walk->rejected[member]++;
+        known = !walk->adjoint && (fsal || !accepted);
+        if (!accepted && h < walk->smallest) return;
+        if (t != walk->finish && taken + walk->rejected[member] >= walk->budget) return;
+        if (t != walk->finish && walk->keep && taken == walk->room) {
+            walk->status[member] = FULL;
+            return;
+        }
+    }
+    walk->steps[member] = taken;
+    walk->status[member] = DONE;
+    finish(&trial);
+}
