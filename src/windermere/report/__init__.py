@@ -4,6 +4,8 @@ from windermere.report.adaptation_columns import AdaptedRun, draw_adapted_runs
 from windermere.report.adaptation_figure import draw_adaptation
 from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw_audit
 from windermere.report.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
+from windermere.report.grid_figure import draw_grid, draw_grid_seeds
+from windermere.report.grid_layout import GridFigure, GridTest
 from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
@@ -16,7 +18,9 @@ __all__ = [
     "DecisionRegions",
     "FanPanel",
     "Frame",
+    "GridFigure",
     "GridPoint",
+    "GridTest",
     "Ladder",
     "OutputsPanel",
     "Plane",
@@ -31,6 +35,8 @@ __all__ = [
     "draw_costs",
     "draw_crossing_field",
     "draw_fan",
+    "draw_grid",
+    "draw_grid_seeds",
     "draw_outputs",
     "draw_training",
     "draw_trajectories",
