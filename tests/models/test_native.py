@@ -1,6 +1,7 @@
 """The compiled walk: which solves it takes, what happens without a compiler, and that threads change nothing."""
 
 import gc
+import os
 import subprocess
 import weakref
 from collections.abc import Iterator
@@ -73,6 +74,30 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() ->
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+def test_a_child_of_a_fork_solves_with_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_a_compiler()
+    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    field, z = sphere_field(2), samples(50, 2)
+    with torch.no_grad():
+        expected = solve(field, z, EULER).final
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if torch.equal(torch.as_tensor(solve(field, z, EULER).final), torch.as_tensor(expected)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_gradients_that_are_zero_stay_zero() -> None:
+    """Adam would take a rounding error in their place for a gradient like any other."""
+    needs_a_compiler()
+    field, z = initialise(SphereField(2), 0), torch.tensor([[0.5, -0.5]])
+    found = solved(field, z, EULER, field.parameters())[4]
+    expected = solved(Eagerly(field), z, EULER, field.parameters())[4]  # the mixing weight's, [out, in, 3]
+    only_at_sides = (expected[..., 1] == 0) & (expected != 0).any(dim=-1)
+    assert only_at_sides.any()
+    assert torch.equal(found == 0, expected == 0)
 
 
 def test_float32_is_close_to_float64() -> None:
