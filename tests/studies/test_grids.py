@@ -151,8 +151,8 @@ def test_a_member_that_fails_leaves_the_others_rows_as_they_are(tmp_path: Path) 
 
 def test_what_float32_cannot_resolve_is_measured_in_float64() -> None:
     ensemble, test_set = _untrained(a_config(seeds=(0, 1))).ensemble, some_spheres()[1]
-    fine = scores(ensemble, Adaptive("dopri54", tolerance=1e-9), test_set)
-    usual = scores(ensemble, Adaptive("dopri54", tolerance=1e-4), test_set)
+    fine = scores(ensemble, [Adaptive("dopri54", tolerance=1e-9)] * 2, test_set)
+    usual = scores(ensemble, [Adaptive("dopri54", tolerance=1e-4)] * 2, test_set)
     assert [score.float64 for score in fine + usual] == [True, True, False, False]
     assert [score.accuracy for score in fine] == pytest.approx([score.accuracy for score in usual], abs=0.011)
     assert ensemble.dtype == torch.float32
@@ -160,7 +160,7 @@ def test_what_float32_cannot_resolve_is_measured_in_float64() -> None:
 
 def test_a_step_budget_that_is_spent_in_float64_too_leaves_no_accuracy() -> None:
     solver = Adaptive("dopri54", tolerance=1e-6, max_steps=1)
-    found = scores(_untrained(a_config()).ensemble, solver, some_spheres()[1])
+    found = scores(_untrained(a_config()).ensemble, [solver], some_spheres()[1])
     assert found == [Score(accuracy=None, evaluations=None, float64=True)]
 
 

@@ -6,19 +6,16 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-import torch
 
-from windermere.errors import SolverError, ToleranceError
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies.measuring import scores, tested_on
 from windermere.studies.study import MAIN, Finished, Tables
-from windermere.training import Ensemble, Labelled, RunConfig, evaluate, paper_settings
+from windermere.training import RunConfig
 
 CURVES = "curves"
 """The table of what happened on the way; it has at most so many reviews of each seed:"""
 REVIEWS = 200
-FEWER_SAMPLES = 2000
-"""Runs shorter than the paper's are tested on so many."""
 SAME_STEP = 1e-6
 """A step so close to T/N takes N steps, as for the solvers."""
 
@@ -59,10 +56,10 @@ def _metrics(run: Finished) -> dict[int, list[Row]]:
 def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
     """A row for each seed and test solver: the training solver, finer ones, and extra ones."""
     trained, config = run.trained, run.trained.config
-    test_set, metrics, rows = _tested_on(run), _metrics(run), []
+    test_set, metrics, rows = tested_on(run), _metrics(run), []
     for test in (*_test_solvers(config.solver), *extra):
         solvers = [test.of(own) for own in trained.solvers]
-        found = _asked(trained.ensemble, solvers, test_set)
+        found = scores(trained.ensemble, solvers, test_set)
         for s, seed in enumerate(config.seeds):
             rows.append(
                 {
@@ -75,22 +72,12 @@ def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
                     **_precision("test", solvers[s]),
                     "factor": test.factor,
                     "own": test.method == config.solver.method and test.factor == 1.0,
-                    **found[s],
+                    "accuracy": found[s].accuracy,
+                    "evaluations": found[s].evaluations,
                     "diverged_at": None,
                 }
             )
     return rows
-
-
-def _tested_on(run: Finished) -> Labelled:
-    """Quick runs are tested on some samples only."""
-    inputs, labels = run.test_set
-    return (inputs, labels) if is_whole(run.trained.config) else (inputs[:FEWER_SAMPLES], labels[:FEWER_SAMPLES])
-
-
-def is_whole(config: RunConfig) -> bool:
-    """Whether a run is trained as long as the paper's."""
-    return config.iterations >= int(paper_settings(config.data, config.solver)["iterations"])
 
 
 def _test_solvers(solver: Solver) -> list[TestSolver]:
@@ -138,28 +125,6 @@ def _precision(of: str, solver: Solver) -> Row:
 
 def _steps(step: Any) -> Any:
     return None if step is None else ceil((1 - SAME_STEP) / step)
-
-
-def _asked(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> list[Row]:
-    """By member; a solver that fails on one leaves its cells empty."""
-    try:
-        return _resolved(ensemble, solvers, test_set)
-    except SolverError:
-        if ensemble.size == 1:
-            return [{"accuracy": None, "evaluations": None}]
-        alone = ((ensemble.subset([s]), solvers[s : s + 1]) for s in range(ensemble.size))
-        return [row for one, own in alone for row in _asked(one, own, test_set)]
-
-
-def _resolved(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> list[Row]:
-    """In float64 where the tolerance is below what float32 resolves."""
-    try:
-        found = evaluate(ensemble, solvers, test_set)
-    except ToleranceError:
-        doubled = ensemble.subset(range(ensemble.size), torch.float64)
-        found = evaluate(doubled, solvers, (test_set[0].double(), test_set[1]))
-    both = zip(found.accuracy, found.evaluations, strict=True)
-    return [{"accuracy": accuracy, "evaluations": evaluations} for accuracy, evaluations in both]
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A member whose solve fails has a row without an accuracy, and leaves the others' numbers as they are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +38,8 @@ def measure(run: Finished) -> Tables:
     config, about, by_seed = run.trained.config, described(run.name, run.trained.config), costs(run)
     test_set, rows = tested_on(run), []
     for trial in trials(config.solver):
-        for seed, cost, score in zip(
-            config.seeds, by_seed, scores(run.trained.ensemble, trial.solver, test_set), strict=True
-        ):
+        found = scores(run.trained.ensemble, [trial.solver] * len(config.seeds), test_set)
+        for seed, cost, score in zip(config.seeds, by_seed, found, strict=True):
             rows.append({"run": run.name, "seed": seed, **about, "cost": cost, **trial.columns(), **vars(score)})
     return {MAIN: rows}
 
@@ -75,9 +74,13 @@ def costs(run: Finished) -> list[float]:
 
 
 def tested_on(run: Finished) -> Labelled:
-    config, (inputs, labels) = run.trained.config, run.test_set
-    short = config.iterations < paper_settings(config.data, config.solver)["iterations"]
-    return (inputs[:FEWER_SAMPLES], labels[:FEWER_SAMPLES]) if short else (inputs, labels)
+    inputs, labels = run.test_set
+    return (inputs, labels) if is_whole(run.trained.config) else (inputs[:FEWER_SAMPLES], labels[:FEWER_SAMPLES])
+
+
+def is_whole(config: RunConfig) -> bool:
+    """Whether a run is trained as long as the paper's."""
+    return config.iterations >= int(paper_settings(config.data, config.solver)["iterations"])
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -134,17 +137,18 @@ class Score:
     """Whether float32 could not resolve the tolerance."""
 
 
-def scores(ensemble: Ensemble, solver: Solver, test_set: Labelled) -> list[Score]:
-    """By member. Where all together fail, each is asked alone; where float32 is at fault, in float64."""
+def scores(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> list[Score]:
+    """By member, each with its solver. Where all together fail, each is asked alone; where float32 is at fault, in
+    float64."""
     double = ensemble.dtype == torch.float64
     try:
-        found = evaluate(ensemble, (solver,) * ensemble.size, test_set)
+        found = evaluate(ensemble, solvers, test_set)
     except SolverError as error:
         if ensemble.size > 1:
-            return [scores(ensemble.subset([s]), solver, test_set)[0] for s in range(ensemble.size)]
+            return [scores(ensemble.subset([s]), solvers[s : s + 1], test_set)[0] for s in range(ensemble.size)]
         if isinstance(error, BEYOND_FLOAT32) and not double:
             inputs, labels = test_set
-            return scores(ensemble.subset([0], torch.float64), solver, (inputs.double(), labels))
+            return scores(ensemble.subset([0], torch.float64), solvers, (inputs.double(), labels))
         return [Score(accuracy=None, evaluations=None, float64=double)]
     return [
         Score(accuracy=accuracy, evaluations=evaluations, float64=double)

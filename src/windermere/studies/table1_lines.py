@@ -8,6 +8,7 @@ from statistics import fmean
 from windermere.adaptation.step_size import check_solver
 from windermere.records import Row
 from windermere.studies.adaptation_findings import NAMES, THRESHOLD, is_whole
+from windermere.studies.critical import did_train
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (8, 16, 32)}
 """Euler steps around the paper's critical ones."""
@@ -96,8 +97,3 @@ def _checked(rows: Sequence[Row], steps: int) -> float | None:
     fine = [row for row in tests if row["test_steps"] >= len(needed.nodes(0.0, 1.0)) - 1]
     chosen = fine[:1] or tests[-1:]
     return chosen[0]["accuracy"] if chosen else None
-
-
-def did_train(own: Row) -> bool:
-    """A seed that stays near chance says nothing of solvers."""
-    return bool(own["accuracy"] >= {"cifar10": 0.35}.get(own["data"], 0.8))
