@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench bench-gpu clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,6 +25,9 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+bench-gpu: $(READY)
+	$(BIN)/python -m benchmarks.gpu runs/gpu
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
