@@ -73,12 +73,13 @@ def test_learning_rates_are_the_papers_and_on_cifar10_the_lower_one_too() -> Non
 
 
 @pytest.mark.parametrize("data", DATA)
-def test_every_pair_has_a_steady_run_and_euler_with_midpoint_one_of_equal_cost(data: str) -> None:
+def test_every_pair_has_a_steady_run_and_on_images_no_euler_one_at_the_costly_default(data: str) -> None:
     steady = [c for c in adaptation.step_runs(data, False).values() if c.adapt == "steady"]
+    on_sphere = data == "sphere2"
     assert [(c.solver.method, c.check, c.target == 0.01) for c in steady] == [
-        ("euler", "midpoint", True),
+        *([("euler", "midpoint", True)] if on_sphere else []),
         ("euler", "midpoint", False),
-        ("euler", "rk4", True),
+        ("euler", "rk4", on_sphere),
         ("midpoint", "rk4", True),
     ]
 
