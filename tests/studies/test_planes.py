@@ -56,7 +56,7 @@ def test_studies_are_found_by_name_in_the_papers_order() -> None:
 def test_full_runs_have_the_papers_settings_and_quick_ones_fewer_iterations() -> None:
     full, quick = (planes.TRAJECTORIES.runs(is_quick) for is_quick in (False, True))
     assert {name: str(config.solver) for name, config in full.items()} == {
-        "fine": "euler, h = 1/64",
+        "fine": "euler, h = 1/128",
         "coarse": "euler, h = 1/2",
     }
     assert all(
