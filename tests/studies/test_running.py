@@ -1,6 +1,7 @@
 """A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
 
 import signal
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,14 @@ import torch
 from tests.studies.small import SEEDS, SMALL, ran, study_process
 from windermere import data
 from windermere.data import spheres
-from windermere.errors import RunError, UsageError
+from windermere.errors import NonFiniteError, RunError, UsageError
 from windermere.records import read_json, read_rows
-from windermere.solvers import Adaptive, FixedStep
+from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import running
 from windermere.studies.folder import StudyFolder
 from windermere.studies.running import Choice, Part, Progress, run_study
 from windermere.studies.study import Study
-from windermere.training import StopSign
+from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, together
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +130,47 @@ def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monke
     for row in read_rows(tmp_path / "table.csv"):
         assert (row["accuracy"] is None) == (row["seed"] in lost)
         assert (row["diverged_at"] is None) == (row["seed"] not in lost)
+
+
+@pytest.mark.parametrize("where", ["in training", "in an evaluation"])
+def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As on a GPU: `cpu:0` is a device like any other to what decides who trains with whom."""
+    loaded = spheres(2, train=200, test=100)
+    sets = tuple((part.inputs, part.labels) for part in (loaded.train, loaded.test))
+    monkeypatch.setattr(running, "_sets", lambda name, seed: sets)
+    joined: list[list[str]] = []
+
+    def train_together(configs: Any, *given: Any, **options: Any) -> Any:
+        joined.append([str(config.solver) for config in configs])
+        return together.train_together(configs, *given, **options, capture=True)
+
+    monkeypatch.setattr(running, "train_together", train_together)
+    if where == "in training":
+        loaded.train.inputs[7] = torch.inf
+    else:
+        _let_seed_3_of_the_second_run_fail(monkeypatch)
+    runs = {name: replace(config, iterations=6, evaluate_every=3) for name, config in SMALL.runs(False).items()}
+    short, seeds = replace(SMALL, runs=lambda quick: runs), (0, 1, 2, 3, 4, 5)
+    ended = run_study(short, tmp_path, Choice(seeds=seeds, device="cpu:0"))
+    assert joined[0] == ["euler, h = 1", "euler, h = 1/16"]
+    assert ended.left == []
+    assert ended.diverged
+    rows = read_rows(tmp_path / "table.csv")
+    assert [(row["run"], row["seed"]) for row in rows] == [(n, s) for n in ("euler-1", "euler-16") for s in seeds]
+    for row in rows:
+        assert (row["accuracy"] is None) == (row["seed"] in ended.diverged.get(row["run"], []))
+
+
+def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_with_all_six(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> Evaluation:
+        if ensemble.size == 6 and solvers[0].precision < 1:
+            raise NonFiniteError("the field is not finite")
+        return evaluate(ensemble, solvers, test_set)
+
+    monkeypatch.setattr(loop, "evaluate", fails_with_all_six)
+    monkeypatch.setattr(loop, "_failing", lambda *_: (3,))
 
 
 def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> None:

@@ -165,7 +165,7 @@ def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
 
 
 class KnownRuns:
-    """A study's runs, to complete rows of seeds that diverged: these may say no more than run, seed and when."""
+    """A study's runs, to complete rows of seeds that diverged: these may say little more than run, seed and when."""
 
     def __init__(self, quick: Mapping[str, RunConfig], full: Mapping[str, RunConfig]) -> None:
         self.quick, self.full = quick, full
@@ -177,7 +177,7 @@ class KnownRuns:
         about = {name: described(name, config) for name, config in known.items()}
         return [
             row
-            if row.get("method") is not None or row["run"] not in about
+            if row.get("gradient") is not None or row["run"] not in about
             else {**row, **about[row["run"]], "own": True, "accuracy": None}
             for row in rows
         ]

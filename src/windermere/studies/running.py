@@ -18,7 +18,9 @@ from windermere.errors import DivergedError, UsageError
 from windermere.models.arithmetic import convolving_in
 from windermere.records import Row, environment, read_json, read_metrics, read_tensors
 from windermere.solvers import Adaptive
+from windermere.studies.adaptation_measures import rule_of
 from windermere.studies.folder import StudyFolder, read_tables
+from windermere.studies.measuring import described
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
     Labelled,
@@ -150,8 +152,8 @@ def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
 
 def _missing(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
     """The seeds of a run that have no rows yet: those that were begun with, and the rest as a new ensemble."""
-    missing = [seed for seed in config.seeds if (name, seed) not in (done := folder.done())]
-    parts = []
+    done, parts = folder.done(), list[Part]()
+    missing = [seed for seed in config.seeds if (name, seed) not in done]
     for path in sorted(folder.runs.glob(f"{name}_seeds-*")) if missing else []:
         seeds = [seed for seed in _seeds_of(path) if (name, seed) not in done]
         if not set(seeds).isdisjoint(missing):
@@ -188,17 +190,15 @@ def _iteration(part: Part) -> int:
 
 def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, shares: "_Shares") -> bool:
     """Train and measure some parts; whether that was finished."""
-    while group:
-        try:
-            outcomes = _train(group, sign, shares)
-        except DivergedError as error:
-            group = _without_diverged(folder, group, error)
-            continue
-        for part, outcome in zip(group, outcomes, strict=True):
-            if outcome.finished:
-                _measure(folder, part)
-        return all(outcome.finished for outcome in outcomes)
-    return True
+    try:
+        outcomes = _train(group, sign, shares)
+    except DivergedError as error:  # whose run may be further than the others by now: they go on apart
+        rest = _groups(_without_diverged(folder, group, error))
+        return all(_carry_out(folder, parts, sign, shares) for parts in rest)
+    for part, outcome in zip(group, outcomes, strict=True):
+        if outcome.finished:
+            _measure(folder, part)
+    return all(outcome.finished for outcome in outcomes)
 
 
 def _train(group: Sequence[Part], sign: StopSign, shares: "_Shares") -> list[Outcome]:
@@ -235,13 +235,9 @@ def _without_diverged(folder: StudyFolder, group: Sequence[Part], error: Diverge
 
 
 def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
-    config, solver = part.config, part.config.solver
-    precision = (
-        {"tolerance": solver.precision} if isinstance(solver, Adaptive) else {"steps": round(1 / solver.precision)}
-    )
-    about = {"run": part.name, "seed": seed, "data": config.data, "method": solver.method, **precision}
-    settings = {"lr": config.lr, "iterations": config.iterations}
-    return {**about, **settings, "own": True, "accuracy": None, "diverged_at": error.iteration}
+    """With the columns by which its study tells runs apart."""
+    about = described(part.name, part.config) if part.config.adapt == "none" else rule_of(part.config)
+    return {"run": part.name, "seed": seed, **about, "own": True, "accuracy": None, "diverged_at": error.iteration}
 
 
 def _measure(folder: StudyFolder, part: Part) -> None:
