@@ -1,5 +1,6 @@
 """A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
 
+import shutil
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,13 +11,14 @@ import pytest
 import torch
 
 from tests.studies.small import SEEDS, SMALL, ran, study_process
+from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError
 from windermere.records import read_json, read_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import running
-from windermere.studies.folder import StudyFolder
+from windermere.studies.folder import StudyFolder, reached
 from windermere.studies.running import Choice, Part, Progress, run_study
 from windermere.studies.study import Study
 from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, together
@@ -111,6 +113,66 @@ def test_a_half_trained_run_goes_on_in_the_folder_it_was_merged_into(whole: Path
     run_study(SMALL, tmp_path / "one", Choice(seeds=SEEDS), report=lambda now: first.append(now.report.iteration))
     assert first[0] == 31
     assert_same_tables(tmp_path / "one", whole)
+
+
+def test_a_run_that_went_on_elsewhere_comes_back_with_its_checkpoint_and_then_with_its_provenance(
+    whole: Path, tmp_path: Path
+) -> None:
+    """One machine begins it, another goes on with a copy, twice; what is less far or older is never taken."""
+    here, there, old = (tmp_path / name for name in ("here", "there", "old"))
+    _stopped_at(10, here)
+    for copy in (there, old):
+        shutil.copytree(here, copy)
+    _stopped_at(30, there)
+    folder = StudyFolder(here, SMALL, quick=False)
+    assert folder.merge(there) == (0, 1)
+    assert folder.merge(old) == (0, 0)
+    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == 30
+    ran(there, only="euler-16")
+    folder.merge(there)
+    assert read_json(here / "provenance.json") == read_json(there / "provenance.json")
+    ran(here)
+    assert_same_tables(here, whole)
+
+
+def _stopped_at(iteration: int, out: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        sign.reason = "time limit" if now.report.iteration == iteration else None
+
+    with one_thread():
+        run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+
+
+def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stopped_at(10, tmp_path / "other")
+    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
+
+    def killed(source: Path, target: Path) -> None:
+        target.mkdir()
+        shutil.copy(source / "config.json", target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.merge(tmp_path / "other")
+    assert folder.merge(tmp_path / "other") == (0, 1)
+    names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
+    assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
+    assert len(list((tmp_path / "one/runs").iterdir())) == 1
+
+
+def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
+    lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
+    study = replace(SMALL, borrow=lambda results, quick: lent)
+    run_study(study, tmp_path, Choice(seeds=(0,), only="euler-1"))
+    lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
+    run_study(study, tmp_path, Choice(seeds=(0,)))
+    assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": True} for name in ("euler-1", "euler-16")}
 
 
 def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

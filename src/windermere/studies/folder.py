@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from windermere.errors import RunError
-from windermere.records import Row, read_json, read_rows, storing, write_json, write_rows
+from windermere.records import Row, read_json, read_rows, read_tensors, storing, write_json, write_rows
 from windermere.studies.study import MAIN, Study, Tables
 
 ABOUT, PROVENANCE, RUNS = "study.json", "provenance.json", "runs"
@@ -48,8 +48,7 @@ class StudyFolder:
 
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
-        known = read_json(self.path / PROVENANCE) if (self.path / PROVENANCE).exists() else {}
-        write_json(self.path / PROVENANCE, dict(sorted({**known, **made}.items())))
+        write_json(self.path / PROVENANCE, dict(sorted({**_provenance(self.path), **made}.items())))
         for name in sorted(tables, key=lambda name: name == MAIN):
             file = self.path / f"{name}.csv"
             write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
@@ -64,25 +63,68 @@ class StudyFolder:
 
     def merge(self, other: Path) -> tuple[int, int]:
         """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
-        run folders that are not. Returns how many of each."""
+        run folders that are not here or less far. Returns how many of each."""
         _refuse_another(other, read_json(self.path / ABOUT))
         done = self.done()
         tables = {
             name: [row for row in rows if (key := _key(row)) is not None and key not in done]
             for name, rows in read_tables(other).items()
         }
-        made = read_json(other / PROVENANCE) if (other / PROVENANCE).exists() else {}
-        self.add(tables, {name: how for name, how in made.items() if not (self.runs / name).exists()})
-        begun = [path for path in sorted((other / RUNS).glob("*")) if not (self.runs / path.name).exists()]
+        known, theirs = _provenance(self.path), _provenance(other)
+        newer = {name: how for name, how in theirs.items() if _finished(how) > _finished(known.get(name))}
+        self.add({name: rows for name, rows in tables.items() if rows}, newer)
+        begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
         for path in begun:
-            shutil.copytree(path, self.runs / path.name)
+            self._take_over(path)
         return len(self.done() - done), len(begun)
+
+    def _reached(self, name: str) -> int:
+        return reached(self.runs / name) if (self.runs / name).exists() else -1
+
+    def _take_over(self, path: Path) -> None:
+        """A copy of a run's folder, which is there whole or not at all, in the place of one that is less far."""
+        here, partial = self.runs / path.name, self.runs / f".{path.name}.partial"
+        with storing(here, "written"):
+            _remove(partial)
+            shutil.copytree(path, partial)
+            _remove(here)
+            partial.rename(here)
 
 
 def read_tables(path: Path) -> dict[str, list[Row]]:
     """All tables of a study's folder by name, table.csv first."""
     files = sorted(path.glob("*.csv"), key=lambda file: (file.stem != MAIN, file.stem))
     return {file.stem: read_rows(file) for file in files}
+
+
+def reached(run: Path) -> int:
+    """The iteration of a run's checkpoint."""
+    path = run / "checkpoint.safetensors"
+    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
+
+
+def refuse_another_study(path: Path, study: Study) -> None:
+    """Where there is one, quick or not."""
+    if (path / ABOUT).exists():
+        _refuse_another(path, {**read_json(path / ABOUT), "study": study.name})
+
+
+def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
+    _refuse_another(path, {"study": study.name, "quick": quick})
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+
+
+def _provenance(path: Path) -> dict[str, Any]:
+    return dict(read_json(path / PROVENANCE)) if (path / PROVENANCE).exists() else {}
+
+
+def _finished(made: Mapping[str, Any] | None) -> str:
+    """When: ISO dates are in order as words are."""
+    return "" if made is None else str(made.get("finished", "0"))
 
 
 def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from windermere import data
 from windermere.errors import DivergedError, UsageError
 from windermere.models.arithmetic import convolving_in
-from windermere.records import Row, environment, read_json, read_metrics, read_tensors
+from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
-from windermere.studies.folder import StudyFolder, read_tables
+from windermere.studies.folder import StudyFolder, reached, read_tables, refuse_another_study
 from windermere.studies.measuring import described
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
@@ -124,11 +124,12 @@ def _borrow(folder: StudyFolder, quick: bool) -> None:
     done = folder.done()
     rows = [row for row in folder.study.borrow(folder.path.parent, quick) if (row["run"], row["seed"]) not in done]
     if rows:
-        folder.add({MAIN: rows}, {"borrowed": {"runs": sorted({row["run"] for row in rows})}})
+        folder.add({MAIN: rows}, {name: {"borrowed": True} for name in sorted({row["run"] for row in rows})})
 
 
 def draw_study(study: Study, out: Path) -> list[Path]:
     """Its figures, from the tables that are on disk; none where there are none yet."""
+    refuse_another_study(out, study)
     tables = read_tables(out)
     return study.draw(tables, out) if tables.get(MAIN) else []
 
@@ -178,14 +179,8 @@ def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
         fixed = config.adapt == "none" and not isinstance(solver, Adaptive)
         joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
         alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
-        groups.setdefault((alike, _iteration(part) if joined else 0), []).append(part)
+        groups.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)
     yield from groups.values()
-
-
-def _iteration(part: Part) -> int:
-    """Where its checkpoint is."""
-    path = part.folder / "checkpoint.safetensors"
-    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
 
 
 def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, shares: "_Shares") -> bool:
