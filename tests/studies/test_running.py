@@ -14,7 +14,7 @@ from tests.studies.small import SEEDS, SMALL, ran, study_process
 from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
-from windermere.errors import NonFiniteError, RunError, UsageError
+from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
 from windermere.records import read_json, read_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import running
@@ -249,6 +249,17 @@ def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
         ran(tmp_path / "new", only="rk4")
     assert not (tmp_path / "new").exists()
+
+
+def test_data_that_is_missing_is_told_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDERMERE_DATA", str(tmp_path / "nowhere"))
+    first = SMALL.runs(False)["euler-1"]
+    both = {"first": first, "second": replace(first, data="mnist", solver=FixedStep.of("euler", steps=2))}
+    with pytest.raises(WindermereError, match="windermere data get mnist"):
+        run_study(replace(SMALL, runs=lambda quick: both), tmp_path, Choice(seeds=(0,)))
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:

@@ -79,6 +79,14 @@ def test_a_grid_is_checked_with_the_coarsest_midpoint_steps_that_algorithm_2_all
     assert lines([rows[0], *tests[:2]])[0].entries[0].checked == [0.39]
 
 
+def test_a_check_that_fails_is_no_check_that_passes() -> None:
+    """It is not left to a finer one, and its seed is not left out."""
+    rows = constant(128, [0.98, 0.98], [0.98, 0.98])
+    rows.append({**rows[1], "test_steps": 128, "accuracy": None})
+    assert lines(rows)[0].entries[0].checked == [0.0, 0.98]
+    assert lines(rows)[0].bracket == "above 128"
+
+
 def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
     write_rows(tmp_path / "table.csv", SPHERE2)
     paths = table1.draw({"table": read_rows(tmp_path / "table.csv")}, tmp_path)

@@ -110,6 +110,8 @@ def run_study(
         folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
+    for part in parts:
+        _sets(part.config.data, part.config.data_seed)  # one that is missing is told before hours of training
     shares = _Shares(parts, report)
     for group in _groups(parts):
         if sign.check() or not _carry_out(folder, group, sign, shares):
