@@ -63,6 +63,15 @@ def test_folders_are_merged_by_name(run: Command) -> None:  # noqa: F811
     assert (refused.code, "nowhere is no study's folder" in refused.err) == (1, True)
 
 
+def test_a_folder_of_other_files_is_refused_and_left_alone(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "table.csv").write_text("run,seed\neuler-1,0\n")
+    refused = run("study", "run", "small", "--out", "mine")
+    assert refused.code == 1
+    assert "mine holds other files (table.csv, ...): choose a new or empty folder as --out" in refused.err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["table.csv"]
+
+
 def test_a_merge_that_is_refused_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
     assert run("study", "merge", "small", "nowhere").code == 1
     assert not (tmp_path / "results").exists()

@@ -29,10 +29,11 @@ class StudyFolder:
         self.path, self.study = path, study
         self.order = {name: k for k, name in enumerate(study.runs(quick))}
         about = {"study": study.name, "quick": quick}
-        if (path / ABOUT).exists():
-            _refuse_another(path, about)
-            return
         with storing(path, "created"):
+            if (path / ABOUT).exists():
+                _refuse_another(path, about)
+                return
+            _refuse_other_files(path)
             (path / RUNS).mkdir(parents=True, exist_ok=True)
         write_json(path / ABOUT, about)
 
@@ -133,6 +134,14 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
     if (found := read_json(path / ABOUT)) != about:
         held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
         raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder")
+
+
+def _refuse_other_files(path: Path) -> None:
+    """They would be taken for tables of the study. One that was killed at once leaves the folder of its runs; hidden
+    files are in nobody's way."""
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    if others := [name for name in names if name not in (RUNS, "notes.md") and not name.startswith(".")]:
+        raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")
 
 
 def _key(row: Row) -> Key | None:
