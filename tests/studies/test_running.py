@@ -2,7 +2,9 @@
 
 import shutil
 import signal
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
 from windermere.records import read_json, read_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies import folder as study_folder
 from windermere.studies import running
 from windermere.studies.folder import StudyFolder, reached
 from windermere.studies.running import Choice, Part, Progress, run_study
@@ -163,7 +166,7 @@ def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
     assert folder.merge(tmp_path / "other") == (0, 1)
     names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
     assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
-    assert len(list((tmp_path / "one/runs").iterdir())) == 1
+    assert len(list((tmp_path / "one/runs").glob("[!.]*"))) == len(list((tmp_path / "one/runs").glob("*seeds*"))) == 1
 
 
 def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
@@ -173,6 +176,23 @@ def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) ->
     lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
     run_study(study, tmp_path, Choice(seeds=(0,)))
     assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": True} for name in ("euler-1", "euler-16")}
+
+
+def test_processes_that_add_at_the_same_time_write_over_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(path: Path) -> list[dict[str, Any]]:
+        rows = read_rows(path)
+        time.sleep(0.1)
+        return rows
+
+    monkeypatch.setattr(study_folder, "read_rows", slowly)
+    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    with ThreadPoolExecutor() as pool:
+        for name in ("euler-1", "euler-16"):
+            pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
+    assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
+    assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
 
 
 def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,10 @@ runs/            run folders, with checkpoints and weights; not for git
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +19,10 @@ from windermere.errors import RunError
 from windermere.records import Row, read_json, read_rows, read_tensors, storing, write_json, write_rows
 from windermere.studies.study import MAIN, Study, Tables
 
-ABOUT, PROVENANCE, RUNS = "study.json", "provenance.json", "runs"
+if sys.platform != "win32":
+    import fcntl
+
+ABOUT, PROVENANCE, RUNS, LOCK = "study.json", "provenance.json", "runs", ".lock"
 Key: TypeAlias = tuple[str, int]
 """A run's name and a seed."""
 
@@ -49,10 +55,11 @@ class StudyFolder:
 
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
-        write_json(self.path / PROVENANCE, dict(sorted({**_provenance(self.path), **made}.items())))
-        for name in sorted(tables, key=lambda name: name == MAIN):
-            file = self.path / f"{name}.csv"
-            write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
+        with _alone(self.runs):
+            write_json(self.path / PROVENANCE, dict(sorted({**_provenance(self.path), **made}.items())))
+            for name in sorted(tables, key=lambda name: name == MAIN):
+                file = self.path / f"{name}.csv"
+                write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
 
     def _in_order(self, rows: Iterable[Row]) -> list[Row]:
         """By run and seed: tables are the same in whatever order runs were done."""
@@ -117,6 +124,20 @@ def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
 def _remove(path: Path) -> None:
     if path.exists():
         shutil.rmtree(path)
+
+
+@contextmanager
+def _alone(runs: Path) -> Iterator[None]:
+    """Processes that do different runs of one study take turns, or one would write over what another has added. Where
+    there are no locks (Windows, some network disks) it goes on without one."""
+    with storing(runs, "written"):
+        runs.mkdir(exist_ok=True)  # git does not keep it
+        lock = FileIO(runs / LOCK, "a")
+    with lock:
+        if sys.platform != "win32":
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _provenance(path: Path) -> dict[str, Any]:
