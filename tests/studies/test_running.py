@@ -17,7 +17,7 @@ from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
-from windermere.records import read_json, read_rows
+from windermere.records import read_json, read_rows, write_json
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import folder as study_folder
 from windermere.studies import running
@@ -193,6 +193,16 @@ def test_processes_that_add_at_the_same_time_write_over_nothing(
             pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
     assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
     assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
+
+
+def test_a_seed_that_was_begun_with_twice_is_trained_once(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    for seeds in ((1, 2), (2, 3)):
+        path = folder.runs / f"euler-1_seeds-{seeds[0]}-{seeds[1]}"
+        path.mkdir()
+        write_json(path / "config.json", {"seeds": seeds})
+    parts = running._missing(folder, "euler-1", replace(SMALL.runs(False)["euler-1"], seeds=(1, 3, 4)))
+    assert [part.config.seeds for part in parts] == [(1, 2), (3,), (4,)]
 
 
 def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

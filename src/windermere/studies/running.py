@@ -162,6 +162,7 @@ def _missing(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
         if not set(seeds).isdisjoint(missing):
             parts.append(Part(name=name, config=replace(config, seeds=tuple(seeds)), folder=path))
             missing = [seed for seed in missing if seed not in seeds]
+            done |= {(name, seed) for seed in seeds}  # or to be: folders that were merged may share seeds
     if missing:
         path = folder.runs / f"{name}_seeds-{'-'.join(map(str, missing))}"
         parts.append(Part(name=name, config=replace(config, seeds=tuple(missing)), folder=path))
