@@ -228,6 +228,20 @@ def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, old
     assert len(find_study(study).draw(_read_back(tmp_path, [measured, row]), tmp_path)) == 4
 
 
+def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
+    """Once its finest run is there and fails, the claim does."""
+    steps = [2**n for n in range(9)]
+    shown, failing = ({n: 1.0 if n == most else 0.5 for n in steps} for most in (256, 0))
+    study = find_study("sphere2-fixed")
+
+    def agrees(checked: dict[int, float]) -> bool | None:
+        return study.findings({MAIN: a_grid(checked)})[0].agrees
+
+    assert (agrees(shown), agrees(failing)) == (True, False)
+    assert agrees({n: checked for n, checked in failing.items() if n < 256}) is None
+    assert agrees({n: checked for n, checked in shown.items() if n > 2}) is True
+
+
 def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
     """Two seeds for each tolerance, whose check solver agrees."""
     return [
