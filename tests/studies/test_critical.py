@@ -4,7 +4,7 @@ import pytest
 
 from tests.studies.grid_tables import a_grid, a_model
 from windermere.errors import UsageError
-from windermere.studies.critical import Check, Critical, critical_steps, did_train, entries, finest_check
+from windermere.studies.critical import Check, critical_steps, did_train, entries, finest_check
 from windermere.studies.grid_findings import within_a_factor_of_two
 
 CHECK = Check(method="rk4", factor=0.5)
