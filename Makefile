@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu clean
+.PHONY: demo test lint bench bench-gpu quick-studies clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -25,6 +25,12 @@ test: lint
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+QUICK := trajectories decision-regions fan crossing-field sphere2-fixed sphere3-fixed sphere10-fixed sphere900-fixed \
+	sphere2-adaptive sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2
+
+quick-studies: $(READY)
+	set -e; for name in $(QUICK); do $(BIN)/windermere study run $$name --quick --seeds 1; done
 
 bench-gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu runs/gpu

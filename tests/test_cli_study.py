@@ -97,3 +97,24 @@ def test_an_unknown_study_is_one_sentence_and_leaves_nothing(run: Command, tmp_p
     assert answer.code == 1
     assert "there is no study 'smal': did you mean 'small'?" in answer.err
     assert not (tmp_path / "results").exists()
+
+
+def test_a_toy_study_of_the_paper_runs_from_the_command_line(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    assert run("study", "run", "crossing-field").code == 0
+    rows = read_rows(tmp_path / "results/crossing-field/table.csv")
+    found = {row["step"]: row["crossings"] for row in rows if row["second"] is None}
+    assert [found[step] for step in (1.0, 0.5, 2**-5)] == [0, 24, 0]
+    assert (tmp_path / "results/crossing-field/crossing-field.svg").exists()
+
+
+def test_a_training_study_of_the_paper_shows_its_claim_when_quick(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    """A model trained with a single Euler step loses half of its accuracy under a better solver."""
+    assert run("study", "run", "sphere2-fixed", "--quick", "--seeds", "1", "--only", "euler-1").code == 0
+    rows = read_rows(tmp_path / "runs/quick/sphere2-fixed/table.csv")
+    own = next(row["accuracy"] for row in rows if row["own"])
+    better = next(row["accuracy"] for row in rows if (row["test_method"], row["factor"]) == ("rk4", 0.5))
+    assert own > 0.9
+    assert better < own - 0.1
+    page = run("study", "summary", "--results", "runs/quick", "--page", "page.md")
+    assert (page.code, page.out) == (0, "page: page.md\n")
+    assert "sphere2-fixed" in (tmp_path / "page.md").read_text()
