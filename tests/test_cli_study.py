@@ -38,7 +38,7 @@ def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, t
 def test_a_study_stopped_by_its_time_limit_says_how_to_go_on(run: Command, tmp_path: Path) -> None:  # noqa: F811
     answer = run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1", "--time-limit", "0s")
     assert answer.code == 0
-    again = f"windermere study run small --out '{tmp_path / 'my study'}'"
+    again = f"windermere study run small --out '{tmp_path / 'my study'}' --seeds 1\n"
     assert f"stopped (time limit), 2 runs are not done; go on with: {again}" in answer.err
     assert run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1").code == 0
     assert len(read_rows(tmp_path / "my study/table.csv")) == 2
@@ -61,6 +61,35 @@ def test_folders_are_merged_by_name(run: Command) -> None:  # noqa: F811
     assert "there: 1 trained seeds of runs and 1 run folders taken over" in answer.out
     refused = run("study", "merge", "small", "nowhere", "--out", "here")
     assert (refused.code, "nowhere is no study's folder" in refused.err) == (1, True)
+
+
+def test_a_folder_of_other_files_is_refused_and_left_alone(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "table.csv").write_text("run,seed\neuler-1,0\n")
+    refused = run("study", "run", "small", "--out", "mine")
+    assert refused.code == 1
+    assert "mine holds other files (table.csv, ...): choose a new or empty folder as --out" in refused.err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["table.csv"]
+
+
+def test_a_merge_that_is_refused_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    assert run("study", "merge", "small", "nowhere").code == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_to_go_on_with_names_the_same_runs(run: Command) -> None:  # noqa: F811
+    given = ("--quick", "--seeds", "3,7", "--device", "cpu", "--only", "euler-*")
+    answer = run("study", "run", "small", *given, "--time-limit", "0s")
+    again = "windermere study run small --out runs/quick/small --quick --seeds 3,7 --device cpu --only 'euler-*'\n"
+    assert f"go on with: {again}" in answer.err
+
+
+def test_a_folder_of_another_study_is_not_drawn_in(run: Command) -> None:  # noqa: F811
+    run("study", "run", "small", "--quick", "--seeds", "1", "--out", "here")
+    refused = run("study", "draw", "sphere2-fixed", "--out", "here")
+    assert refused.code == 1
+    assert "here holds the quick study 'small', not the quick study 'sphere2-fixed'" in refused.err
+    assert run("study", "draw", "small", "--out", "here").code == 0
 
 
 def test_an_unknown_study_is_one_sentence_and_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from windermere import terminal
-from windermere.terminal import describe, download_progress, training_progress
+from windermere.studies.running import Progress
+from windermere.terminal import describe, download_progress, study_progress, training_progress
 from windermere.training import Report, StopSign
 
 REPORT = Report(
@@ -52,6 +53,15 @@ def test_off_a_terminal_there_is_a_plain_line_for_every_twentieth_of_the_way(
     assert lines[0] == f"sphere2 10/1000  {describe(REPORT, 'step')}  10 s left"
     assert lines[-1].endswith("0 s left")
     assert not any("\x1b" in line for line in lines)
+
+
+def test_more_seeds_of_a_studys_run_have_lines_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with study_progress("small", StopSign()) as report:
+        for _ in range(2):
+            for iteration in (500, 1000):
+                report(Progress("euler-1", "step", replace(REPORT, iteration=iteration), 0.1))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines[1:]] == ["euler-1 500/1000", "euler-1 1000/1000"] * 2
 
 
 def test_a_line_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:

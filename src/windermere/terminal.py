@@ -81,7 +81,7 @@ def _line_writer(title: str, precision_name: str) -> Callable[[Report], None]:
     def write(report: Report) -> None:
         nonlocal shown
         share = 20 * report.iteration // report.iterations
-        if share > shown:
+        if share != shown:  # less than shown where a study comes to more seeds of the same run
             shown = share
             left = report.seconds / report.iteration * (report.iterations - report.iteration)
             where = f"{title} {report.iteration}/{report.iterations}"

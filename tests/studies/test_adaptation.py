@@ -300,6 +300,13 @@ def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
     assert told({"table": rows_of("a", [0.99, 0.99], [0.9, 0.7])}, "stays a flow")[1] is False
 
 
+def test_a_finer_solver_that_fails_is_as_far_away_as_can_be() -> None:
+    rows = rows_of("a", [0.99], [0.98])
+    rows.append({**rows[1], "accuracy": None})
+    ours = "at the end the furthest finer solver is 99.0 points away, seeds 99.0"
+    assert told({"table": rows}, "stays a flow") == (ours, False)
+
+
 def test_midpoint_is_compared_with_euler_under_the_same_check() -> None:
     euler = rows_of("a", [0.99], [0.99], check="rk4", final_steps=[64])
     midpoint = rows_of("b", [0.99], [0.99], method="midpoint", check="rk4", final_steps=[9])

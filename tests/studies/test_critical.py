@@ -4,7 +4,7 @@ import pytest
 
 from tests.studies.grid_tables import a_grid, a_model
 from windermere.errors import UsageError
-from windermere.studies.critical import Check, Critical, critical_steps, did_train, entries, finest_check
+from windermere.studies.critical import Check, critical_steps, did_train, entries, finest_check
 from windermere.studies.grid_findings import within_a_factor_of_two
 
 CHECK = Check(method="rk4", factor=0.5)
@@ -125,4 +125,4 @@ def test_a_seed_trained_from_its_data_sets_least_accuracy_on(data: str, accuracy
     ],
 )
 def test_brackets_agree_within_a_factor_of_two(fails: int | None, passes: int | None, agrees: bool | None) -> None:
-    assert within_a_factor_of_two(Critical(fails=fails, passes=passes, check=CHECK), 64, 128) is agrees
+    assert within_a_factor_of_two(fails, passes, 64, 128) is agrees

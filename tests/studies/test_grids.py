@@ -8,11 +8,13 @@ import torch
 from tests.studies.grid_tables import a_grid, a_model
 from tests.training.small import a_config, some_spheres
 from tests.training.small import trained as train_some
+from windermere.errors import DivergedError
 from windermere.records import Row, read_rows, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.grids import GRIDS, adaptive_runs, fixed_runs
-from windermere.studies.measuring import Score, measure, scores, trials
+from windermere.studies.measuring import Score, described, measure, scores, trials
 from windermere.studies.registry import STUDIES, find_study
+from windermere.studies.running import Part, _row_of_diverged
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import RunConfig, Trained, make_ensemble, trained_ensemble
 
@@ -208,6 +210,36 @@ def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(
     assert "euler-2 seed 1 (0.500)" in left_out.ours
     assert "euler-2 seed 2 (diverged at iteration 9)" in left_out.ours
     assert "rk4-8 seed 2 (diverged at iteration 9)" in left_out.ours
+
+
+@pytest.mark.parametrize(
+    ("study", "run"),
+    [("sphere2-fixed", "euler-2"), ("sphere2-adjoint", "dopri54-1e-1"), ("cifar10-fixed", "rk4-8-lr1e-4")],
+)
+@pytest.mark.parametrize("older", [False, True])
+def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, older: bool, tmp_path: Path) -> None:
+    config = find_study(study).runs(False)[run]
+    measured = {"seed": 0, **described(run, config), "own": True, "accuracy": 0.9}
+    row = _row_of_diverged(Part(name=run, config=config, folder=tmp_path), 2, DivergedError("", iteration=9))
+    if older:
+        del row["gradient"]
+    *_, left_out = find_study(study).findings(_read_back(tmp_path, [measured, row]))
+    assert left_out.ours == f"1 of 2 did not: {run} seed 2 (diverged at iteration 9)"
+    assert len(find_study(study).draw(_read_back(tmp_path, [measured, row]), tmp_path)) == 4
+
+
+def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
+    """Once its finest run is there and fails, the claim does."""
+    steps = [2**n for n in range(9)]
+    shown, failing = ({n: 1.0 if n == most else 0.5 for n in steps} for most in (256, 0))
+    study = find_study("sphere2-fixed")
+
+    def agrees(checked: dict[int, float]) -> bool | None:
+        return study.findings({MAIN: a_grid(checked)})[0].agrees
+
+    assert (agrees(shown), agrees(failing)) == (True, False)
+    assert agrees({n: checked for n, checked in failing.items() if n < 256}) is None
+    assert agrees({n: checked for n, checked in shown.items() if n > 2}) is True
 
 
 def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:

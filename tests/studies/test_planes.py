@@ -11,6 +11,7 @@ import torch
 from tests.studies.test_toy import assert_drawn, through_csv
 from tests.training.small import one_thread
 from windermere import data
+from windermere.errors import DivergedError
 from windermere.models import ode_blocks
 from windermere.records import Row
 from windermere.report import Frame
@@ -18,6 +19,7 @@ from windermere.solvers import FixedStep
 from windermere.studies import planes
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.rows import states_of, where
+from windermere.studies.running import Part, _row_of_diverged
 from windermere.studies.study import MAIN, Finished, Study, Tables
 from windermere.training import open_run, train, trained_ensemble
 
@@ -139,6 +141,34 @@ def test_runs_that_are_not_there_yet_leave_claims_unanswered(finished: dict[str,
     assert planes.TRAJECTORIES.findings(tables) == []
     assert_drawn(planes.TRAJECTORIES, through_csv(tables, tmp_path), tmp_path)
     assert planes.DECISION_REGIONS.findings({MAIN: []}) == []
+
+
+@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
+    study: Study, finished: dict[str, Finished], tmp_path: Path
+) -> None:
+    """Seeds 3 and 5 have trajectories and outputs of one each, and of seed 1 there is a row that says it diverged."""
+    whole, apart = measured(study, finished, tmp_path / "whole"), dict[str, list[Row]]()
+    for name in study.runs(True):
+        run = finished[name]
+        for s, seed in enumerate(run.trained.config.seeds):
+            config, ensemble = replace(run.trained.config, seeds=(seed,)), run.trained.ensemble.subset([s])
+            alone = replace(run.trained, config=config, ensemble=ensemble, solvers=run.trained.solvers[s : s + 1])
+            for table, rows in study.measure(replace(run, trained=alone)).items():
+                apart.setdefault(table, []).extend(rows)
+        part = Part(name=name, config=run.trained.config, folder=tmp_path)
+        apart[MAIN].insert(0, _row_of_diverged(part, 1, DivergedError("", iteration=9)))
+    tables = through_csv(apart, tmp_path / "apart")
+    figures = [study.draw(t, tmp_path / folder)[1] for folder, t in (("whole", whole), ("apart", tables))]
+    assert figures[0].read_bytes() == figures[1].read_bytes()
+    assert study.findings(tables) == study.findings(whole)
+
+
+@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: Path) -> None:
+    part = Part(name="coarse", config=study.runs(True)["coarse"], folder=tmp_path)
+    tables = through_csv({MAIN: [_row_of_diverged(part, 1, DivergedError("", iteration=9))]}, tmp_path)
+    assert (study.draw(tables, tmp_path), study.findings(tables)) == ([], [])
 
 
 @pytest.mark.parametrize(("drops", "agrees"), [([0.0, 0.05], True), ([0.0, 0.3], None), ([0.2, 0.3], False)])

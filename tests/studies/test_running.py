@@ -1,6 +1,10 @@
 """A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
 
+import shutil
 import signal
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,16 +13,18 @@ import pytest
 import torch
 
 from tests.studies.small import SEEDS, SMALL, ran, study_process
+from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
-from windermere.errors import RunError, UsageError
-from windermere.records import read_json, read_rows
-from windermere.solvers import Adaptive, FixedStep
+from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
+from windermere.records import read_json, read_rows, write_json
+from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies import folder as study_folder
 from windermere.studies import running
-from windermere.studies.folder import StudyFolder
+from windermere.studies.folder import StudyFolder, reached
 from windermere.studies.running import Choice, Part, Progress, run_study
 from windermere.studies.study import Study
-from windermere.training import StopSign
+from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, together
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +118,93 @@ def test_a_half_trained_run_goes_on_in_the_folder_it_was_merged_into(whole: Path
     assert_same_tables(tmp_path / "one", whole)
 
 
+def test_a_run_that_went_on_elsewhere_comes_back_with_its_checkpoint_and_then_with_its_provenance(
+    whole: Path, tmp_path: Path
+) -> None:
+    """One machine begins it, another goes on with a copy, twice; what is less far or older is never taken."""
+    here, there, old = (tmp_path / name for name in ("here", "there", "old"))
+    _stopped_at(10, here)
+    for copy in (there, old):
+        shutil.copytree(here, copy)
+    _stopped_at(30, there)
+    folder = StudyFolder(here, SMALL, quick=False)
+    assert folder.merge(there) == (0, 1)
+    assert folder.merge(old) == (0, 0)
+    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == 30
+    ran(there, only="euler-16")
+    folder.merge(there)
+    assert read_json(here / "provenance.json") == read_json(there / "provenance.json")
+    ran(here)
+    assert_same_tables(here, whole)
+
+
+def _stopped_at(iteration: int, out: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        sign.reason = "time limit" if now.report.iteration == iteration else None
+
+    with one_thread():
+        run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+
+
+def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stopped_at(10, tmp_path / "other")
+    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
+
+    def killed(source: Path, target: Path) -> None:
+        target.mkdir()
+        shutil.copy(source / "config.json", target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.merge(tmp_path / "other")
+    assert folder.merge(tmp_path / "other") == (0, 1)
+    names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
+    assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
+    assert len(list((tmp_path / "one/runs").glob("[!.]*"))) == len(list((tmp_path / "one/runs").glob("*seeds*"))) == 1
+
+
+def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
+    lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
+    study = replace(SMALL, borrow=lambda results, quick: lent)
+    run_study(study, tmp_path, Choice(seeds=(0,), only="euler-1"))
+    lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
+    run_study(study, tmp_path, Choice(seeds=(0,)))
+    assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": True} for name in ("euler-1", "euler-16")}
+
+
+def test_processes_that_add_at_the_same_time_write_over_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(path: Path) -> list[dict[str, Any]]:
+        rows = read_rows(path)
+        time.sleep(0.1)
+        return rows
+
+    monkeypatch.setattr(study_folder, "read_rows", slowly)
+    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    with ThreadPoolExecutor() as pool:
+        for name in ("euler-1", "euler-16"):
+            pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
+    assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
+    assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
+
+
+def test_a_seed_that_was_begun_with_twice_is_trained_once(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    for seeds in ((1, 2), (2, 3)):
+        path = folder.runs / f"euler-1_seeds-{seeds[0]}-{seeds[1]}"
+        path.mkdir()
+        write_json(path / "config.json", {"seeds": seeds})
+    parts = running._missing(folder, "euler-1", replace(SMALL.runs(False)["euler-1"], seeds=(1, 3, 4)))
+    assert [part.config.seeds for part in parts] == [(1, 2), (3,), (4,)]
+
+
 def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample that is not finite: some seeds meet it in their first iterations, some do not."""
     loaded = spheres(2, train=200, test=100)
@@ -131,6 +224,47 @@ def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monke
         assert (row["diverged_at"] is None) == (row["seed"] not in lost)
 
 
+@pytest.mark.parametrize("where", ["in training", "in an evaluation"])
+def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As on a GPU: `cpu:0` is a device like any other to what decides who trains with whom."""
+    loaded = spheres(2, train=200, test=100)
+    sets = tuple((part.inputs, part.labels) for part in (loaded.train, loaded.test))
+    monkeypatch.setattr(running, "_sets", lambda name, seed: sets)
+    joined: list[list[str]] = []
+
+    def train_together(configs: Any, *given: Any, **options: Any) -> Any:
+        joined.append([str(config.solver) for config in configs])
+        return together.train_together(configs, *given, **options, capture=True)
+
+    monkeypatch.setattr(running, "train_together", train_together)
+    if where == "in training":
+        loaded.train.inputs[7] = torch.inf
+    else:
+        _let_seed_3_of_the_second_run_fail(monkeypatch)
+    runs = {name: replace(config, iterations=6, evaluate_every=3) for name, config in SMALL.runs(False).items()}
+    short, seeds = replace(SMALL, runs=lambda quick: runs), (0, 1, 2, 3, 4, 5)
+    ended = run_study(short, tmp_path, Choice(seeds=seeds, device="cpu:0"))
+    assert joined[0] == ["euler, h = 1", "euler, h = 1/16"]
+    assert ended.left == []
+    assert ended.diverged
+    rows = read_rows(tmp_path / "table.csv")
+    assert [(row["run"], row["seed"]) for row in rows] == [(n, s) for n in ("euler-1", "euler-16") for s in seeds]
+    for row in rows:
+        assert (row["accuracy"] is None) == (row["seed"] in ended.diverged.get(row["run"], []))
+
+
+def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_with_all_six(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> Evaluation:
+        if ensemble.size == 6 and solvers[0].precision < 1:
+            raise NonFiniteError("the field is not finite")
+        return evaluate(ensemble, solvers, test_set)
+
+    monkeypatch.setattr(loop, "evaluate", fails_with_all_six)
+    monkeypatch.setattr(loop, "_failing", lambda *_: (3,))
+
+
 def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> None:
     other = replace(SMALL, name="other")
     before = (whole / "table.csv").read_bytes()
@@ -145,6 +279,17 @@ def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
         ran(tmp_path / "new", only="rk4")
     assert not (tmp_path / "new").exists()
+
+
+def test_data_that_is_missing_is_told_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDERMERE_DATA", str(tmp_path / "nowhere"))
+    first = SMALL.runs(False)["euler-1"]
+    both = {"first": first, "second": replace(first, data="mnist", solver=FixedStep.of("euler", steps=2))}
+    with pytest.raises(WindermereError, match="windermere data get mnist"):
+        run_study(replace(SMALL, runs=lambda quick: both), tmp_path, Choice(seeds=(0,)))
+    assert list((tmp_path / "runs").iterdir()) == []
 
 
 def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
     assert page.read_text() == INTRO + PAGE
 
 
+def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
+    some_results(tmp_path)
+    made = {"one": {"borrowed": True}, "two_seeds-0": {"commit": "0123456789abcdef", "device": "cpu"}}
+    write_json(tmp_path / "first" / "provenance.json", made)
+    write_summary(tmp_path, tmp_path / "page.md", STUDIES)
+    assert "\nMade at 0123456789 on cpu. 1 runs are other studies' (see there).\n" in (tmp_path / "page.md").read_text()
+    write_json(tmp_path / "first" / "provenance.json", {"one": {"borrowed": True}})
+    write_summary(tmp_path, tmp_path / "page.md", STUDIES)
+    assert "\n1 runs are other studies' (see there).\n" in (tmp_path / "page.md").read_text()
+
+
 def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:
     write_summary(tmp_path / "results", tmp_path / "page.md")
     assert "Not run yet: trajectories, decision-regions, fan" in (tmp_path / "page.md").read_text()

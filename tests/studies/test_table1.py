@@ -1,6 +1,6 @@
 """Table 1 from hand-made rows: brackets and means worked out by hand; and its runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from windermere.studies.table1_lines import lines
 from windermere.training import trained_ensemble
 
 
-def constant(steps: int, own: list[float | None], checked: list[float], **changes: Any) -> list[Row]:
+def constant(steps: int, own: list[float | None], checked: Sequence[float | None], **changes: Any) -> list[Row]:
     """A seed for each accuracy of Euler's method, and of midpoint with twice the steps."""
     about: Row = {"data": "sphere2", "method": "euler", "steps": steps, "lr": 1e-4, "iterations": 10_000}
     about |= {"run": f"sphere2-euler-{steps}", "cost": float(steps), **changes}
@@ -79,6 +79,14 @@ def test_a_grid_is_checked_with_the_coarsest_midpoint_steps_that_algorithm_2_all
     assert lines([rows[0], *tests[:2]])[0].entries[0].checked == [0.39]
 
 
+def test_a_check_that_fails_is_no_check_that_passes() -> None:
+    """It is not left to a finer one, and its seed is not left out."""
+    rows = constant(128, [0.98, 0.98], [0.98, 0.98])
+    rows.append({**rows[1], "test_steps": 128, "accuracy": None})
+    assert lines(rows)[0].entries[0].checked == [0.0, 0.98]
+    assert lines(rows)[0].bracket == "above 128"
+
+
 def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
     write_rows(tmp_path / "table.csv", SPHERE2)
     paths = table1.draw({"table": read_rows(tmp_path / "table.csv")}, tmp_path)
@@ -104,6 +112,16 @@ def test_findings_compare_bracket_accuracy_and_cost() -> None:
     assert table1.findings({"table": costly})[2].agrees is False
     short = [{**row, "iterations": 1500} for row in SPHERE2]
     assert {finding.agrees for finding in table1.findings({"table": short})} == {None}
+
+
+def test_a_grid_without_its_fine_end_leaves_its_critical_steps_open() -> None:
+    assert table1.findings({"table": SPHERE2[:8]})[0].agrees is None
+    failing = [row for steps in (32, 64, 128, 256) for row in constant(steps, [0.98], [0.5])]
+    assert table1.findings({"table": failing})[0].agrees is False
+
+
+def test_nothing_is_drawn_where_no_seed_came_to_an_end(tmp_path: Path) -> None:
+    assert table1.draw({"table": constant(32, [None], [None])[:1]}, tmp_path) == []
 
 
 def test_both_learning_rates_of_cifar10_are_lines_of_their_own() -> None:

@@ -14,7 +14,17 @@ from torch import Tensor
 from windermere.errors import DivergedError, NonFiniteError
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep
-from windermere.training import Ensemble, Evaluation, RunConfig, evaluate, loop, make_ensemble, open_run, train
+from windermere.training import (
+    Ensemble,
+    Evaluation,
+    RunConfig,
+    evaluate,
+    evaluation,
+    loop,
+    make_ensemble,
+    open_run,
+    train,
+)
 from windermere.training.batches import Batches
 
 from .small import a_config, assert_same_bits, checkpoint, some_spheres, trained
@@ -163,6 +173,27 @@ def test_an_evaluation_that_cannot_be_solved_keeps_the_state_and_leaves_no_model
             train(config, training_set, test_set, run)
     assert checkpoint(tmp_path).meta["iteration"] == 10
     assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_whose_evaluation_failed_is_found_without_solving_more_samples_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ten thousand images at once are more than a machine may hold."""
+    training_set, test_set = some_spheres()
+    test_set[0][-1] = float("nan")
+    monkeypatch.setattr(evaluation, "VALUES_AT_ONCE", 2 * 2 * 40 * 25)
+    sizes, solve = list[int](), Ensemble.__call__
+
+    def seen(ensemble: Ensemble, x: Tensor, solvers: Any) -> Tensor:
+        sizes.append(x.shape[0] * x.shape[1])
+        return solve(ensemble, x, solvers)
+
+    monkeypatch.setattr(Ensemble, "__call__", seen)
+    config = a_config(seeds=(4, 9), iterations=10, evaluate_every=10)
+    with open_run(tmp_path, config) as run, pytest.raises(DivergedError) as caught:
+        train(config, training_set, test_set, run)
+    assert caught.value.seeds == (4, 9)
+    assert max(sizes) == 50
 
 
 def test_a_failed_evaluation_at_the_end_is_made_again_and_not_replaced_by_an_earlier_one(

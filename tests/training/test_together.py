@@ -68,5 +68,5 @@ def test_where_one_run_fails_all_keep_the_state_before_it(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("change", [{"lr": 0.5}, {"solver": FixedStep.of("rk4", steps=3)}, {"adapt": "paper"}], ids=str)
 def test_runs_that_differ_in_more_than_their_steps_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match="differ in the precision of their solvers, and in nothing else"):
+    with pytest.raises(UsageError, match="differ in the precision of their solvers and in seeds, and in nothing else"):
         together(tmp_path, [a_config(), a_config(**change)])

@@ -1,6 +1,7 @@
 """`windermere study`: the paper's experiments, one command each."""
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from rich.table import Table
 
 from windermere.cli.options import Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
 from windermere.errors import RunError
-from windermere.studies.folder import StudyFolder
+from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.running import Choice, Ended, draw_study, run_study
 from windermere.studies.summary import write_summary
@@ -49,7 +50,8 @@ def run_command(
     choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=arithmetic, **chosen)
     with stop_sign(read_seconds(time_limit)) as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
-    _print(ended, name, folder, quick)
+    given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
+    _print(ended, folder, _command(name, folder, quick, given))
 
 
 @app.command("draw")
@@ -71,6 +73,8 @@ def merge_command(
 ) -> None:
     """Take over what other folders of a study have done or begun."""
     study, path = find_study(name), _folder(name, out, quick)
+    for other in others:
+        refuse_unless_folder_of(other, study, quick=quick)
     folder = StudyFolder(path, study, quick=quick)
     for other in others:
         done, begun = folder.merge(other)
@@ -95,13 +99,18 @@ def _folder(name: str, out: Path | None, quick: bool) -> Path:
     return out or (Path("runs/quick") if quick else Path("results")) / name
 
 
-def _print(ended: Ended, name: str, folder: Path, quick: bool) -> None:
+def _command(name: str, folder: Path, quick: bool, given: Mapping[str, str | None]) -> str:
+    """What goes on with the same runs and seeds."""
+    words = ["windermere", "study", "run", name, "--out", str(folder), *(["--quick"] if quick else [])]
+    return shlex.join([*words, *(word for flag, value in given.items() if value is not None for word in (flag, value))])
+
+
+def _print(ended: Ended, folder: Path, again: str) -> None:
     for run, seeds in ended.diverged.items():
         stdout.print(f"{run}: seeds {', '.join(map(str, seeds))} diverged and are left out", soft_wrap=True)
     _print_figures(ended.figures)
     stdout.print(f"results are in {folder}", soft_wrap=True)
     if ended.left:
-        again = f"windermere study run {name} --out {shlex.quote(str(folder))}" + (" --quick" if quick else "")
         many = len(ended.left)
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"
         stderr.print(f"stopped ({ended.reason}), {what} not done; go on with: {again}", soft_wrap=True)

@@ -76,10 +76,12 @@ class Adapted:
 
     @property
     def gaps(self) -> list[float]:
-        """For each seed, how far the finer solver that is furthest away is from its own."""
+        """For each seed, how far the finer solver that is furthest away is from its own; a solve that fails classifies
+        nothing."""
         finer = {row["seed"]: [r for r in self.rows if r["seed"] == row["seed"] and not r["own"]] for row in self.own}
         return [
-            max((abs(row["accuracy"] - r["accuracy"]) for r in finer[row["seed"]]), default=0.0) for row in self.own
+            max((abs(row["accuracy"] - (r["accuracy"] or 0.0)) for r in finer[row["seed"]]), default=0.0)
+            for row in self.own
         ]
 
     @property
@@ -89,9 +91,10 @@ class Adapted:
 
 
 def adapted_runs(tables: Tables) -> list[Adapted]:
-    rows = [row for row in tables[MAIN] if row["accuracy"] is not None and row.get("algorithm") in ("paper", "steady")]
-    names = dict.fromkeys(row["run"] for row in rows if row["own"])
-    return [Adapted(tuple(row for row in rows if row["run"] == name)) for name in names]
+    rows = [row for row in tables[MAIN] if row.get("algorithm") in ("paper", "steady")]
+    ended = {(row["run"], row["seed"]) for row in rows if row["own"] and row["accuracy"] is not None}
+    rows = [row for row in rows if (row["run"], row["seed"]) in ended]
+    return [Adapted(tuple(row for row in rows if row["run"] == name)) for name in dict.fromkeys(r["run"] for r in rows)]
 
 
 def step_findings(tables: Tables) -> list[Finding]:

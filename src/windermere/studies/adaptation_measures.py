@@ -65,7 +65,7 @@ def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
                 {
                     "run": run.name,
                     "seed": seed,
-                    **_described(config),
+                    **rule_of(config),
                     **_on_the_way(config, metrics[seed]),
                     **_precision("final", trained.solvers[s]),
                     "test_method": test.method,
@@ -92,7 +92,8 @@ def _test_solvers(solver: Solver) -> list[TestSolver]:
     return [TestSolver(*pair) for pair in pairs]
 
 
-def _described(config: RunConfig) -> Row:
+def rule_of(config: RunConfig) -> Row:
+    """What all rows of an adapted run say of its training."""
     return {
         "data": config.data,
         "algorithm": config.adapt,

@@ -8,15 +8,21 @@ runs/            run folders, with checkpoints and weights; not for git
 """
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from windermere.errors import RunError
-from windermere.records import Row, read_json, read_rows, storing, write_json, write_rows
+from windermere.records import Row, read_json, read_rows, read_tensors, storing, write_json, write_rows
 from windermere.studies.study import MAIN, Study, Tables
 
-ABOUT, PROVENANCE, RUNS = "study.json", "provenance.json", "runs"
+if sys.platform != "win32":
+    import fcntl
+
+ABOUT, PROVENANCE, RUNS, LOCK = "study.json", "provenance.json", "runs", ".lock"
 Key: TypeAlias = tuple[str, int]
 """A run's name and a seed."""
 
@@ -29,10 +35,11 @@ class StudyFolder:
         self.path, self.study = path, study
         self.order = {name: k for k, name in enumerate(study.runs(quick))}
         about = {"study": study.name, "quick": quick}
-        if (path / ABOUT).exists():
-            _refuse_another(path, about)
-            return
         with storing(path, "created"):
+            if (path / ABOUT).exists():
+                _refuse_another(path, about)
+                return
+            _refuse_other_files(path)
             (path / RUNS).mkdir(parents=True, exist_ok=True)
         write_json(path / ABOUT, about)
 
@@ -48,11 +55,11 @@ class StudyFolder:
 
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
-        known = read_json(self.path / PROVENANCE) if (self.path / PROVENANCE).exists() else {}
-        write_json(self.path / PROVENANCE, dict(sorted({**known, **made}.items())))
-        for name in sorted(tables, key=lambda name: name == MAIN):
-            file = self.path / f"{name}.csv"
-            write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
+        with _alone(self.runs):
+            write_json(self.path / PROVENANCE, dict(sorted({**_provenance(self.path), **made}.items())))
+            for name in sorted(tables, key=lambda name: name == MAIN):
+                file = self.path / f"{name}.csv"
+                write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
 
     def _in_order(self, rows: Iterable[Row]) -> list[Row]:
         """By run and seed: tables are the same in whatever order runs were done."""
@@ -64,19 +71,32 @@ class StudyFolder:
 
     def merge(self, other: Path) -> tuple[int, int]:
         """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
-        run folders that are not. Returns how many of each."""
+        run folders that are not here or less far. Returns how many of each."""
         _refuse_another(other, read_json(self.path / ABOUT))
         done = self.done()
         tables = {
             name: [row for row in rows if (key := _key(row)) is not None and key not in done]
             for name, rows in read_tables(other).items()
         }
-        made = read_json(other / PROVENANCE) if (other / PROVENANCE).exists() else {}
-        self.add(tables, {name: how for name, how in made.items() if not (self.runs / name).exists()})
-        begun = [path for path in sorted((other / RUNS).glob("*")) if not (self.runs / path.name).exists()]
+        known, theirs = _provenance(self.path), _provenance(other)
+        newer = {name: how for name, how in theirs.items() if _finished(how) > _finished(known.get(name))}
+        self.add({name: rows for name, rows in tables.items() if rows}, newer)
+        begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
         for path in begun:
-            shutil.copytree(path, self.runs / path.name)
+            self._take_over(path)
         return len(self.done() - done), len(begun)
+
+    def _reached(self, name: str) -> int:
+        return reached(self.runs / name) if (self.runs / name).exists() else -1
+
+    def _take_over(self, path: Path) -> None:
+        """A copy of a run's folder, which is there whole or not at all, in the place of one that is less far."""
+        here, partial = self.runs / path.name, self.runs / f".{path.name}.partial"
+        with storing(here, "written"):
+            _remove(partial)
+            shutil.copytree(path, partial)
+            _remove(here)
+            partial.rename(here)
 
 
 def read_tables(path: Path) -> dict[str, list[Row]]:
@@ -85,12 +105,64 @@ def read_tables(path: Path) -> dict[str, list[Row]]:
     return {file.stem: read_rows(file) for file in files}
 
 
+def reached(run: Path) -> int:
+    """The iteration of a run's checkpoint."""
+    path = run / "checkpoint.safetensors"
+    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
+
+
+def refuse_another_study(path: Path, study: Study) -> None:
+    """Where there is one, quick or not."""
+    if (path / ABOUT).exists():
+        _refuse_another(path, {**read_json(path / ABOUT), "study": study.name})
+
+
+def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
+    _refuse_another(path, {"study": study.name, "quick": quick})
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+
+
+@contextmanager
+def _alone(runs: Path) -> Iterator[None]:
+    """Processes that do different runs of one study take turns, or one would write over what another has added. Where
+    there are no locks (Windows, some network disks) it goes on without one."""
+    with storing(runs, "written"):
+        runs.mkdir(exist_ok=True)  # git does not keep it
+        lock = FileIO(runs / LOCK, "a")
+    with lock:
+        if sys.platform != "win32":
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _provenance(path: Path) -> dict[str, Any]:
+    return dict(read_json(path / PROVENANCE)) if (path / PROVENANCE).exists() else {}
+
+
+def _finished(made: Mapping[str, Any] | None) -> str:
+    """When: ISO dates are in order as words are."""
+    return "" if made is None else str(made.get("finished", "0"))
+
+
 def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
     if not (path / ABOUT).exists():
         raise RunError(f"{path} is no study's folder: name one that `windermere study run` has written")
     if (found := read_json(path / ABOUT)) != about:
         held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
         raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder")
+
+
+def _refuse_other_files(path: Path) -> None:
+    """They would be taken for tables of the study. One that was killed at once leaves the folder of its runs; hidden
+    files are in nobody's way."""
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    if others := [name for name in names if name not in (RUNS, "notes.md") and not name.startswith(".")]:
+        raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")
 
 
 def _key(row: Row) -> Key | None:

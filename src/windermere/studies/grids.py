@@ -165,29 +165,37 @@ def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
 
 
 class KnownRuns:
-    """A study's runs, to complete rows of seeds that diverged: these may say no more than run, seed and when."""
+    """A study's runs, to complete rows of seeds that diverged: these may say little more than run, seed and when."""
 
     def __init__(self, quick: Mapping[str, RunConfig], full: Mapping[str, RunConfig]) -> None:
         self.quick, self.full = quick, full
 
     def completed(self, rows: Sequence[Row]) -> list[Row]:
-        measured = {(row["run"], row.get("iterations")) for row in rows}
-        quick = any((name, config.iterations) in measured for name, config in self.quick.items())
-        known = {**self.full, **self.quick} if quick else {**self.quick, **self.full}
+        known = {**self.full, **self.quick} if self._are_quick(rows) else {**self.quick, **self.full}
         about = {name: described(name, config) for name, config in known.items()}
         return [
             row
-            if row.get("method") is not None or row["run"] not in about
+            if row.get("gradient") is not None or row["run"] not in about
             else {**row, **about[row["run"]], "own": True, "accuracy": None}
             for row in rows
         ]
+
+    def unfinished(self, rows: Sequence[Row]) -> set[str]:
+        """The grids that have more runs than there are rows of."""
+        planned, there = self.quick if self._are_quick(rows) else self.full, {row["run"] for row in rows}
+        return set(grids_in([described(name, config) for name, config in planned.items() if name not in there]))
+
+    def _are_quick(self, rows: Sequence[Row]) -> bool:
+        measured = {(row["run"], row.get("iterations")) for row in rows}
+        return any((name, config.iterations) in measured for name, config in self.quick.items())
 
 
 def _study(name: str, paper: str, what: str, runs: Any, findings: Any) -> Study:
     known = KnownRuns(runs(True), runs(False))
 
     def found(tables: Tables) -> list[Finding]:
-        return list(findings(known.completed(tables.get(MAIN, ()))))
+        rows = known.completed(tables.get(MAIN, ()))
+        return list(findings(rows, known.unfinished(rows)))
 
     return Study(
         name=name, paper=paper, what=what, runs=runs, measure=measure, draw=partial(draw, known), findings=found

@@ -49,14 +49,19 @@ def walks(trained: Trained, inputs: Tensor, solvers: Sequence[Solver]) -> Floats
     """Every member's states [S + 1, M, N, 2] as its solver walks."""
     solution = solve(*_in_double(trained, inputs), solvers, record=True)
     assert solution.trajectory is not None  # asked for
-    return np.asarray(solution.trajectory.states, dtype=np.float64)
+    return _on_host(solution.trajectory.states)
 
 
 @torch.no_grad()
 def flows(trained: Trained, inputs: Tensor, times: Sequence[float]) -> Floats:
     """Every member's states [len(times), M, N, 2] as its flow takes them."""
     solvers = (ALMOST_EXACT,) * trained.ensemble.size
-    return np.asarray(solve(*_in_double(trained, inputs), solvers, times).states, dtype=np.float64)
+    return _on_host(solve(*_in_double(trained, inputs), solvers, times).states)
+
+
+def _on_host(states: Any) -> Floats:
+    """Whatever device they were walked on."""
+    return np.asarray(states.cpu(), dtype=np.float64)
 
 
 def _in_double(trained: Trained, inputs: Tensor) -> tuple[StackedField, Tensor]:
@@ -101,9 +106,14 @@ def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _drawn_seed(rows: Sequence[Row], run: str) -> int:
-    """The first, whose trajectories or outputs there are."""
-    return int(where(rows, run=run)[0]["seed"])
+def _scored(tables: Tables) -> list[Row]:
+    """Those of the table, less the seeds that diverged."""
+    return [row for row in tables.get(MAIN, ()) if row["accuracy"] is not None]
+
+
+def _of_first_seed(rows: Sequence[Row]) -> list[Row]:
+    """Seeds that were trained apart have trajectories or outputs of one each; the first's are drawn."""
+    return where(rows, seed=min(row["seed"] for row in rows))
 
 
 def _accuracies(rows: Sequence[Row], run: str, test_steps: int) -> list[float]:
@@ -129,7 +139,7 @@ def trajectory_runs(quick: bool) -> Mapping[str, RunConfig]:
 
 def measure_trajectories(run: Finished) -> Tables:
     seeds, (inputs, labels) = run.trained.config.seeds, (part[:CROSSING_POINTS] for part in run.test_set)
-    own, classes = walks(run.trained, inputs, run.trained.solvers), labels.numpy()
+    own, classes = walks(run.trained, inputs, run.trained.solvers), labels.cpu().numpy()
     flow = flows(run.trained, inputs, np.linspace(0, 1, len(own)).tolist())
     crossings = [
         {"run": run.name, "seed": seed, **_crossings(own[:, m], flow[:, m], classes)} for m, seed in enumerate(seeds)
@@ -151,18 +161,17 @@ def _crossings(own: Floats, flow: Floats, labels: Any) -> Row:
 
 
 def draw_trajectory_study(tables: Tables, folder: Path) -> list[Path]:
-    runs = [name for name in ("fine", "coarse") if where(tables["trajectories"], run=name)]
+    runs = [name for name in ("fine", "coarse") if where(_scored(tables), run=name)]
     panels = [_trajectory_panel(tables, name, letter) for letter, name in zip("ab", runs, strict=False)]
-    return drawn(partial(draw_trajectories, panels), folder, "trajectories")
+    return drawn(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
 
 
 def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
-    seed = _drawn_seed(tables["trajectories"], run)
-    states, labels = states_of(where(tables["trajectories"], run=run))
-    rows = where(tables[MAIN], run=run)
+    path, rows = _of_first_seed(where(tables["trajectories"], run=run)), where(_scored(tables), run=run)
+    seed, (states, labels) = path[0]["seed"], states_of(path)
     seeds = sorted({row["seed"] for row in rows}, key=lambda other: (other != seed, other))
     tests = sorted({row["test_steps"] for row in rows})
-    steps = _own(tables[MAIN], run)
+    steps = _own(rows, run)
     return TrajectoryPanel(
         title=f"({letter}) trained with {steps} Euler steps, h = 1/{steps}",
         states=states,
@@ -175,9 +184,10 @@ def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
 
 
 def trajectory_findings(tables: Tables) -> list[Finding]:
-    table, crossings = tables[MAIN], tables["crossings"]
+    table = _scored(tables)
     if {row["run"] for row in table} != {"fine", "coarse"}:
         return []
+    crossings = tables["crossings"]
     steps = {run: _own(table, run) for run in ("fine", "coarse")}
     own = {run: _accuracies(table, run, count) for run, count in steps.items()}
     drops = {run: _drops(table, run) for run in own}
@@ -242,13 +252,13 @@ def measure_regions(run: Finished) -> Tables:
     tests = (steps, REFINED * steps)
     heads = head_rows(run.trained, run.name)
     first = where(heads, seed=run.trained.config.seeds[0])
-    inputs, labels = run.test_set
+    inputs, labels = run.test_set[0], run.test_set[1].tolist()
     outputs = list[Row]()
     for count in tests:
         solvers = (FixedStep.of("euler", steps=count),) * run.trained.ensemble.size
         ends = walks(run.trained, inputs, solvers)[-1, 0]
         outputs += [
-            {"run": run.name, "seed": first[0]["seed"], "test_steps": count, "point": i, "label": int(labels[i]),
+            {"run": run.name, "seed": first[0]["seed"], "test_steps": count, "point": i, "label": labels[i],
              "predicted": int(predicted), "x": float(x), "y": float(y)}
             for i, ((x, y), predicted) in enumerate(zip(ends, decided(first, ends), strict=True))
         ]  # fmt: skip
@@ -256,18 +266,20 @@ def measure_regions(run: Finished) -> Tables:
 
 
 def draw_regions(tables: Tables, folder: Path) -> list[Path]:
+    if not _scored(tables):
+        return []
     tests = sorted({row["test_steps"] for row in tables["outputs"]})
     panels = [_outputs_panel(tables, count, letter) for letter, count in zip("ab", tests, strict=True)]
     return drawn(partial(draw_outputs, panels), folder, "decision-regions")
 
 
 def _outputs_panel(tables: Tables, count: int, letter: str) -> OutputsPanel:
-    rows = where(tables["outputs"], test_steps=count)
+    table, rows = _scored(tables), _of_first_seed(where(tables["outputs"], test_steps=count))
     run, seed = rows[0]["run"], rows[0]["seed"]
     outputs = np.array([[row["x"], row["y"]] for row in rows])
     labels, predicted = (np.array([row[name] for row in rows]) for name in ("label", "predicted"))
-    trained = " as in training" if count == _own(tables[MAIN], run) else ""
-    accuracy = _accuracies(tables[MAIN], run, count)
+    trained = " as in training" if count == _own(table, run) else ""
+    accuracy = _accuracies(table, run, count)
     wrong = f"{int((labels != predicted).sum())} of {len(rows)} wrong"
     others = f"; {min(accuracy):.3f} to {max(accuracy):.3f} right over {len(accuracy)} seeds" if accuracy[1:] else ""
     return OutputsPanel(
@@ -281,7 +293,7 @@ def _outputs_panel(tables: Tables, count: int, letter: str) -> OutputsPanel:
 
 
 def region_findings(tables: Tables) -> list[Finding]:
-    table = tables[MAIN]
+    table = _scored(tables)
     if not table:
         return []
     own = _own(table, "coarse")

@@ -16,9 +16,11 @@ from typing import Any
 from windermere import data
 from windermere.errors import DivergedError, UsageError
 from windermere.models.arithmetic import convolving_in
-from windermere.records import Row, environment, read_json, read_metrics, read_tensors
+from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
-from windermere.studies.folder import StudyFolder, read_tables
+from windermere.studies.adaptation_measures import rule_of
+from windermere.studies.folder import StudyFolder, reached, read_tables, refuse_another_study
+from windermere.studies.measuring import described
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
     Labelled,
@@ -108,6 +110,8 @@ def run_study(
         folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
+    for part in parts:
+        _sets(part.config.data, part.config.data_seed)  # one that is missing is told before hours of training
     shares = _Shares(parts, report)
     for group in _groups(parts):
         if sign.check() or not _carry_out(folder, group, sign, shares):
@@ -122,11 +126,12 @@ def _borrow(folder: StudyFolder, quick: bool) -> None:
     done = folder.done()
     rows = [row for row in folder.study.borrow(folder.path.parent, quick) if (row["run"], row["seed"]) not in done]
     if rows:
-        folder.add({MAIN: rows}, {"borrowed": {"runs": sorted({row["run"] for row in rows})}})
+        folder.add({MAIN: rows}, {name: {"borrowed": True} for name in sorted({row["run"] for row in rows})})
 
 
 def draw_study(study: Study, out: Path) -> list[Path]:
     """Its figures, from the tables that are on disk; none where there are none yet."""
+    refuse_another_study(out, study)
     tables = read_tables(out)
     return study.draw(tables, out) if tables.get(MAIN) else []
 
@@ -150,13 +155,14 @@ def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
 
 def _missing(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
     """The seeds of a run that have no rows yet: those that were begun with, and the rest as a new ensemble."""
-    missing = [seed for seed in config.seeds if (name, seed) not in (done := folder.done())]
-    parts = []
+    done, parts = folder.done(), list[Part]()
+    missing = [seed for seed in config.seeds if (name, seed) not in done]
     for path in sorted(folder.runs.glob(f"{name}_seeds-*")) if missing else []:
         seeds = [seed for seed in _seeds_of(path) if (name, seed) not in done]
         if not set(seeds).isdisjoint(missing):
             parts.append(Part(name=name, config=replace(config, seeds=tuple(seeds)), folder=path))
             missing = [seed for seed in missing if seed not in seeds]
+            done |= {(name, seed) for seed in seeds}  # or to be: folders that were merged may share seeds
     if missing:
         path = folder.runs / f"{name}_seeds-{'-'.join(map(str, missing))}"
         parts.append(Part(name=name, config=replace(config, seeds=tuple(missing)), folder=path))
@@ -176,29 +182,21 @@ def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
         fixed = config.adapt == "none" and not isinstance(solver, Adaptive)
         joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
         alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
-        groups.setdefault((alike, _iteration(part) if joined else 0), []).append(part)
+        groups.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)
     yield from groups.values()
-
-
-def _iteration(part: Part) -> int:
-    """Where its checkpoint is."""
-    path = part.folder / "checkpoint.safetensors"
-    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
 
 
 def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, shares: "_Shares") -> bool:
     """Train and measure some parts; whether that was finished."""
-    while group:
-        try:
-            outcomes = _train(group, sign, shares)
-        except DivergedError as error:
-            group = _without_diverged(folder, group, error)
-            continue
-        for part, outcome in zip(group, outcomes, strict=True):
-            if outcome.finished:
-                _measure(folder, part)
-        return all(outcome.finished for outcome in outcomes)
-    return True
+    try:
+        outcomes = _train(group, sign, shares)
+    except DivergedError as error:  # whose run may be further than the others by now: they go on apart
+        rest = _groups(_without_diverged(folder, group, error))
+        return all(_carry_out(folder, parts, sign, shares) for parts in rest)
+    for part, outcome in zip(group, outcomes, strict=True):
+        if outcome.finished:
+            _measure(folder, part)
+    return all(outcome.finished for outcome in outcomes)
 
 
 def _train(group: Sequence[Part], sign: StopSign, shares: "_Shares") -> list[Outcome]:
@@ -235,13 +233,9 @@ def _without_diverged(folder: StudyFolder, group: Sequence[Part], error: Diverge
 
 
 def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
-    config, solver = part.config, part.config.solver
-    precision = (
-        {"tolerance": solver.precision} if isinstance(solver, Adaptive) else {"steps": round(1 / solver.precision)}
-    )
-    about = {"run": part.name, "seed": seed, "data": config.data, "method": solver.method, **precision}
-    settings = {"lr": config.lr, "iterations": config.iterations}
-    return {**about, **settings, "own": True, "accuracy": None, "diverged_at": error.iteration}
+    """With the columns by which its study tells runs apart."""
+    about = described(part.name, part.config) if part.config.adapt == "none" else rule_of(part.config)
+    return {"run": part.name, "seed": seed, **about, "own": True, "accuracy": None, "diverged_at": error.iteration}
 
 
 def _measure(folder: StudyFolder, part: Part) -> None:

@@ -17,6 +17,7 @@ from windermere.solvers import FixedStep
 from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2, short
 from windermere.studies.adaptation_findings import NAMES, PAPER, percent, span, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
+from windermere.studies.grid_findings import within_a_factor_of_two
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
 from windermere.studies.table1_lines import GRID, PRINTED_BRACKET, PRINTED_GRID, Line, lines
 from windermere.training import RunConfig, paper_settings
@@ -95,7 +96,8 @@ def _key(row: Row) -> tuple[Any, ...]:
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
     """The figure, and the table itself as CSV and as Markdown."""
-    found = lines(tables[MAIN])
+    if not (found := lines(tables[MAIN])):
+        return []
     figures = [folder / f"table1.{kind}" for kind in ("png", "svg")]
     draw_costs([_panel(line) for line in found], figures)
     printed = [_printed_row(data) for data in dict.fromkeys(line.data for line in found)]
@@ -190,12 +192,13 @@ def _findings(line: Line) -> Iterator[Finding]:
     low, high = PRINTED_BRACKET[line.data]
     accuracy, around = PRINTED_GRID[line.data]
     critical, adapted = line.critical, line.adapted_column("accuracy")
+    passes = critical.steps if critical else None
     if line.entries:
         yield Finding(
             claim=f"a grid search over Euler steps on {NAMES[line.data]} finds the critical number at {low}-{high} (we "
             "say that ours agrees within a factor of two)",
             ours=f"{line.bracket} (learning rate {line.lr:g})",
-            agrees=(critical is not None and high / 2 <= critical.steps <= 2 * high) if line.whole else None,
+            agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
         )
     if critical is None:
         return

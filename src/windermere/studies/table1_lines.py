@@ -71,7 +71,7 @@ class Line:
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
-    scored = [row for row in rows if row["accuracy"] is not None]
+    scored = [row for row in rows if row["accuracy"] is not None or not row["own"]]
     keys = dict.fromkeys((row["data"], row["lr"]) for row in scored)
     return [_line(data, lr, [row for row in scored if (row["data"], row["lr"]) == (data, lr)]) for data, lr in keys]
 
@@ -91,9 +91,10 @@ def _entry(steps: int, rows: Sequence[Row]) -> Entry:
 
 
 def _checked(rows: Sequence[Row], steps: int) -> float | None:
-    """With midpoint's coarsest steps that are as fine as Algorithm 2 asks; the finest, where none are."""
+    """With midpoint's coarsest steps that are as fine as Algorithm 2 asks; the finest, where none are. A solve that
+    fails classifies nothing."""
     needed = check_solver("euler", "midpoint", 1 / steps, 1.0)
     tests = sorted((row for row in rows if row["test_method"] == "midpoint"), key=lambda row: int(row["test_steps"]))
     fine = [row for row in tests if row["test_steps"] >= len(needed.nodes(0.0, 1.0)) - 1]
     chosen = fine[:1] or tests[-1:]
-    return chosen[0]["accuracy"] if chosen else None
+    return (chosen[0]["accuracy"] or 0.0) if chosen else None

@@ -145,7 +145,7 @@ class Training:
             try:
                 self.test = evaluate(self.ensemble, self.trained_with, self.test_set)
             except SolverError as error:
-                error.seeds = _failing(self, self.trained_with, self.test_set[0].unsqueeze(0))
+                error.seeds = _failing(self, self.trained_with, lambda s, one, own: evaluate(one, own, self.test_set))
                 raise
 
     def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
@@ -292,30 +292,24 @@ def _solved(training: Training, x: Tensor) -> Tensor:
     try:
         return training.ensemble(x, training.solvers)
     except SolverError as error:
-        seeds = _failing(training, training.solvers, x)
+        seeds = _failing(training, training.solvers, lambda s, one, own: one(x[s : s + 1], own))
         said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
         said.seeds = seeds
         raise said from error
 
 
-def _failing(training: Training, solvers: Sequence[Solver], x: Tensor) -> tuple[int, ...]:
-    """Seeds of members that cannot be solved, by themselves, on their inputs [S, ...] or on the same [1, ...]; slow,
-    and asked only after all members together could not."""
-    each = x.expand(training.ensemble.size, *x.shape[1:])
-    return tuple(
-        seed
-        for s, seed in enumerate(training.config.seeds)
-        if not _can_be_solved(training.ensemble.subset([s]), each[s : s + 1], solvers[s : s + 1])
-    )
-
-
 @torch.no_grad()
-def _can_be_solved(ensemble: Ensemble, x: Tensor, solvers: Sequence[Solver]) -> bool:
-    try:
-        ensemble(x, solvers)
-    except SolverError:
-        return False
-    return True
+def _failing(
+    training: Training, solvers: Sequence[Solver], ask: Callable[[int, Ensemble, Sequence[Solver]], object]
+) -> tuple[int, ...]:
+    """Seeds of members that cannot be solved by themselves; slow, and asked only after all together could not."""
+    failing = []
+    for s, seed in enumerate(training.config.seeds):
+        try:
+            ask(s, training.ensemble.subset([s]), solvers[s : s + 1])
+        except SolverError:
+            failing.append(seed)
+    return tuple(failing)
 
 
 def _places(seeds: Sequence[int], kept: Sequence[int] | None) -> list[int]:

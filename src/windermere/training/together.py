@@ -135,9 +135,11 @@ def _can_be_joined(training: Training) -> bool:
 def _check_alike(trainings: Sequence[Training]) -> None:
     first = trainings[0]
     for training in trainings:
-        same = replace(training.config, solver=first.config.solver) == first.config
+        same = replace(training.config, solver=first.config.solver, seeds=first.config.seeds) == first.config
         if not same or training.adapting is not None or training.config.solver.method != first.config.solver.method:
-            raise UsageError("runs that train together differ in the precision of their solvers, and in nothing else")
+            raise UsageError(
+                "runs that train together differ in the precision of their solvers and in seeds, and in nothing else"
+            )
         if training.iteration != first.iteration:
             raise UsageError(
                 f"runs that train together are all at one iteration, not at {first.iteration} and {training.iteration}"
