@@ -153,7 +153,7 @@ def _scale_grid(axes: Axes, grid: Grid) -> None:
     ticks = {grid.place(p): grid.label(p) for p in (*grid.precisions, min(tested), max(tested))}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_xlim(grid.place(max(tested)) - 0.3, grid.place(min(tested)) + 0.3)
-    unit = "number of steps" if grid.steps else "tolerance"
+    unit = "T / h" if grid.steps else "tolerance"
     axes.set(xlabel=f"{unit} of the test (those that share it stand side by side)", ylabel="test accuracy")
 
 

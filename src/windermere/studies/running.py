@@ -195,7 +195,7 @@ def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, share
         return all(_carry_out(folder, parts, sign, shares) for parts in rest)
     for part, outcome in zip(group, outcomes, strict=True):
         if outcome.finished:
-            _measure(folder, part)
+            _measure(folder, part, together=len(group))
     return all(outcome.finished for outcome in outcomes)
 
 
@@ -238,26 +238,30 @@ def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
     return {"run": part.name, "seed": seed, **about, "own": True, "accuracy": None, "diverged_at": error.iteration}
 
 
-def _measure(folder: StudyFolder, part: Part) -> None:
+def _measure(folder: StudyFolder, part: Part, together: int) -> None:
     config = part.config
     inputs, labels = _sets(config.data, config.data_seed)[1]
     trained = trained_ensemble(part.folder, device=config.device)
     test_set = inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
     with convolving_in(config.arithmetic):
         tables = folder.study.measure(Finished(part.name, trained, test_set, part.folder))
-    folder.add(tables, _provenance(part))
+    folder.add(tables, _provenance(part, together))
 
 
-def _provenance(part: Part) -> dict[str, Any]:
+def _provenance(part: Part, together: int = 1) -> dict[str, Any]:
+    """Of the training: of runs that were trained together, each took its share of the time."""
     rows = [row for row in read_metrics(part.folder) if "seconds" in row]
-    seconds = rows[-1]["seconds"] if rows else 0.0
-    return {part.folder.name: {**_made(part.config.device), "arithmetic": part.config.arithmetic, "seconds": seconds}}
+    seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0
+    begun = {**read_json(part.folder / "environment.json"), "arithmetic": part.config.arithmetic}
+    return {part.folder.name: {**begun, "finished": _now(), "seconds": seconds}}
 
 
 def _made(device: str) -> dict[str, Any]:
-    known = environment(device)
-    del known["started"]
-    return {**known, "finished": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {**environment(device), "finished": _now()}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @cache
