@@ -30,6 +30,10 @@ PAPER = {"sphere2": Printed(0.989, 0.006, 100.5), "cifar10": Printed(0.550, 0.00
 """Table 1, of Algorithm 2 with Euler steps checked by midpoint."""
 
 
+SAME_COST = 0.25
+"""Two costs that differ by no more of the paper's are the same: seeds differ by far more."""
+
+
 def described(row: Row) -> str:
     """The run's rule."""
     if row["algorithm"] == "steady":
@@ -137,7 +141,7 @@ def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
         yield Finding(
             claim=f"it takes {printed.cost} evaluations per iteration {where}, all checks included",
             ours=f"{fmean(cost):.1f}, seeds {span(cost)} (learning rate {run.rows[0]['lr']:g})",
-            agrees=_told(run.rows, min(cost) <= printed.cost <= max(cost)),
+            agrees=_told(run.rows, abs(fmean(cost) / printed.cost - 1) <= SAME_COST),
         )
 
 

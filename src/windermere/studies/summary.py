@@ -75,7 +75,7 @@ def _overview(studies: Sequence[Study], found: Mapping[str, Sequence[Finding]]) 
 
 def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Finding], page: Path) -> Iterator[str]:
     yield from (f"## {study.name}", "", f"{study.paper}: {study.what}.", "")
-    for figure in sorted(folder.glob("*.png")):
+    for figure in sorted(folder.glob("*.png"), key=lambda path: (path.stem.endswith("-seeds"), path.stem)):
         yield from (f"![{study.name}: {figure.stem}]({_relative(figure, page)})", "")
     for text in sorted(set(folder.glob("*.md")) - {folder / NOTES}):
         yield f"{text.read_text().strip()}\n"
