@@ -148,7 +148,8 @@ class CapturedSteps:
         """
         count = min(most, self.at_once)
         self._lay_out(iteration, count)
-        if self.graph is None and self.stood >= self.patience and self.inputs.is_cuda:
+        due = self.graph is None and self.stood >= self.patience and not self.given_up
+        if due and self.inputs.is_cuda:
             try:
                 self._capture()
             except RuntimeError as error:  # CUDA's, of whatever kind
