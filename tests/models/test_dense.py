@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.models.spheres import Convolving, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
-from windermere.models.dense import banded, repeated
+from windermere.models.dense import _places, _places_on_device, banded, repeated
 from windermere.solvers import METHODS, FixedStep, solve
 
 pytestmark = pytest.mark.usefixtures("each_walk")
@@ -24,6 +24,13 @@ def test_a_convolution_is_its_banded_matrix(points: int, lead: tuple[int, ...]) 
         each = zip(x, weight, bias, strict=True) if lead else [(x, weight, bias)]
         want = torch.stack([nn.functional.conv1d(z, w, b, padding=width // 2) for z, w, b in each])
         torch.testing.assert_close(dense, want if lead else want[0], rtol=1e-13, atol=1e-13)
+
+
+@POINTS
+@pytest.mark.parametrize("width", [1, 3, 5])
+def test_taps_find_their_places_on_a_gpu_without_a_copy_from_the_host(points: int, width: int) -> None:
+    found = _places_on_device(width, points, samples(1))
+    assert torch.equal(found.double(), torch.from_numpy(_places(width, points)))
 
 
 @POINTS

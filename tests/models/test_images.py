@@ -1,5 +1,7 @@
 """The image field's walks against its convolutions as the paper writes them, in every arithmetic."""
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -180,6 +182,22 @@ def test_a_gradient_asked_for_later_and_inside_a_check_counts_there() -> None:
     assert isinstance(end, Tensor)
     end.sum().backward()  # type: ignore[no-untyped-call]
     assert (count.checks, count.recomputed) == (8, 0)
+
+
+def test_the_memory_of_a_lean_walk_goes_with_its_end_and_waits_for_no_collector() -> None:
+    gc.disable()
+    try:
+        final: Any = solve(
+            initialise(ImageField(1, 4), 0),
+            torch.rand(2, 1, 4, 4),
+            FixedStep("euler", step=1 / 2),
+            gradient="checkpoint",
+        ).final
+        held = weakref.ref(final)
+        del final
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_without_gradients_nothing_is_recomputed() -> None:

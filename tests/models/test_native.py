@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved, sphere_field
 from windermere.errors import NonFiniteError
 from windermere.models import SphereField, compiled, initialise, native, native_call
-from windermere.solvers import FixedStep, solve
+from windermere.solvers import Adaptive, FixedStep, solve
 
 EULER = FixedStep("euler", step=1 / 8)
 
@@ -100,6 +101,54 @@ def test_gradients_that_are_zero_stay_zero() -> None:
     assert torch.equal(found == 0, expected == 0)
 
 
+@pytest.mark.parametrize("solver", [FixedStep("euler", step=1 / 8), Adaptive("dopri54", tolerance=1e-3)], ids=str)
+def test_what_fills_up_a_tile_does_not_spoil_the_gradients_by_blowing_up(solver: Any) -> None:
+    """A field that is zero for these samples, and overflows from z = 0 on."""
+    needs_a_compiler()
+    field, z = SphereField(1, width=1).double(), torch.full((3, 1), 0.4, dtype=torch.float64)
+    with torch.no_grad():
+        for parameter in field.parameters():
+            parameter.zero_()
+        field.lift.weight.fill_(-1.0)
+        field.lift.bias.fill_(0.05)  # type: ignore[union-attr]
+        field.mix.weight.fill_(1.0)
+        field.lower.weight.fill_(-1e300)
+    assert_same(solved(field, z, solver, field.parameters()), solved(Eagerly(field), z, solver, field.parameters()))
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # by PyTorch itself
+@pytest.mark.parametrize("solver", [FixedStep("euler", step=1 / 8), Adaptive("dopri54", tolerance=1e-3)], ids=str)
+def test_derivatives_in_forward_mode_are_never_lost_without_a_word(solver: Any) -> None:
+    """The walk over a grid has none, and says so; other solves have."""
+    needs_a_compiler()
+    field, z = sphere_field(2).requires_grad_(False), samples(5, 2)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(z, torch.ones_like(z))  # type: ignore[no-untyped-call]
+        if isinstance(solver, FixedStep):
+            with pytest.raises(NotImplementedError, match="forward mode"):
+                solve(field, dual, solver)
+        else:
+            final: Any = solve(field, dual, solver).final
+            assert forward_ad.unpack_dual(final).tangent is not None  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+def test_traces_and_transforms_do_not_go_by_way_of_c() -> None:
+    """A trace would hold the numbers of its example; a transform's tensors have no memory of their own."""
+    needs_a_compiler()
+    weights, z = [p.detach() for p in sphere_field(2).parameters()], samples(4, 2)
+    assert native.can_walk(z, weights)
+    found = []
+
+    def ask(x: Tensor) -> Tensor:
+        found.append(native.can_walk(x, weights))
+        return x + 1
+
+    torch.func.vmap(ask)(samples(3, 4, 2))
+    torch.jit.trace(ask, z, check_trace=False)  # type: ignore[no-untyped-call]
+    assert found == [False, False]
+
+
 def test_float32_is_close_to_float64() -> None:
     needs_a_compiler()
     field = initialise(SphereField(2), 0)
@@ -138,7 +187,7 @@ def test_a_state_of_other_points_than_the_field_has_is_an_error() -> None:
 
 @pytest.mark.usefixtures("_anew")
 @pytest.mark.parametrize(
-    "setting", [{"CC": "no-such-compiler"}, {"CC": "false"}, {"CC": ""}, {"WINDERMERE_NATIVE": "0"}]
+    "setting", [{"CC": "no-such-compiler"}, {"CC": "false"}, {"CC": ""}, {"CC": "cc '"}, {"WINDERMERE_NATIVE": "0"}]
 )
 def test_without_a_compiler_that_works_operations_do_it(
     setting: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -149,6 +198,25 @@ def test_without_a_compiler_that_works_operations_do_it(
     assert compiled.library("double") is None
     field, z = sphere_field(2), samples(5, 2)
     assert_same(solved(field, z, EULER, field.parameters()), solved(Eagerly(field), z, EULER, field.parameters()))
+
+
+@pytest.mark.usefixtures("_anew")
+def test_where_nothing_can_be_kept_it_is_compiled_for_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    needs_a_compiler()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    compiled.library.cache_clear()
+    assert compiled.library("double") is not None
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    compiled.library.cache_clear()
+    assert compiled.library("double") is not None
 
 
 @pytest.mark.usefixtures("_anew")

@@ -244,3 +244,24 @@ def test_the_start_is_left_as_it_was() -> None:
     solve(field, z, Adaptive("dopri54", tolerance=1e-4))
     assert torch.equal(z, before)
     assert z.dtype == DOUBLE
+
+
+def test_weights_changed_between_an_adjoints_two_ways_are_an_error() -> None:
+    field, z = sphere_field(2), samples(5, 2)
+    final: Any = solve(field, z, Adaptive("dopri54", tolerance=1e-3), gradient="adjoint").final
+    with torch.no_grad():
+        field.lift.weight.mul_(1.5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        final.sum().backward()
+
+
+def test_weights_changed_between_a_solves_two_ways_do_not_matter() -> None:
+    field, z, solver = sphere_field(2), samples(5, 2), FixedStep("rk4", step=1 / 3)
+    expected = solved(field, z, solver, [field.lift.weight])
+    start = z.clone().requires_grad_()
+    final: Any = solve(field, start, solver).final
+    with torch.no_grad():
+        for parameter in field.parameters():
+            parameter.mul_(1.5)
+    loss = torch.arange(1.0, 1 + final.numel(), dtype=DOUBLE).cos().view_as(final) * final.square()
+    assert_same([final, *torch.autograd.grad(loss.sum(), [start, field.lift.weight])], expected)

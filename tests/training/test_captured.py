@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from windermere.errors import DivergedError
+from windermere.errors import DivergedError, UsageError
 from windermere.solvers import FixedStep, OnGrid, Solver
 from windermere.training import captured, make_ensemble, open_run, train
 from windermere.training.batches import Batches
@@ -181,6 +181,19 @@ def test_slow_steps_come_back_to_the_clock_soon(monkeypatch: pytest.MonkeyPatch)
 def test_on_a_cpu_the_plain_loop_trains() -> None:
     config = a_config()
     assert not can_capture(make_ensemble(config), config.solver, config.gradient, some_spheres()[0][0])
+
+
+def test_a_step_that_goes_back_by_the_adjoint_is_not_taken_for_another(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no walk of its own"):
+        trained(tmp_path, a_config(gradient="adjoint", iterations=3), capture=True)
+
+
+def test_what_is_noted_for_the_optimizer_is_float32_whatever_the_default(tmp_path: Path) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert trained(tmp_path, a_config(iterations=3), capture=True).finished
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_batches_of_several_iterations_are_those_of_each() -> None:

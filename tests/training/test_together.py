@@ -9,6 +9,7 @@ import pytest
 from windermere.errors import DivergedError, UsageError
 from windermere.solvers import FixedStep
 from windermere.training import Outcome, RunConfig, StopSign, open_run, train_together
+from windermere.training.captured import CapturedSteps, CaptureFailed
 
 from .small import a_config, checkpoint, some_spheres, trained
 from .test_captured import assert_close_run
@@ -48,6 +49,23 @@ def test_runs_that_train_together_equal_each_by_itself(tmp_path: Path, optimizer
     for i, config in enumerate(wanted):
         trained(tmp_path / f"alone {i}", config)
         assert_close_run(tmp_path / str(i), tmp_path / f"alone {i}")
+
+
+def test_where_a_step_cannot_be_captured_runs_still_train_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, run = configs(iterations=20), CapturedSteps.run
+
+    def fails(self: CapturedSteps, iteration: int, most: int) -> int:
+        if not self.given_up:
+            raise CaptureFailed("operation not permitted when stream is capturing")
+        return run(self, iteration, most)
+
+    monkeypatch.setattr(CapturedSteps, "run", fails)
+    with pytest.warns(UserWarning, match="taken one by one: operation not permitted"):
+        together(tmp_path, wanted)
+    trained(tmp_path / "alone", wanted[0])
+    assert_close_run(tmp_path / "0", tmp_path / "alone")
 
 
 def test_runs_stopped_together_may_go_on_together(tmp_path: Path) -> None:

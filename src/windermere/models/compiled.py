@@ -23,11 +23,13 @@ FUNCTIONS = ("there", "back", "adapt")
 @cache
 def library(real: str) -> ctypes.CDLL | None:
     """native.c for float or double, compiled now or by an earlier process; None where that cannot be."""
-    command = shlex.split(os.environ.get("CC", "cc"))
+    command: list[str] = []
+    with suppress(ValueError):  # quotes that do not close
+        command = shlex.split(os.environ.get("CC", "cc"))
     if os.environ.get("WINDERMERE_NATIVE") == "0" or not command or shutil.which(command[0]) is None:
         return None
     with suppress(OSError, subprocess.SubprocessError):
-        loaded = ctypes.CDLL(str(_compiled([*command, *OPTIONS, f"-DREAL={real}"])))
+        loaded = _loaded([*command, *OPTIONS, f"-DREAL={real}"])
         for name in FUNCTIONS:
             function = getattr(loaded, name)
             function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
@@ -35,10 +37,19 @@ def library(real: str) -> ctypes.CDLL | None:
     return None
 
 
-def _compiled(command: list[str]) -> Path:
+def _loaded(command: list[str]) -> ctypes.CDLL:
+    """From the user's cache; where nothing can be kept there, from a folder that goes as soon as it is loaded."""
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        return ctypes.CDLL(str(_compiled(command, Path(cache) / "windermere")))
+    except (OSError, RuntimeError):  # as from Path.home, where there is none
+        with tempfile.TemporaryDirectory() as folder:
+            return ctypes.CDLL(str(_compiled(command, Path(folder))))
+
+
+def _compiled(command: list[str], home: Path) -> Path:
     """Kept under a name that says from what, how and for which processor it was made."""
     made_of = "\n".join([*(path.read_text() for path in (SOURCE, *INCLUDED)), shlex.join(command), _processor()])
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "windermere"
     kept = home / f"native-{sha256(made_of.encode()).hexdigest()[:16]}.so"
     if not kept.exists():
         home.mkdir(parents=True, exist_ok=True)

@@ -37,8 +37,8 @@ def banded(weight: Tensor, points: int) -> Tensor:
     place by a product: several times faster than indexing, forwards and backwards.
     """
     *lead, out, into, width = weight.shape
-    places = torch.as_tensor(_places(width, points), dtype=weight.dtype, device=weight.device)
-    taps = (weight @ places).reshape(*lead, out, into, points, points)  # [..., o, i, q, p]
+    places = _places_on_device(width, points, weight) if weight.is_cuda else torch.from_numpy(_places(width, points))
+    taps = (weight @ places.to(weight)).reshape(*lead, out, into, points, points)  # [..., o, i, q, p]
     axes = len(lead)
     order = (*range(axes), axes + 2, axes + 1, axes + 3, axes)
     return taps.permute(order).reshape(*lead, points * into, points * out)
@@ -50,6 +50,13 @@ def _places(width: int, points: int) -> NDArray[np.float64]:
     place = np.arange(points)
     tap = place[:, None] - place[None, :] + width // 2
     return np.asarray(np.arange(width)[:, None] == tap.reshape(1, -1), np.float64)
+
+
+def _places_on_device(width: int, points: int, like: Tensor) -> Tensor:
+    """The same, made where it is used: a copy from the host waits for the device, and no CUDA graph can hold it."""
+    place = torch.arange(points, device=like.device)
+    tap = place[:, None] - place[None, :] + width // 2
+    return torch.arange(width, device=like.device)[:, None] == tap.reshape(1, -1)
 
 
 def repeated(bias: Tensor, points: int) -> Tensor:

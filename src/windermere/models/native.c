@@ -104,13 +104,14 @@ static void sum_up(const Walk *walk, long member) {
     }
 }
 
-/* A tile's samples of a state [members][samples][points], and back; those that fill up a tile are zero. */
-static void load(const Walk *walk, long tile, const REAL *state, V *to) {
-    long d = walk->points, first = tile % walk->tiles * LANES;
+/* A tile's samples of a state [members][samples][points], and back. A tile is filled up with its last sample: another
+   one might blow up where none of them does, and zero times that is no zero. Cotangents are filled up with zeros. */
+static void load(const Walk *walk, long tile, const REAL *state, V *to, int cotangents) {
+    long d = walk->points, first = tile % walk->tiles * LANES, left = walk->samples - first;
     const REAL *from = state + (tile / walk->tiles * walk->samples + first) * d;
-    memset(to, 0, d * sizeof(V));
-    for (long s = 0; s < LANES && first + s < walk->samples; s++)
-        for (long p = 0; p < d; p++) to[p][s] = from[s * d + p];
+    for (long s = 0; s < LANES; s++)
+        for (long p = 0; p < d; p++)
+            to[p][s] = s < left ? from[s * d + p] : cotangents ? 0 : from[(left - 1) * d + p];
 }
 
 static void store(const Walk *walk, long tile, const V *from, REAL *state) {
@@ -149,7 +150,7 @@ static void tile_there(const Walk *walk, long tile) {
     const Field field = field_of(walk, member);
     const double *sizes = walk->sizes + member * walk->room;
     V room[d * walk->width], rates[stages * d];
-    load(walk, tile, walk->start, rows_of(walk, tile, 0));
+    load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < walk->steps[member]; n++) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
@@ -171,7 +172,7 @@ static void tile_back(const Walk *walk, long tile) {
     const Gradient on = gradient_in(walk, share);
     V z[d], room[d * walk->width], on_row[d], on_rates[stages * d];
     memset(share, 0, share_size(walk) * sizeof(REAL));
-    load(walk, tile, walk->on_end, z);
+    load(walk, tile, walk->on_end, z, 1);
     for (long n = walk->steps[member] - 1; n >= 0; n--) {
         for (long i = 0; i < stages; i++)
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];

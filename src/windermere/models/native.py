@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 
 from windermere.models.compiled import library
 from windermere.models.native_call import C_TYPES, Call, Choice, Weights, is_graded
@@ -69,11 +71,20 @@ def native_adjoint(weights: Weights, points: int, rate: Rate) -> FusedAdjoint:
 
 def can_walk(z: Tensor, weights: Weights) -> bool:
     """Whether native.c takes this solve: plain tensors on a CPU that fit together, and a compiler at hand."""
+    if _is_looked_through():
+        return False
     first, like = weights[0], (z.dtype, torch.device("cpu"))
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
     plain = z.dtype in C_TYPES and all((x.dtype, x.device) == like for x in (z, *weights))
     small = fitting and z.shape[-1] * first.shape[-3] <= WIDTH_UP_TO and z.numel() > 0
-    return small and plain and not torch.compiler.is_compiling() and library(C_TYPES[z.dtype]) is not None
+    return small and plain and library(C_TYPES[z.dtype]) is not None
+
+
+def _is_looked_through() -> bool:
+    """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
+    derivatives in forward mode."""
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return traced or peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:

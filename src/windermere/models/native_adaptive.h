@@ -126,9 +126,9 @@ static void begin(const Trial *trial) {
     const Walk *walk = trial->walk;
     for (long k = 0; k < walk->tiles; k++) {
         long tile = trial->member * walk->tiles + k;
-        load(walk, tile, walk->start, trial_rows(trial, k));
+        load(walk, tile, walk->start, trial_rows(trial, k), 0);
         if (!walk->adjoint) continue;
-        load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points);
+        load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points, 1);
         for (int pending = 0; pending < 2; pending++)
             memset(trial_share(trial, k, pending), 0, share_size(walk) * sizeof(REAL));
     }

@@ -128,13 +128,13 @@ class _AdjointSolve(torch.autograd.Function):
         plan.walked.append(walked)
         states = torch.stack(walked.states)
         ctx.plan = plan
-        ctx.save_for_backward(states)
+        ctx.save_for_backward(states, *parameters)  # so that parameters changed in between are an error
         return states
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        (states,), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
+        (states, *_), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
         rate = plan.make_rate()
         a = grad[-1]
         for i in range(len(plan.times) - 1, 0, -1):

@@ -137,7 +137,8 @@ def _checkpointed(
         return _integrate(replace(problem, remember=checkpointed(recomputed)), solvers, times, z0, record)
     walked = _integrate(problem, solvers, times, z0, record, prepared.lean)
     if walked.states[-1].requires_grad:
-        walked.states[-1].register_hook(lambda _: recomputed(walked.evaluations))  # type: ignore[no-untyped-call]
+        evaluations = walked.evaluations  # not the states: a hook that held its own tensor would keep all its memory
+        walked.states[-1].register_hook(lambda _: recomputed(evaluations))  # type: ignore[no-untyped-call]
     return walked
 
 

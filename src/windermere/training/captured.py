@@ -94,8 +94,8 @@ class CapturedSteps:
         self.chosen = torch.zeros(MOST_AT_ONCE, members, batches.batch_size, dtype=torch.int64, device=device)
         self.good = torch.zeros(1, dtype=torch.int64, device=device)
         """Steps since the batches were laid out that were good: the place of the next one's batch."""
-        self.bad, self.one = torch.zeros((), device=device), torch.ones((), device=device)
-        """Whether any was not (a float, as optimizers take it)."""
+        self.bad, self.one = (torch.full((), value, dtype=torch.float32, device=device) for value in (0.0, 1.0))
+        """Whether any was not (a float32, as optimizers take it)."""
         self.solvers: tuple[Solver, ...] = ()
         self.evaluations = np.zeros(members, np.int64)
         """Of the field, that a step takes, by member."""
@@ -148,7 +148,8 @@ class CapturedSteps:
         """
         count = min(most, self.at_once)
         self._lay_out(iteration, count)
-        if self.graph is None and self.stood >= self.patience and self.inputs.is_cuda:
+        due = self.graph is None and self.stood >= self.patience and not self.given_up
+        if due and self.inputs.is_cuda:
             try:
                 self._capture()
             except RuntimeError as error:  # CUDA's, of whatever kind

@@ -168,7 +168,8 @@ def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: 
 
 def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
     prepared = field.prepare()
-    walk = prepared.lean if block.gradient == "checkpoint" else prepared.walk
+    walks = {"backprop": prepared.walk, "checkpoint": prepared.lean}
+    walk = walks.get(block.gradient) if isinstance(block.gradient, str) else None
     if walk is None:
         raise UsageError("this field has no walk of its own for this gradient: solve it instead")
     return walk(tableau, steps, z)

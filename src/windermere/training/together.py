@@ -5,6 +5,7 @@ with the most steps. Members of one run stay together; S is the number of member
 """
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -15,7 +16,7 @@ from windermere.errors import UsageError
 from windermere.models.arithmetic import convolving_in
 from windermere.records import RunFolder
 from windermere.training.batches import Batches
-from windermere.training.captured import CapturedSteps, Stepped, can_capture, fewer_steps_cost_less
+from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture, fewer_steps_cost_less
 from windermere.training.checkpoint import is_shared, make_optimizer, pack, unpack
 from windermere.training.config import RunConfig
 from windermere.training.evaluation import Labelled
@@ -103,10 +104,18 @@ class _Joint:
         for training in self.trainings:
             training.save()
 
+    def _run(self, iteration: int, most: int) -> int:
+        try:
+            return self.captured.run(iteration, most)
+        except CaptureFailed as error:
+            warnings.warn(f"steps cannot be captured on this device, and are taken one by one: {error}", stacklevel=4)
+            self.captured.given_up = True
+            return self.captured.run(iteration, most)
+
     def advance(self) -> list[Stepped]:
         """Train up to the next iteration after which something is due; what each training saw in the last one."""
         first = self.trainings[0]
-        good = self.captured.run(first.iteration, first.undisturbed())
+        good = self._run(first.iteration, first.undisturbed())
         for training, (start, end) in zip(self.trainings, self.places, strict=True):
             training.iteration += good
             self.captured.count(good, training.totals, slice(start, end))
