@@ -1,8 +1,8 @@
 """The compiled walk: which solves it takes, what happens without a compiler, and that threads change nothing."""
 
 import gc
-import os
 import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved, sphere_field
+from tests.training.small import surroundings
 from windermere.errors import NonFiniteError
 from windermere.models import SphereField, compiled, initialise, native, native_call
 from windermere.solvers import Adaptive, FixedStep, solve
@@ -77,17 +78,28 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() ->
         gc.enable()
 
 
-def test_a_child_of_a_fork_solves_with_threads_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+FORKING = """
+import os, torch
+from tests.models.test_native import EULER, native_call, samples, solve, sphere_field
+native_call.WORTH_A_THREAD = 1
+torch.get_num_threads = lambda: 3
+field, z = sphere_field(2), samples(50, 2)
+with torch.no_grad():
+    expected = solve(field, z, EULER).final
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(solve(field, z, EULER).final, expected) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_of_a_fork_solves_with_threads_of_its_own() -> None:
+    """In a process of its own: in this one, JAX may have threads by now, which do not survive a fork."""
     needs_a_compiler()
-    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    field, z = sphere_field(2), samples(50, 2)
-    with torch.no_grad():
-        expected = solve(field, z, EULER).final
-        child = os.fork()
-        if child == 0:
-            os._exit(0 if torch.equal(torch.as_tensor(solve(field, z, EULER).final), torch.as_tensor(expected)) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKING], cwd=Path(__file__).parents[2], env=surroundings(), timeout=120
+    )
+    assert ended.returncode == 0
 
 
 def test_gradients_that_are_zero_stay_zero() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from windermere.cli.options import Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
 from windermere.errors import RunError
@@ -27,7 +27,7 @@ Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, o
 @app.command("list")
 def list_command() -> None:
     """All studies, and where the paper has them."""
-    table = Table("study", "paper", "what")
+    table = Table(Column("study", no_wrap=True), "paper", "what")
     for study in STUDIES.values():
         table.add_row(study.name, study.paper, study.what)
     stdout.print(table)
