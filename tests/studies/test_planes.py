@@ -17,6 +17,7 @@ from windermere.records import Row
 from windermere.report import Frame
 from windermere.solvers import FixedStep
 from windermere.studies import planes
+from windermere.studies.critical import THRESHOLD
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.rows import states_of, where
 from windermere.studies.running import Part, _row_of_diverged
@@ -173,4 +174,4 @@ def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: 
 
 @pytest.mark.parametrize(("drops", "agrees"), [([0.0, 0.05], True), ([0.0, 0.3], None), ([0.2, 0.3], False)])
 def test_seeds_that_disagree_do_not_tell(drops: list[float], agrees: bool | None) -> None:
-    assert planes._all_or_none([drop <= planes.SAME for drop in drops]) is agrees
+    assert planes._all_or_none([drop <= THRESHOLD for drop in drops]) is agrees

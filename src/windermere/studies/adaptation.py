@@ -17,13 +17,13 @@ from windermere.report import AdaptedRun, draw_adapted_runs
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.adaptation_findings import NAMES, described, step_findings, tolerance_findings
 from windermere.studies.adaptation_measures import CURVES, measure, metrics_of
+from windermere.studies.critical import THRESHOLD, written
 from windermere.studies.study import MAIN, SEEDS, Study, Tables
 from windermere.training import RunConfig, paper_settings
 
 STEP_PAIRS = ("euler/midpoint", "euler/rk4", "midpoint/rk4")
 """Methods of training and check."""
 TOLERANCE_PAIRS = ("fehlberg21/dopri54", "dopri54/dopri54")
-THRESHOLD = 0.1
 TARGET = RunConfig.target
 """The steady controller's default."""
 EQUAL_COST = {"sphere2": 0.075, "mnist": 0.08, "cifar10": 0.08}
@@ -73,11 +73,7 @@ def _of_the_paper(data: str, pair: str, quick: bool) -> Iterator[tuple[str, RunC
     name, settings = f"{_named(data, pair)}-paper-{THRESHOLD:g}", {"adapt": "paper", "threshold": THRESHOLD}
     yield name, _adapted(data, pair, quick, **settings)
     if data in OTHER_LR and pair == STEP_PAIRS[0]:
-        yield f"{name}-lr{short(OTHER_LR[data])}", _adapted(data, pair, quick, **settings, lr=OTHER_LR[data])
-
-
-def short(rate: float) -> str:
-    return f"{rate:.0e}".replace("e-0", "e-")
+        yield f"{name}-lr{written(OTHER_LR[data])}", _adapted(data, pair, quick, **settings, lr=OTHER_LR[data])
 
 
 def _named(data: str, pair: str) -> str:

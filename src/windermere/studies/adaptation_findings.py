@@ -7,12 +7,11 @@ from statistics import fmean, stdev
 
 from windermere.records import Row
 from windermere.solvers import FixedStep
+from windermere.studies.critical import THRESHOLD
 from windermere.studies.study import MAIN, Finding, Tables
 from windermere.training import paper_settings
 
 NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
-THRESHOLD = 0.1
-"""Accuracies that differ by more are not the same: the paper's."""
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
 

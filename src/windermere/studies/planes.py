@@ -17,6 +17,7 @@ from windermere.audit.crossings import count_crossings
 from windermere.records import Row
 from windermere.report import DecisionRegions, Frame, OutputsPanel, TrajectoryPanel, draw_outputs, draw_trajectories
 from windermere.solvers import FixedStep, Solver, solve
+from windermere.studies.critical import THRESHOLD
 from windermere.studies.rows import Floats, drawn, state_rows, states_of, where
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
 from windermere.training import RunConfig, Trained, evaluate, paper_settings
@@ -28,8 +29,6 @@ QUICK: dict[str, Any] = {"iterations": 1500, "lr": 1e-3}
 """Tenfold the paper's learning rate for a seventh of its iterations."""
 TEST_STEPS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 DRAWN_POINTS, CROSSING_POINTS = 60, 200
-SAME = 0.1
-"""Accuracies that differ by no more are the same to Algorithm 2."""
 ALMOST_EXACT = FixedStep("rk4", step=1 / 512)
 
 
@@ -205,13 +204,14 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
         Finding(
             claim="The model of the small step keeps its accuracy under smaller ones.",
             ours=f"with more than {steps['fine']} steps it loses {spread(drops['fine'])} at most, "
-            f"and more than {SAME} in {sum(drop > SAME for drop in drops['fine'])} of {len(drops['fine'])} seeds",
-            agrees=_all_or_none([drop <= SAME for drop in drops["fine"]]),
+            f"and more than {THRESHOLD} in {sum(drop > THRESHOLD for drop in drops['fine'])} of "
+            f"{len(drops['fine'])} seeds",
+            agrees=_all_or_none([drop <= THRESHOLD for drop in drops["fine"]]),
         ),
         Finding(
             claim="The model of the large step drops significantly under smaller ones.",
             ours=f"with more than {steps['coarse']} steps it loses {spread(drops['coarse'])} at most",
-            agrees=_all_or_none([drop > SAME for drop in drops["coarse"]]),
+            agrees=_all_or_none([drop > THRESHOLD for drop in drops["coarse"]]),
         ),
         Finding(
             claim="With the large step, trajectories of different classes cross.",
@@ -302,7 +302,7 @@ def region_findings(tables: Tables) -> list[Finding]:
         Finding(
             claim="Trained with h = 1/2, the classifier separates the outputs of that step, and not those of h = 1/4.",
             ours=f"accuracy {spread(before)} at h = 1/{own}, {spread(after)} at h = 1/{REFINED * own}",
-            agrees=fmean(before) - fmean(after) > SAME,
+            agrees=fmean(before) - fmean(after) > THRESHOLD,
         )
     ]
 

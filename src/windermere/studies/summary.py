@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windermere.records import Row, read_json, read_rows, write_atomically
+from windermere.records import Row, read_json, write_atomically
+from windermere.studies.folder import read_tables
 from windermere.studies.registry import ALL
 from windermere.studies.study import MAIN, Finding, Study, Tables
 
@@ -48,7 +49,7 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     """A section for every study that has a table in `results`."""
     there = [study for study in studies if (results / study.name / f"{MAIN}.csv").exists()]
     missing = [study.name for study in studies if study not in there]
-    tables = {study.name: _tables(results / study.name) for study in there}
+    tables = {study.name: read_tables(results / study.name) for study in there}
     found = {study.name: study.findings(tables[study.name]) for study in there}
     parts = [INTRO, _overview(there, found)]
     if missing:
@@ -57,10 +58,6 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
         section = _section(study, results / study.name, tables[study.name], found[study.name], page.parent)
         parts.append("\n".join(section))
     write_atomically(page, "\n".join(parts).encode())
-
-
-def _tables(folder: Path) -> Tables:
-    return {file.stem: read_rows(file) for file in sorted(folder.glob("*.csv"))}
 
 
 def _overview(studies: Sequence[Study], found: Mapping[str, Sequence[Finding]]) -> str:

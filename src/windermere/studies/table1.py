@@ -14,9 +14,10 @@ from windermere.adaptation.step_size import check_solver
 from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.report import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.solvers import FixedStep
-from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2, short
+from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
 from windermere.studies.adaptation_findings import NAMES, PAPER, percent, span, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
+from windermere.studies.critical import written
 from windermere.studies.grid_findings import within_a_factor_of_two
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
 from windermere.studies.table1_lines import GRID, PRINTED_BRACKET, PRINTED_GRID, Line, lines
@@ -42,7 +43,7 @@ def runs(quick: bool) -> dict[str, RunConfig]:
 def _runs(data: str, quick: bool) -> dict[str, RunConfig]:
     rates = [paper_settings(data, FixedStep("euler", step=1.0))["lr"], *([OTHER_LR[data]] if data in OTHER_LR else [])]
     grid = {
-        f"{data}-euler-{steps}" + (f"-lr{short(lr)}" if len(rates) > 1 else ""): _constant(data, steps, lr, quick)
+        f"{data}-euler-{steps}" + (f"-lr{written(lr)}" if len(rates) > 1 else ""): _constant(data, steps, lr, quick)
         for lr in rates
         for steps in GRID[data]
     }

@@ -7,8 +7,8 @@ from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
 from windermere.records import Row
-from windermere.studies.adaptation_findings import NAMES, THRESHOLD, is_whole
-from windermere.studies.critical import did_train
+from windermere.studies.adaptation_findings import NAMES, is_whole
+from windermere.studies.critical import THRESHOLD, did_train
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (8, 16, 32)}
 """Euler steps around the paper's critical ones."""
