@@ -19,8 +19,7 @@ from torch import Tensor
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from benchmarks import gpu_images
-from benchmarks.gpu_image_kernel import KERNELS, candidates, label
+from benchmarks.gpu_image_kernel import BATCH, KERNELS, SHAPES, candidates, label
 from windermere.models import image_kernels
 from windermere.models.image_evaluation import Evaluation, Launch, Shares
 
@@ -45,11 +44,11 @@ class Caught:
 
 def arguments(data: str, kernel: str, launch: Launch) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a kernel is launched with, its tensors without numbers."""
-    channels, width, side = gpu_images.SHAPES[data]
+    channels, width, side = SHAPES[data]
     shapes = [(width, channels, 1, 1), (width, width, 3, 3), (channels, width, 1, 1)]
     with torch.device("meta"):
         weights = [w for shape in shapes for w in (torch.empty(shape), torch.empty(shape[0]))]
-        run = Evaluation(launch, torch.empty(gpu_images.BATCH, channels, side, side), weights)
+        run = Evaluation(launch, torch.empty(BATCH, channels, side, side), weights)
         sums, caught = Shares(run), Caught()
         patches, states, hidden = run.new_patches(), run.new_states(2), run.new_hidden(1)
     run.kernels = SimpleNamespace(**{NAMES.get(kernel, kernel): caught})
@@ -101,7 +100,7 @@ def _said(tool: str, *args: str) -> str:
 
 def main(everything: bool) -> None:
     """The defaults, or all that a sweep would try."""
-    for data in gpu_images.SHAPES:
+    for data in SHAPES:
         for base in (Launch(), Launch(hidden="recomputed")):
             for kernel in KERNELS:
                 for launch in candidates(kernel, base) if everything else [base]:

@@ -9,33 +9,36 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks import gpu_images
 from benchmarks.gpu_kernel import captured, milliseconds, noted, short
+from windermere.models import image_fused, images
 from windermere.models.image_evaluation import Evaluation, Launch, Shares, Tile
 from windermere.models.image_fused import image_walk
+from windermere.models.images import evaluate
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
 DEVICE = "cuda"
-BATCH, STEPS = gpu_images.BATCH, 16
+SHAPES = {"cifar10": (3, 128, 32), "mnist": (1, 96, 28)}
+"""Channels, hidden ones, and the length of a side."""
+BATCH, STEPS = 256, 16
 SWEEP_SECONDS = 210.0
 LAUNCHES = 10
 """In one graph, so that the host's own time is not measured."""
 KERNELS = ("forward", "backward", "mix_gradient", "lower_gradient", "combine")
-PADDINGS = {"cifar": (32,), "mnist": (32, 128)}
-"""MNIST's width of 96 is two blocks, 64 and 32, or one of 128."""
+PADDINGS = {"cifar10": (32,), "mnist": (32,)}
+"""MNIST's width of 96 is two blocks, 64 and 32; with 128 here, one."""
 
 FORWARD = [
     Tile(),
@@ -114,22 +117,22 @@ def label(kernel: str, launch: Launch) -> str:
     return ", ".join(f"{name} {value}" for part in parts for name, value in part if value is not None)
 
 
-def drawn(data: str, images: int) -> tuple[Tensor, list[Tensor]]:
+def drawn(data: str, count: int) -> tuple[Tensor, list[Tensor]]:
     """Images, and a field's weights with biases that are not zero."""
-    channels, width, side = gpu_images.SHAPES[data]
+    channels, width, side = SHAPES[data]
     generator = torch.Generator().manual_seed(2)
     shapes = [(width, channels, 1, 1), (width, width, 3, 3), (channels, width, 1, 1)]
     weights = []
     for shape in shapes:
         scale = (2 / torch.Size(shape[1:]).numel()) ** 0.5
         weights += [torch.randn(shape, generator=generator) * scale, torch.randn(shape[0], generator=generator) * 0.1]
-    z = torch.rand(images, channels, side, side, generator=generator)
+    z = torch.rand(count, channels, side, side, generator=generator)
     return z.to(DEVICE), [w.to(DEVICE) for w in weights]
 
 
-def works(data: str, launch: Launch, images: int) -> dict[str, Callable[[], None]]:
+def works(data: str, launch: Launch, count: int) -> dict[str, Callable[[], None]]:
     """Each kernel, ready to run."""
-    z, weights = drawn(data, images)
+    z, weights = drawn(data, count)
     run = Evaluation(launch, z, weights)
     sums, hidden = Shares(run), run.new_hidden(1)
     second = (hidden[0][0], hidden[1][0], hidden[2][0])
@@ -172,7 +175,7 @@ def compile_all(jobs: dict[str, tuple[str, str, Launch]], seconds: float) -> dic
 
 def kernel_time(data: str, kernel: str, launch: Launch) -> dict[str, float]:
     """Milliseconds of a launch, and TFLOP/s of its big product (the useful ones: neither lifting nor padding)."""
-    _, width, side = gpu_images.SHAPES[data]
+    _, width, side = SHAPES[data]
     work = works(data, launch, BATCH)[kernel]
 
     def several() -> None:
@@ -186,13 +189,13 @@ def kernel_time(data: str, kernel: str, launch: Launch) -> dict[str, float]:
     return {"ms": ms, **({"tflops": product} if big else {})}
 
 
-def reference(method: str, steps: int, data: str, images: int) -> list[Tensor]:
+def reference(method: str, steps: int, data: str, count: int) -> list[Tensor]:
     """The eager walk in float64."""
-    z, weights = drawn(data, images)
+    z, weights = drawn(data, count)
     start, *weights = (x.double().requires_grad_() for x in (z, *weights))
     tableau, z = METHODS[method], start
     for _ in range(steps):
-        rates = stages(tableau, lambda _, x: gpu_images.field(x, *weights), [z] * tableau.stages, z, 1 / steps)
+        rates = stages(tableau, lambda _, x: evaluate(x.dtype, x, *weights), [z] * tableau.stages, z, 1 / steps)
         z = combine(z, 1 / steps, tableau.b, rates)
     return [z.detach(), *torch.autograd.grad((z * cotangent(z)).sum(), [start, *weights])]
 
@@ -201,9 +204,9 @@ def cotangent(z: Tensor) -> Tensor:
     return torch.arange(z.numel(), device=z.device, dtype=z.dtype).view_as(z).cos()
 
 
-def errors(method: str, steps: int, data: str, launch: Launch, images: int = 8) -> dict[str, Any]:
+def errors(method: str, steps: int, data: str, launch: Launch, count: int = 8) -> dict[str, Any]:
     """Relative to the norm: the end, each gradient; and whether a second run gives the same bits."""
-    z, weights = drawn(data, images)
+    z, weights = drawn(data, count)
     start, *weights = (x.requires_grad_() for x in (z, *weights))
     grid = make_grid([FixedStep.of(method, steps=steps)], (0.0, 1.0))
 
@@ -211,42 +214,32 @@ def errors(method: str, steps: int, data: str, launch: Launch, images: int = 8) 
         end = image_walk(METHODS[method], grid, start, weights, launch)
         return [end.detach(), *torch.autograd.grad((end * cotangent(end)).sum(), [start, *weights])]
 
-    found, again, wanted = there_and_back(), there_and_back(), reference(method, steps, data, images)
+    found, again, wanted = there_and_back(), there_and_back(), reference(method, steps, data, count)
     names = ("end", "start", "lift", "lift bias", "mix", "mix bias", "lower", "lower bias")
     apart = {n: float((a - b).norm() / b.norm()) for n, a, b in zip(names, found, wanted, strict=True)}
     return {**apart, "same bits again": all(torch.equal(a, b) for a, b in zip(found, again, strict=True))}
 
 
-def iteration(data: str, launch: Launch, steps: int, exact: list[Tensor] | None) -> dict[str, float]:
-    """A whole training step, captured, as `gpu_images.variant` has it."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    channels, width, side = gpu_images.SHAPES[data]
-    weights = [w.requires_grad_() for w in gpu_images.parameters(channels, width, side)]
-    generator = torch.Generator().manual_seed(1)
-    x = torch.rand(BATCH, channels, side, side, generator=generator).to(DEVICE)
-    y = torch.randint(gpu_images.CLASSES, (BATCH,), generator=generator).to(DEVICE)
-    grid = make_grid([FixedStep.of("euler", steps=steps)], (0.0, 1.0))
-    optimizer = torch.optim.Adam(weights, lr=1e-5, fused=True, capturable=True)
+@contextmanager
+def walking(data: str, launch: Launch) -> Iterator[None]:
+    """Inside, the library runs its kernels like this."""
+    before = dict(image_fused.TUNED)
+    image_fused.TUNED[SHAPES[data][1]] = launch
+    try:
+        yield
+    finally:
+        image_fused.TUNED.clear()
+        image_fused.TUNED.update(before)
 
-    def forward_and_back() -> None:
-        optimizer.zero_grad()
-        z = image_walk(METHODS["euler"], grid, x, weights[:6], launch)
-        F.cross_entropy(F.linear(z.flatten(1), *weights[6:]), y).backward()
 
-    def step() -> None:
-        forward_and_back()
-        optimizer.step()
-
-    forward_and_back()
-    gradients = [w.grad.double().clone() for w in weights if w.grad is not None]
-    numbers = {}
-    if exact is not None:
-        numbers["gradient_error"] = max(float((a - b).norm() / b.norm()) for a, b in zip(gradients, exact, strict=True))
-    optimizer.zero_grad()
-    numbers["ms"] = gpu_images.milliseconds(gpu_images.captured(step), 20 if steps < 64 else 8)
-    numbers["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
-    return numbers
+def iteration(data: str, launch: Launch, gradient: str, steps: int, exact: list[Tensor] | None) -> dict[str, Any]:
+    """A whole training step of the library, captured."""
+    size = gpu_images.Size(False)
+    config = size.config(data, FixedStep.of("euler", steps=steps), arithmetic="bfloat16", gradient=gradient)
+    with walking(data, launch):
+        if exact is not None:
+            return gpu_images.compared(size, config, exact)
+        return gpu_images.captured_iterations(size, config)
 
 
 class Findings:
@@ -296,44 +289,35 @@ def sweep(findings: Findings) -> dict[str, Launch]:
 
 
 def whole_steps(findings: Findings, case: str, launch: Launch) -> None:
-    """With all that can be kept and with nothing, for speed and for memory."""
+    """With both gradients, for speed and for memory."""
     data = case.split(",")[0]
-    exact = exact_gradients(data)
-    for hidden in ("levels", "recomputed"):
-        chosen = replace(launch, hidden=hidden)
-        findings.keep("steps", f"{case}, {hidden}, {STEPS} steps", iteration, data, chosen, STEPS, exact)
-        findings.keep("steps", f"{case}, {hidden}, 64 steps", iteration, data, chosen, 64, None)
-
-
-@cache
-def exact_gradients(data: str) -> list[Tensor] | None:
-    found = noted(lambda: gpu_images.variant(data, "exact", None, steps=STEPS, last=False))
-    return found[1] if isinstance(found, tuple) else None
+    size = gpu_images.Size(False)
+    exact = noted(gpu_images.gradients, size, size.config(data, FixedStep.of("euler", steps=STEPS)))
+    for gradient in gpu_images.GRADIENTS:
+        for steps in (STEPS, 4 * STEPS):
+            against = exact if steps == STEPS and isinstance(exact, list) else None
+            name = f"{case}, {gradient}, {steps} steps"
+            findings.keep("steps", name, iteration, data, launch, gradient, steps, against)
 
 
 def main(out: Path) -> None:
+    images._compiles = lambda _: False  # the reference of the gradients need not be fast
     findings = Findings(out)
     lean = Launch(hidden="recomputed")
-    for data in gpu_images.SHAPES:
-        for launch in (replace(lean, precision="ieee"), lean, Launch()):
+    for data in SHAPES:
+        for launch in (lean, Launch()):
             name = f"{data}, {launch.precision}, {launch.hidden}"
             findings.keep("errors", f"euler 4, {name}", errors, "euler", 4, data, launch)
         findings.keep("errors", f"rk4 1, {data}", errors, "rk4", 1, data, Launch())
-    for data in gpu_images.SHAPES:
+    for data in SHAPES:
         for kernel in KERNELS:
             findings.keep("default", f"{data}: {kernel}", kernel_time, data, kernel, Launch())
         findings.keep("default", f"{data}: lower_gradient, recomputed", kernel_time, data, "lower_gradient", lean)
         whole_steps(findings, f"{data}, default", Launch())
-        findings.keep("steps", f"{data}, compiled bf16, {STEPS} steps", compiled_bf16, data)
     best = sweep(findings)
     findings.note("best", "launches", {case: asdict(launch) for case, launch in best.items()})
     for case, launch in best.items():
         whole_steps(findings, f"{case}, best", launch)
-
-
-def compiled_bf16(data: str) -> dict[str, float]:
-    torch.backends.cudnn.benchmark = True
-    return gpu_images.variant(data, "bf16", None, steps=STEPS, compiled=True, capture=True)[0]
 
 
 if __name__ == "__main__":

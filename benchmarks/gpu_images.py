@@ -3,7 +3,7 @@
 Captured against plain training; whole training iterations of the library (batch, solve, gradient, Adam) in every
 arithmetic and with both gradients, beside torchdiffeq on the same model; losses and gradients against float32; memory,
 and how many steps fit. The images are random, as many as the real data set has. What fails is written down as its first
-line, and the rest goes on. `--only` takes words of which a section's name must hold one (check, euler, field,
+line, and the rest goes on. `--only` takes words of which a section's name must hold one (check, euler,
 torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
 """
 
@@ -160,6 +160,17 @@ def compared(size: Size, config: RunConfig, exact: Sequence[Tensor]) -> dict[str
     return {**captured_iterations(size, config), **errors(gradients(size, config), exact)}
 
 
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """Inside, bfloat16 is PyTorch's convolutions, compiled, as it is where the kernels do not run."""
+    can = images.can_walk_images
+    images.can_walk_images = lambda *_: False
+    try:
+        yield
+    finally:
+        images.can_walk_images = can
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Captured against plain
 
@@ -239,70 +250,6 @@ def torchdiffeq_iterations(size: Size, data: str, solver: Solver, arithmetic: st
 
 
 # ---------------------------------------------------------------------------------------------------------
-# The field alone, written in other ways: which one would pay
-
-
-def by_sums(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
-    """The first layer as a sum over its few channels, which a compiler fuses with what follows."""
-    x, (w1, b1, w2, b2, w3, b3) = images._rounded(low, z), images._rounded_all(low, weights)
-    first = b1[:, None, None] + sum(x[:, i : i + 1] * w1[:, i, :, :] for i in range(x.shape[1]))
-    second = F.relu(F.conv2d(F.relu(first).contiguous(memory_format=torch.channels_last), w2, b2, padding=1))
-    return F.conv2d(second, w3, b3).to(z.dtype)
-
-
-def by_products(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
-    """The last layer as a product of matrices too."""
-    x, (w1, b1, w2, b2, w3, b3) = images._rounded(low, z), images._rounded_all(low, weights)
-    first = b1[:, None, None] + sum(x[:, i : i + 1] * w1[:, i, :, :] for i in range(x.shape[1]))
-    second = F.relu(F.conv2d(F.relu(first).contiguous(memory_format=torch.channels_last), w2, b2, padding=1))
-    return F.linear(second.movedim(1, -1), w3.flatten(1), b3).movedim(-1, 1).to(z.dtype)
-
-
-def by_padded_channels(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
-    """State and rate padded to eight channels: aligned for tensor cores."""
-    more = 8 - z.shape[1]
-    w1, b1, w2, b2, w3, b3 = weights
-    w1, w3 = F.pad(w1, (0, 0, 0, 0, 0, more)), F.pad(w3, (0, 0, 0, 0, 0, 0, 0, more))
-    padded = images.evaluate(low, F.pad(z, (0, 0, 0, 0, 0, more)), w1, b1, w2, b2, w3, F.pad(b3, (0, more)))
-    return padded[:, : z.shape[1]]
-
-
-def field_alone(size: Size, data: str, function: Callable[..., Tensor], exact: Callable[..., Tensor]) -> dict[str, Any]:
-    """Milliseconds of one evaluation there and back in bfloat16, compiled and captured."""
-    z = size.images(data)[0][: size.batch].contiguous(memory_format=torch.channels_last).requires_grad_()
-    field = make_ensemble(size.config(data, FixedStep.of("euler", steps=1))).parameters()[:6]
-    weights = [w.detach()[0].clone().requires_grad_() for w in field]
-    fast = function if size.tiny else torch.compile(function, dynamic=False)
-
-    def once() -> list[Tensor]:
-        end = fast(torch.bfloat16, z, *weights)
-        return [end.detach(), *torch.autograd.grad(end.square().sum(), weights)]
-
-    wanted = exact(torch.float32, z, *weights).detach()
-    numbers = {"relative error": float((once()[0] - wanted).norm() / wanted.norm())}
-    replay: Callable[[], Any] = once
-    if not size.tiny:
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                once()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            once()
-        replay = graph.replay
-
-    def run(_: int) -> None:
-        for _ in range(size.at_once):
-            replay()
-        wait()
-
-    run(0)
-    return {**numbers, "ms": paces(size, run)}
-
-
-# ---------------------------------------------------------------------------------------------------------
 
 
 def steps_that_fit(one: dict[str, Any], other: dict[str, Any], steps: tuple[int, int]) -> dict[str, Any]:
@@ -348,6 +295,8 @@ def iterations(report: Report, size: Size, data: str) -> None:
             report.keep(section, f"{arithmetic} {gradient}", lambda c=config: compared(size, c, exact[0]))
     config = size.config(data, solver, arithmetic="bfloat16")
     report.keep(section, "bfloat16 backprop, plain loop", plain_iterations, size, config)
+    with without_kernels():
+        report.keep(section, "bfloat16 backprop, compiled", lambda: compared(size, config, exact[0]))
     for name, compiled in (("float32", False), ("tf32", False), ("bfloat16", True)):
         told = f"torchdiffeq {name}{', compiled field' if compiled else ''}"
         report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, size, data, solver, name, compiled)
@@ -385,12 +334,6 @@ def other_methods(report: Report, size: Size) -> None:
     report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, once, "cifar10", dopri, "tf32", False)
 
 
-def fields(report: Report, size: Size) -> None:
-    for data in SHAPES:
-        for function in (images.evaluate, by_sums, by_products, by_padded_channels):
-            report.keep(f"{data} field", function.__name__, field_alone, size, data, function, images.evaluate)
-
-
 def bars(report: Report, size: Size) -> None:
     """What was measured over what it has to be."""
     found = report.found
@@ -419,7 +362,6 @@ def main() -> None:
     long_solves(report, size)
     other_methods(report, size)
     iterations(report, size, "mnist")
-    fields(report, size)
     report.only = []
     bars(report, size)
 

@@ -8,7 +8,7 @@ Shapes: B images of H x L pixels, c channels, w hidden ones, N steps of s stages
 are those of Conv2d(c, w, 1), Conv2d(w, w, 3, padding=1) and Conv2d(w, c, 1), each with its bias.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, cast
 
@@ -19,25 +19,35 @@ from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.fused import Weights, _has_triton
-from windermere.models.image_evaluation import PATCH, Evaluation, Launch, Second, Shares, Tile
+from windermere.models.image_evaluation import PATCH, Evaluation, Hidden, Launch, Second, Shares, Tile
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
-__all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes"]
+__all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
 CHANNELS_UP_TO, WIDTH_UP_TO = 4, 128
 """What a patch holds, and what an accumulator does in registers."""
+HOPPER = (9, 0)
 DEFAULT = Launch()
+TUNED: dict[int, Launch] = {}
+"""What was fastest on an H200, by the number of hidden channels: benchmarks/gpu_image_kernel.py."""
+
+
+def tuned(weights: Weights, hidden: Hidden) -> Launch:
+    """How to walk a field with these weights."""
+    return replace(TUNED.get(weights[0].shape[-4], DEFAULT), hidden=hidden)
 
 
 def can_walk_images(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: Weights) -> bool:
-    """Whether the kernels take this solve: on a GPU, in float32, of the paper's field, and small enough. Any explicit
-    method on any fixed grid will do."""
+    """Whether the kernels take this solve: on a GPU of Hopper's kind or later, in float32, of the paper's field, and
+    small enough. Any explicit method on any fixed grid will do."""
     if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton():
         return False
     exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
-    return exact and _is_papers(z, weights) and _is_small(z[0] if z.ndim == 5 else z, weights)
+    if not exact or torch.cuda.get_device_capability(z.device) < HOPPER:
+        return False
+    return _is_papers(z, weights) and _is_small(z[0] if z.ndim == 5 else z, weights)
 
 
 def _is_papers(z: Tensor, weights: Weights) -> bool:

@@ -20,6 +20,8 @@ from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.arithmetic import products_in
+from windermere.models.image_evaluation import Hidden
+from windermere.models.image_fused import can_walk_images, image_walk, tuned
 from windermere.solvers import Prepared, Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import combine, propagating_stages, stages
@@ -41,8 +43,10 @@ def image_field(weights: Weights, arithmetic: str) -> Prepared:
 def _walked(
     one: Callable[..., Tensor], arithmetic: str, weights: Weights, tableau: Tableau, grid: Grid | Steps, z: Tensor
 ) -> Tensor:
-    """Every member over its own grid, of which it takes no more steps than it has."""
-    # The place for fused kernels: for arithmetic "bfloat16", where they take this solve, both walks (`one`) are theirs.
+    """Every member over its own grid, of which it takes no more steps than it has; by fused kernels where they can."""
+    if arithmetic == "bfloat16" and can_walk_images(tableau, grid, z, weights):
+        hidden: Hidden = "recomputed" if one is lean_walk else "levels"
+        return image_walk(tableau, grid, z, weights, tuned(weights, hidden))
     if isinstance(grid, Steps):
         raise UsageError("an image field is walked over a grid of numbers, not of tensors")
     rows = grid.steps if grid.nodes.ndim == 2 else grid.steps[None]
