@@ -54,7 +54,7 @@ def arguments(data: str, kernel: str, launch: Launch) -> tuple[tuple[Any, ...], 
     run.kernels = SimpleNamespace(**{NAMES.get(kernel, kernel): caught})
     given: dict[str, tuple[Any, ...]] = {
         "forward": (patches, states[0], None if run.source == "recomputed" else hidden),
-        "backward": (patches, hidden[0], states[0], patches, states[1], sums),
+        "backward": (patches, hidden[0], patches, states[1], sums),
         "mix_gradient": (patches, patches, hidden[0], sums),
         "lower_gradient": (states[0], patches, hidden, sums),
         "combine": (states[0], states, states[0], 0, (1.0,), states[1], patches),

@@ -40,56 +40,36 @@ KERNELS = ("forward", "backward", "mix_gradient", "lower_gradient", "combine")
 PADDINGS = {"cifar10": (32,), "mnist": (32,)}
 """MNIST's width of 96 is two blocks, 64 and 32; with 128 here, one."""
 
-FORWARD = [
+FORWARD = [Tile(stages=3), Tile(), Tile(stages=4), Tile(columns=64, stages=3), Tile(pixels=64, depth=128, stages=3)]
+BACK = [
+    Tile(columns=64),
+    Tile(columns=64, stages=3),
     Tile(),
     Tile(stages=3),
     Tile(depth=32),
-    Tile(columns=64),
-    Tile(warps=8, registers=128, depth=32),
-    Tile(warps=8, registers=128, depth=32, columns=64),
-    Tile(warps=8),
-    Tile(warps=8, depth=128),
-    Tile(warps=8, pixels=256),
-    Tile(warps=8, pixels=256, stages=3),
-    Tile(warps=8, pixels=256, depth=32, stages=3),
-    Tile(pixels=64),
-    Tile(pixels=64, depth=128, stages=3),
-]
-BACK = [
-    Tile(columns=64),
-    Tile(columns=64, depth=32),
-    Tile(columns=32, depth=32),
-    Tile(warps=8, registers=128, columns=64, depth=32),
-    Tile(warps=8, columns=64, depth=32),
-    Tile(warps=8),
-    Tile(warps=8, depth=128),
-    Tile(warps=8, depth=128, stages=3),
-    Tile(warps=8, pixels=256, columns=64),
+    Tile(pixels=64, columns=128),
+    Tile(pixels=64, columns=64, stages=3),
     Tile(warps=8, pixels=256, columns=64, stages=3),
-    Tile(pixels=64),
-    Tile(pixels=64, depth=128),
+    Tile(warps=8, pixels=256, columns=128, stages=3),
 ]
 GRADIENT = [
-    (Tile(pixels=64, columns=64), 1, 29),
     (Tile(pixels=64, columns=64, stages=3), 1, 29),
-    (Tile(pixels=64), 1, 29),
-    (Tile(pixels=64, stages=4), 1, 29),
-    (Tile(pixels=32), 1, 29),
-    (Tile(pixels=128, columns=64), 1, 29),
-    (Tile(pixels=64, warps=8), 1, 14),
-    (Tile(pixels=128, warps=8), 1, 14),
-    (Tile(pixels=128, warps=8, stages=3), 1, 14),
-    (Tile(pixels=64, warps=8), 1, 29),
-    (Tile(pixels=64), 1, 58),
-    (Tile(pixels=32, columns=64, warps=8), 3, 44),
+    (Tile(pixels=64, columns=64, stages=4), 1, 29),
+    (Tile(pixels=64, columns=64, stages=3), 1, 44),
+    (Tile(pixels=64, columns=32, stages=3), 1, 29),
+    (Tile(pixels=32, columns=64, stages=4), 1, 29),
+    (Tile(pixels=128, columns=64, stages=3), 1, 29),
+    (Tile(pixels=128, columns=32, stages=3), 1, 29),
+    (Tile(pixels=128, columns=64, warps=8, stages=3), 1, 29),
 ]
 SUMS = [
-    Tile(columns=32),
-    Tile(columns=32, warps=1),
-    Tile(columns=32, warps=2),
-    Tile(columns=64),
-    Tile(columns=128, warps=8),
-    Tile(columns=32, warps=8, pixels=256),
+    (Tile(), 528),
+    (Tile(columns=64), 528),
+    (Tile(columns=32), 528),
+    (Tile(pixels=64), 528),
+    (Tile(pixels=64), 1056),
+    (Tile(warps=8), 264),
+    (Tile(stages=3), 264),
 ]
 
 
@@ -102,13 +82,14 @@ def candidates(kernel: str, base: Launch) -> list[Launch]:
     if kernel == "mix_gradient":
         return [replace(base, gradient=tile, taps=taps, chunks=chunks) for tile, taps, chunks in GRADIENT]
     if kernel == "lower_gradient":
-        return [replace(base, sums=tile) for tile in SUMS]
+        return [replace(base, sums=tile, programs=programs) for tile, programs in SUMS]
     return [replace(base, pointwise=pixels) for pixels in (64, 32, 128, 256)]
 
 
 def settings(kernel: str, launch: Launch) -> dict[str, Any]:
     """What a candidate is known by, and what is taken over from the best."""
-    names = {"forward": ("forward",), "backward": ("back",), "lower_gradient": ("sums",), "combine": ("pointwise",)}
+    names = {"forward": ("forward",), "backward": ("back",), "combine": ("pointwise",)}
+    names |= {"lower_gradient": ("sums", "programs")}
     return {name: getattr(launch, name) for name in names.get(kernel, ("gradient", "taps", "chunks"))}
 
 
@@ -145,7 +126,7 @@ def works(data: str, launch: Launch, count: int) -> dict[str, Callable[[], None]
     run.forward(patches, states[2], kept)
     return {
         "forward": lambda: run.forward(patches, states[2], kept),
-        "backward": lambda: run.backward(on_patches, second[0], z, patches, states[2], sums),
+        "backward": lambda: run.backward(on_patches, second[0], patches, states[2], sums),
         "mix_gradient": lambda: run.mix_gradient(patches, on_patches, second[0], sums),
         "lower_gradient": lambda: run.lower_gradient(states[1], patches, second, sums),
         "combine": lambda: run.combine(states[0], states, sizes, 0, (1.0,), states[1], patches),

@@ -62,13 +62,15 @@ class Launch:
     values: a bit and a byte of each are kept (one channel does without bytes), or nothing, and the product repeated."""
     padding: int = 32
     """The hidden channels are padded to a multiple of it."""
-    forward: Tile = field(default_factory=Tile)
+    forward: Tile = field(default_factory=lambda: Tile(stages=3))
     back: Tile = field(default_factory=lambda: Tile(columns=64))
     """Its accumulators are halved: more is done with them after the product. So does what computes it again."""
-    gradient: Tile = field(default_factory=lambda: Tile(pixels=64, columns=64))
+    gradient: Tile = field(default_factory=lambda: Tile(pixels=64, columns=64, stages=3))
     """Of the mixing weights."""
-    sums: Tile = field(default_factory=lambda: Tile(pixels=128, columns=32))
+    sums: Tile = field(default_factory=Tile)
     """Of the last layer's gradient, where nothing is computed again."""
+    programs: int = 528
+    """That share these sums out."""
     chunks: int = 29
     """Into which the pixels are divided for the mixing weights' gradient: nine times that, two for each of 132
     multiprocessors."""
@@ -158,6 +160,12 @@ class Evaluation:
     def sums_tile(self) -> Tile:
         return self.launch.back if self.source == "recomputed" else self.launch.sums
 
+    @property
+    def sums_programs(self) -> int:
+        """Of the last layer's gradient: a tile each where it computes much, else as many as run at once."""
+        tiles = self.tiles(self.sums_tile)
+        return tiles if self.source == "recomputed" else min(tiles, self.launch.programs)
+
     def new_states(self, count: int) -> Tensor:
         return self.like.new_empty(count, *self.like.shape)
 
@@ -224,12 +232,10 @@ class Evaluation:
             **self.shared_out(tile),
         )
 
-    def backward(
-        self, on_patches: Tensor, bits: Tensor, x: Tensor, patches: Tensor, on_x: Tensor, sums: "Shares"
-    ) -> None:
+    def backward(self, on_patches: Tensor, bits: Tensor, patches: Tensor, on_x: Tensor, sums: "Shares") -> None:
         m, tile = self.matrices, self.launch.back
         self.kernels.field_backward[(self.tiles(tile),)](
-            *(on_patches, bits, m.lower_back, m.mix_back, x, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
+            *(on_patches, bits, m.lower_back, m.mix_back, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),
@@ -248,9 +254,10 @@ class Evaluation:
 
     def lower_gradient(self, on_rate: Tensor, patches: Tensor, hidden: Second, sums: "Shares") -> None:
         m, tile = self.matrices, self.sums_tile
-        self.kernels.lower_gradient[(self.tiles(tile),)](
+        self.kernels.lower_gradient[(self.sums_programs,)](
             *(on_rate, patches, m.lift, m.mix, m.mix_bias, *hidden, sums.lower, sums.lower_bias, self.rows),
             SOURCE=self.source,
+            ROUNDS=-(-self.tiles(tile) // self.sums_programs),
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),
@@ -261,11 +268,11 @@ class Shares:
     """What programs add up for the gradients, each in places of its own, over all evaluations."""
 
     def __init__(self, walk: Evaluation) -> None:
-        self.walk, zeros, c, width = walk, walk.like.new_zeros, walk.channels, walk.width
-        self.lift = zeros(walk.tiles(walk.launch.back), c + 1, width)
+        self.walk, zeros, width = walk, walk.like.new_zeros, walk.width
+        self.lift = zeros(walk.tiles(walk.launch.back), width, PATCH)
         self.mix = zeros(walk.launch.chunks, 9, width, width)
-        self.lower = zeros(walk.tiles(walk.sums_tile), 2, c, width)
-        self.lower_bias = zeros(walk.tiles(walk.sums_tile), c)
+        self.lower = zeros(walk.sums_programs, 2, width, PATCH)
+        self.lower_bias = zeros(walk.sums_programs, PATCH)
         self.factored = walk.source == "bits"
         self.spread = walk.matrices.lower_back
         if self.factored:
@@ -274,13 +281,17 @@ class Shares:
 
     def gradients(self) -> list[Tensor]:
         """Of the six weights, in their order, hidden channels in full and without the padding."""
-        m, lift, mix, lower = self.walk.matrices, self.lift.sum(dim=0), self.mix.sum(dim=0), self.lower.sum(dim=0)
-        on_lower, on_bias = lower[0], (m.lower * lower[1]).sum(dim=0)
+        m, mix, c, width = self.walk.matrices, self.mix.sum(dim=0), self.walk.channels, self.walk.hidden
+        lift, lower = self.lift.sum(dim=0), self.lower.sum(dim=0).mT  # [W, 16], [2, 16, W]
+        on_lift = lift[:, :c] + lift[:, c : 2 * c]
+        first = 8 if self.walk.source == "levels" else 0
+        on_lower = lower[0, first : first + c] + lower[0, first + 4 : first + 4 + c]
+        positive = lower[1, :c] + lower[1, 4 : 4 + c]
+        on_bias = (m.lower * positive).sum(dim=0)
         if self.factored:
             # One channel's last weights are a factor, left out so far: as if it were summed for on_rate itself.
-            on_lower = ((m.mix * mix).sum(dim=(0, 1)) + m.mix_bias * lower[1][0])[None]
+            on_lower = ((m.mix * mix).sum(dim=(0, 1)) + m.mix_bias * positive[0])[None]
             mix = mix * m.lower[0]
-        width = self.walk.hidden
         taps = mix[:, :width, :width].permute(2, 1, 0)
-        lines = [lift[:-1, :width].T, lift[-1, :width], taps, on_bias[:width], on_lower[:, :width]]
-        return [*(x.contiguous() for x in lines), self.lower_bias.sum(dim=0)]
+        lines = [on_lift[:width], lift[:width, 3 * c], taps, on_bias[:width], on_lower[:, :width]]
+        return [*(x.contiguous() for x in lines), self.lower_bias.sum(dim=0)[:c]]

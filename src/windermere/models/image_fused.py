@@ -180,7 +180,7 @@ def _back(tableau: Tableau, sizes: Tensor, on_end: Tensor, walk: Evaluation, kep
             walk.combine(None, terms, sizes, n, row, on_rate, on_patches)
             walk.combine(x, terms, sizes, n, (), x, patches)
             walk.lower_gradient(on_rate, patches, hidden, sums)
-            walk.backward(on_patches, hidden[0], x, patches, terms[i], sums)
+            walk.backward(on_patches, hidden[0], patches, terms[i], sums)
             walk.mix_gradient(patches, on_patches, hidden[0], sums)
         for i in range(stages):
             terms[stages].add_(terms[i])

@@ -80,6 +80,16 @@ def _store_levels(levels, hidden, unit, pixel, rows, WIDTH: tl.constexpr, START:
 
 
 @triton.jit
+def _over_pixels(layer, factors, total):
+    """total + sum_p layer(p)^T factors(p), [columns, 16], from [TILE, columns] in float32 and [TILE, 16]: by products,
+    since sums over a tile's pixels are slow."""
+    high = layer.to(factors.dtype)
+    low = (layer - high.to(tl.float32)).to(factors.dtype)
+    total = tl.dot(tl.trans(low), factors, total, input_precision="ieee")
+    return tl.dot(tl.trans(high), factors, total, input_precision="ieee")
+
+
+@triton.jit
 def _add(place, values):
     """Each place is one program's own, so the order of summation is always the same."""
     tl.store(place, tl.load(place) + values)
@@ -227,12 +237,11 @@ def field_backward(
     bits,
     lower_back,  # [16, WIDTH]
     mix_back,  # [9, WIDTH out, WIDTH in]: each tap's transpose, the last first
-    x,  # a state
     patches,  # of x
     lift,  # [16, WIDTH]
     lift_back,  # [c, WIDTH]: float32
     on_x,  # a state
-    shares,  # [tiles, c + 1, WIDTH]: added to; of lift and its bias
+    shares,  # [tiles, WIDTH, 16]: added to; of what patches are multiplied with
     rows,
     CHANNELS: tl.constexpr,
     HEIGHT: tl.constexpr,
@@ -267,14 +276,13 @@ def field_backward(
         lines = _load_matrix(lift, 0, WIDTH, PATCH, COLUMNS[b][0], COLUMNS[b][1])
         lifted = tl.dot(patch, lines, input_precision="ieee")
         on_lifted = tl.where((lifted > 0.0) & real[:, None], totals[b], 0.0)
-        share = shares + tl.program_id(0) * (CHANNELS + 1) * WIDTH + column
         new = ()
         for ch in tl.static_range(CHANNELS):
             new = new + (sums[ch] + tl.sum(on_lifted * tl.load(lift_back + ch * WIDTH + column)[None, :], axis=1),)
-            value = tl.load(x + _place(held, ch, CHANNELS, HEIGHT * LENGTH))
-            _add(share + ch * WIDTH, tl.sum(value[:, None] * on_lifted, axis=0))
         sums = new
-        _add(share + CHANNELS * WIDTH, tl.sum(on_lifted, axis=0))
+        place = (tl.program_id(0) * WIDTH + column[:, None]) * PATCH + tl.arange(0, PATCH)[None, :]
+        share = tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32)
+        _add(shares + place, _over_pixels(on_lifted, patch, share))
     for ch in tl.static_range(CHANNELS):
         tl.store(on_x + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH), sums[ch], mask=real)
 
@@ -347,10 +355,11 @@ def lower_gradient(
     bits,
     levels,
     scales,
-    shares,  # [tiles, 2 c, WIDTH]: added to; of on_rate hidden, and of on_rate where hidden is positive
-    bias_shares,  # [tiles, c]: added to
+    shares,  # [programs, 2, WIDTH, 16]: added to; of hidden, and of ones where it is positive, with the factors below
+    bias_shares,  # [programs, 16]: added to
     rows,
     SOURCE: tl.constexpr,
+    ROUNDS: tl.constexpr,
     CHANNELS: tl.constexpr,
     HEIGHT: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -361,30 +370,52 @@ def lower_gradient(
     BLOCKS: tl.constexpr,
 ):
     """Of the last layer, and what the mixing bias needs. The second hidden layer's SOURCE is "recomputed" (the bits are
-    then written), its "levels" and bits, or its "bits" alone, without the first half of the shares."""
-    pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    held = tl.minimum(pixel, rows - 1)
-    if SOURCE == "recomputed":
-        row = _patch_row(held, HEIGHT, LENGTH)
-        totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
-    on_rate = ()
-    for ch in tl.static_range(CHANNELS):
-        place = on_rates + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH)
-        on_rate = on_rate + (tl.load(place, mask=pixel < rows, other=0.0),)
-        _add(bias_shares + tl.program_id(0) * CHANNELS + ch, tl.sum(on_rate[ch], axis=0))
+    then written), its "levels" and bits, or its "bits" alone, without the first half of the shares. A program sums over
+    ROUNDS tiles.
+
+    The factors of a pixel are high(on_rate) and low(on_rate), room for four of each, and both again in the units that
+    its hidden layer is given in.
+    """
+    entry = tl.arange(0, PATCH)[None, :]
+    on_bias, sums, ones = tl.zeros((PATCH,), tl.float32), (), ()
+    for b in tl.static_range(BLOCKS):
+        sums = sums + (tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32),)
+        ones = ones + (tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32),)
+    for n in range(ROUNDS):
+        pixel = (tl.program_id(0) * ROUNDS + n) * TILE + tl.arange(0, TILE)
+        held = tl.minimum(pixel, rows - 1)
+        if SOURCE == "recomputed":
+            row = _patch_row(held, HEIGHT, LENGTH)
+            totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+        place = _place(pixel[:, None], entry % 4, CHANNELS, HEIGHT * LENGTH)
+        value = tl.load(on_rates + place, mask=(pixel < rows)[:, None] & (entry % 4 < CHANNELS), other=0.0)
+        on_bias += tl.sum(value, axis=0)
+        if SOURCE == "levels":
+            value *= tl.where(entry < 8, 1.0, (tl.load(scales + held) / 255.0)[:, None])
+        high = value.to(patches.dtype.element_ty).to(tl.float32)
+        factors = tl.where(entry % 8 < 4, high, value - high).to(patches.dtype.element_ty)
+        new, new_ones = (), ()
+        for b in tl.static_range(BLOCKS):
+            if SOURCE == "recomputed":
+                hidden = tl.maximum(totals[b], 0.0)
+                positive = tl.where(hidden > 0.0, 1.0, 0.0)
+                _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
+                new = new + (_over_pixels(hidden, factors, sums[b]),)
+            else:
+                positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
+            if SOURCE == "levels":
+                column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+                level = tl.load(levels + held[:, None] * WIDTH + column[None, :]).to(factors.dtype)
+                new = new + (tl.dot(tl.trans(level), factors, sums[b], input_precision="ieee"),)
+            if SOURCE == "bits":
+                new = new + (sums[b],)
+            positive = positive.to(factors.dtype)
+            new_ones = new_ones + (tl.dot(tl.trans(positive), factors, ones[b], input_precision="ieee"),)
+        sums, ones = new, new_ones
+    _add(bias_shares + tl.program_id(0) * PATCH + tl.arange(0, PATCH), on_bias)
     for b in tl.static_range(BLOCKS):
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
-        if SOURCE == "recomputed":
-            hidden = tl.maximum(totals[b], 0.0)
-            positive = tl.where(hidden > 0.0, 1.0, 0.0)
-            _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
-        else:
-            positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
-        if SOURCE == "levels":
-            level = tl.load(levels + held[:, None] * WIDTH + column[None, :])
-            hidden = level.to(tl.float32) * (tl.load(scales + held) / 255.0)[:, None]
-        share = shares + tl.program_id(0) * 2 * CHANNELS * WIDTH + column
-        for ch in tl.static_range(CHANNELS):
-            if SOURCE != "bits":
-                _add(share + ch * WIDTH, tl.sum(hidden * on_rate[ch][:, None], axis=0))
-            _add(share + (CHANNELS + ch) * WIDTH, tl.sum(positive * on_rate[ch][:, None], axis=0))
+        share = shares + (tl.program_id(0) * 2 * WIDTH + column[:, None]) * PATCH + entry
+        if SOURCE != "bits":
+            _add(share, sums[b])
+        _add(share + WIDTH * PATCH, ones[b])
