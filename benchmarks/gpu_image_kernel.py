@@ -63,8 +63,8 @@ GRADIENT = [
     (Tile(pixels=128, columns=64, warps=8, stages=3), 1, 29),
 ]
 SUMS = [
-    (Tile(), 528),
     (Tile(columns=64), 528),
+    (Tile(), 528),
     (Tile(columns=32), 528),
     (Tile(pixels=64), 528),
     (Tile(pixels=64), 1056),
@@ -146,7 +146,7 @@ def compile_all(jobs: dict[str, tuple[str, str, Launch]], seconds: float) -> dic
     found: dict[str, Any] = {}
     given_up = time.perf_counter() + seconds
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(14, mp_context=context, max_tasks_per_child=4)
+    pool = ProcessPoolExecutor(14, mp_context=context)
     waiting = {name: pool.submit(compile_one, *job) for name, job in jobs.items()}
     for name, job in waiting.items():
         found[name] = noted(job.result, max(0.1, given_up - time.perf_counter()))

@@ -67,7 +67,7 @@ class Launch:
     """Its accumulators are halved: more is done with them after the product. So does what computes it again."""
     gradient: Tile = field(default_factory=lambda: Tile(pixels=64, columns=64, stages=3))
     """Of the mixing weights."""
-    sums: Tile = field(default_factory=Tile)
+    sums: Tile = field(default_factory=lambda: Tile(columns=64))
     """Of the last layer's gradient, where nothing is computed again."""
     programs: int = 528
     """That share these sums out."""
