@@ -102,19 +102,19 @@ class Call:
         adjoint: bool = False,
     ) -> "Call":
         (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], 64 // z.element_size()
-        width, tiles = -(-channels // lanes) * lanes, -(-samples // lanes)
+        width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
         stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and is_graded(z, weights)
         shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
         shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
         shape |= {"keep": keep, "adjoint": adjoint}
         start = z.detach().contiguous()
         tensors = {"start": start}
-        tensors["layers"] = start.new_empty(members * (6 * width + 5) * width)
+        tensors["layers"] = start.new_empty(members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes))
         state = members * tiles * lanes * points * (1 + adjoint)
         rows = (room if keep else 1) * stages + 1
         tensors["rows"] = start.new_empty(state * rows)
         if keep and state * rows * width <= HIDDEN_KEPT:
-            tensors["hidden"] = start.new_empty(state * rows * width)
+            tensors["hidden"] = start.new_empty(state * rows * width, dtype=torch.int8)
         tensors["rates"] = start.new_empty(state * tableau.stages)
         arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
@@ -138,8 +138,9 @@ class Call:
     def shares(self) -> Tensor:
         """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
         width, lanes = self.shape["width"], 64 // self.tensors["start"].element_size()
+        share = 6 * (self.shape["channels"] + 1) * width + lanes
         tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
-        return self.tensors["start"].new_empty(tiles * (3 * width * width + width + (3 * width + 1) * lanes))
+        return self.tensors["start"].new_empty(tiles * share)
 
     def run(
         self, name: str, steps: int, choice: Choice | None = None, gradients: Weights = (), **tensors: Tensor
