@@ -30,7 +30,7 @@ typedef struct {
     const REAL *start;           /* [members][samples][points] */
     REAL *end;
     V *rows;                     /* [members][tiles][...][points] */
-    Bytes *hidden;               /* [members][tiles][...][points][width]: where second layers are positive, or null */
+    Mask *hidden;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive, or null */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;
     REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
@@ -227,8 +227,8 @@ static V *rows_of(const Walk *walk, long tile, long step) {
 }
 
 /* Where a row's second layer is positive is kept for the way back, or else in this room. */
-static Bytes *active_of(const Walk *walk, long tile, long row, Bytes *room) {
-    long size = walk->points * walk->width;
+static Mask *active_of(const Walk *walk, long tile, long row, Mask *room) {
+    long size = walk->points * walk->width / PAIR;
     return walk->hidden ? walk->hidden + (tile * (walk->room * walk->stages + 1) + row) * size : room;
 }
 
@@ -247,7 +247,7 @@ static void tile_there(const Walk *walk, long tile) {
     const Field field = field_of(walk, member);
     const double *sizes = walk->sizes + member * walk->room;
     V rates[stages * d];
-    Bytes room[d * walk->width];
+    Mask room[d * walk->width / PAIR];
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < walk->steps[member]; n++) {
         V *rows = rows_of(walk, tile, n);
@@ -269,7 +269,7 @@ static void tile_back(const Walk *walk, long tile) {
     REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
     V z[d], on_row[d], on_rates[stages * d];
-    Bytes room[d * walk->width];
+    Mask room[d * walk->width / PAIR];
     memset(share, 0, share_size(walk) * sizeof(REAL));
     load(walk, tile, walk->on_end, z, 1);
     for (long n = walk->steps[member] - 1; n >= 0; n--) {
@@ -277,7 +277,7 @@ static void tile_back(const Walk *walk, long tile) {
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
             const V *row = rows_of(walk, tile, n) + i * d;
-            Bytes *active = active_of(walk, tile, n * stages + i, room);
+            Mask *active = active_of(walk, tile, n * stages + i, room);
             if (!walk->hidden) evaluate(&field, row, active, on_row);
             pull_back(&field, row, active, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];

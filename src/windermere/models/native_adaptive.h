@@ -31,8 +31,8 @@ static void evaluate_stage(const Trial *trial, long k, long i) {
     const Walk *walk = trial->walk;
     long d = walk->points, entries = entries_of(walk);
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    Bytes room[d * walk->width];
-    Bytes *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
+    Mask room[d * walk->width / PAIR];
+    Mask *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
     evaluate(&trial->field, row, active, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];

@@ -114,7 +114,7 @@ class Call:
         rows = (room if keep else 1) * stages + 1
         tensors["rows"] = start.new_empty(state * rows)
         if keep and state * rows * width <= HIDDEN_KEPT:
-            tensors["hidden"] = start.new_empty(state * rows * width, dtype=torch.int8)
+            tensors["hidden"] = start.new_empty(state * rows * width // (2 * lanes))
         tensors["rates"] = start.new_empty(state * tableau.stages)
         arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)

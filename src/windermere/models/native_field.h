@@ -16,7 +16,6 @@ zero. Tap t leads from point p to p + 1 - t. */
 typedef REAL V __attribute__((vector_size(64)));
 typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int)0, (long)0)) Int;
 typedef Int Mask __attribute__((vector_size(64))); /* or numbers as large as REAL */
-typedef signed char Bytes __attribute__((vector_size(64 / sizeof(REAL)))); /* a mask, to be kept */
 
 typedef struct {
     long points, width, kinks;
@@ -35,11 +34,23 @@ INLINE V v_at(const REAL *from) { return *(const V *)from; }
 
 static long row_size(const Field *field) { return 6 * field->width; }
 
+INLINE V all(REAL value) { return value - (V){0}; } /* + would make -0 into 0, and so takes time */
+
+INLINE void halve(const REAL *restrict x, REAL *restrict y, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[2 * i] + x[2 * i + 1];
+}
+
 /* The sum of each of [LANES] vectors. */
-INLINE V fold(REAL *x) {
-    for (long n = LANES * LANES / 2; n >= LANES; n /= 2)
-        for (long i = 0; i < n; i++) x[i] = x[2 * i] + x[2 * i + 1];
-    return v_at(x);
+INLINE V fold(const V *parts) {
+    V room[2][LANES / 2];
+    REAL *from = (REAL *)room[0], *to = (REAL *)room[1];
+    halve((const REAL *)parts, from, LANES * LANES / 2);
+    for (int n = LANES * LANES / 4; n >= LANES; n /= 2) {
+        halve(from, to, n);
+        REAL *last = from;
+        from = to, to = last;
+    }
+    return v_at(from);
 }
 
 /* Where the rows of the segments that z lies in begin. A kink belongs to the segment below it. */
@@ -51,11 +62,13 @@ static void seek(const Field *field, const V *z, Mask *rows) {
     }
 }
 
-/* The second layer's channels from c on, of all samples at a point; the rate's part from them. */
-INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, long c, Bytes *active, int from, int to) {
+/* The second layer's channels from c on, of all samples at a point: the rate's part from them, and in bits, two for a
+   sample, where they are positive. */
+INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, long c, Mask *active, int from, int to) {
     long n = field->width;
     V bias[2] = {v_at(field->mix_bias + c), v_at(field->mix_bias + c + LANES)};
     V lower[2] = {v_at(field->lower + c), v_at(field->lower + c + LANES)}, parts[LANES];
+    Mask bits[2] = {(Mask){0} + 1, (Mask){0} + 2}, found = {0};
     for (int s = 0; s < LANES; s++) {
         V sum[2] = {bias[0], bias[1]};
         for (int t = from; t < to; t++) {
@@ -64,21 +77,23 @@ INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, lon
         }
         for (int k = 0; k < 2; k++) {
             Mask positive = ~(sum[k] <= 0); /* what is not a number stays so */
-            active[2 * s + k] = __builtin_convertvector(positive, Bytes);
+            found |= positive & bits[k];
             sum[k] = (V)((Mask)sum[k] & positive);
+            bits[k] <<= 2;
         }
         parts[s] = lower[0] * sum[0] + lower[1] * sum[1];
     }
-    return fold((REAL *)parts);
+    *active = found;
+    return fold(parts);
 }
 
-/* The rate of change of z; where the second layer is positive is left for the way back. */
-static void evaluate(const Field *field, const V *z, Bytes *active, V *rate) {
+/* The rate of change of z; where the second layer is positive is left for the way back, [points][width / PAIR]. */
+static void evaluate(const Field *field, const V *z, Mask *active, V *rate) {
     Mask rows[field->points];
     seek(field, z, rows);
     for (long p = 0; p < field->points; p++) {
-        rate[p] = (V){0} + field->lower_bias;
-        for (long c = 0; c < field->width; c += PAIR, active += 2 * LANES) {
+        rate[p] = all(field->lower_bias);
+        for (long c = 0; c < field->width; c += PAIR, active++) {
             int first = p == 0, last = p + 1 == field->points;
             rate[p] += first ? last ? second_at(field, z, rows, p, c, active, 1, 2)
                                     : second_at(field, z, rows, p, c, active, 1, 3)
@@ -90,33 +105,35 @@ static void evaluate(const Field *field, const V *z, Bytes *active, V *rate) {
 
 /* The cotangent of z at a point from that of the second layer's channels from c on; the sums for its gradients. */
 INLINE V back_at(
-    const Field *field, const V *z, const Mask *rows, const Bytes *active, const V *on_rate, long p, long c, REAL share,
+    const Field *field, const V *z, const Mask *rows, const Mask *active, const V *on_rate, long p, long c, REAL share,
     REAL *sums, int from, int to
 ) {
-    long n = field->width;
+    long n = field->width, across = n / PAIR;
     V lower[2] = {v_at(field->lower + c), v_at(field->lower + c + LANES)}, parts[LANES];
+    Mask bits[2] = {(Mask){0} + 1, (Mask){0} + 2}, found[3];
+    for (int t = from; t < to; t++) found[t] = active[(p + 1 - t) * across + c / PAIR];
     for (int s = 0; s < LANES; s++) {
-        long row = rows[p][s];
+        long row = rows[p][s] + c;
         REAL scaled = share * z[p][s];
         V sum[2] = {{0}, {0}};
         for (int t = from; t < to; t++)
             for (int k = 0; k < 2; k++) {
-                long q = p + 1 - t, place = row + t * n + c + k * LANES;
-                Mask kept = __builtin_convertvector(active[q * n + c + 2 * s + k], Mask);
-                V on = (V)((Mask)((V){0} + on_rate[q][s]) & kept);
+                long place = row + t * n + k * LANES;
+                V on = (V)((Mask)all(on_rate[p + 1 - t][s]) & ((found[t] & bits[k]) != 0));
                 sum[k] += on * v_at(field->table + place);
                 if (!sums) continue;
                 *(V *)(sums + place) += scaled * on;
                 *(V *)(sums + place + 3 * n) += share * on;
             }
+        for (int k = 0; k < 2; k++) bits[k] <<= 2;
         parts[s] = lower[0] * sum[0] + lower[1] * sum[1];
     }
-    return fold((REAL *)parts);
+    return fold(parts);
 }
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
-    const Field *field, const V *z, const Bytes *active, const V *on_rate, V *on_z, REAL share, const Gradient *on
+    const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on
 ) {
     Mask rows[field->points];
     REAL *sums = on ? on->sums : 0;
