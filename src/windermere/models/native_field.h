@@ -92,21 +92,20 @@ static void evaluate(const Field *field, const V *z, Mask *active, V *rate) {
     Mask rows[field->points];
     seek(field, z, rows);
     for (long p = 0; p < field->points; p++) {
+        int first = p == 0, last = p + 1 == field->points;
         rate[p] = all(field->lower_bias);
-        for (long c = 0; c < field->width; c += PAIR, active++) {
-            int first = p == 0, last = p + 1 == field->points;
+        for (long c = 0; c < field->width; c += PAIR, active++)
             rate[p] += first ? last ? second_at(field, z, rows, p, c, active, 1, 2)
                                     : second_at(field, z, rows, p, c, active, 1, 3)
                              : last ? second_at(field, z, rows, p, c, active, 0, 2)
                                     : second_at(field, z, rows, p, c, active, 0, 3);
-        }
     }
 }
 
 /* The cotangent of z at a point from that of the second layer's channels from c on; the sums for its gradients. */
 INLINE V back_at(
     const Field *field, const V *z, const Mask *rows, const Mask *active, const V *on_rate, long p, long c, REAL share,
-    REAL *sums, int from, int to
+    REAL *sums, int graded, int from, int to
 ) {
     long n = field->width, across = n / PAIR;
     V lower[2] = {v_at(field->lower + c), v_at(field->lower + c + LANES)}, parts[LANES];
@@ -121,7 +120,7 @@ INLINE V back_at(
                 long place = row + t * n + k * LANES;
                 V on = (V)((Mask)all(on_rate[p + 1 - t][s]) & ((found[t] & bits[k]) != 0));
                 sum[k] += on * v_at(field->table + place);
-                if (!sums) continue;
+                if (!graded) continue;
                 *(V *)(sums + place) += scaled * on;
                 *(V *)(sums + place + 3 * n) += share * on;
             }
@@ -131,22 +130,30 @@ INLINE V back_at(
     return fold(parts);
 }
 
+/* Whether there is an `on` is known when this is compiled. */
+INLINE void pull(
+    const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on,
+    int graded
+) {
+    Mask rows[field->points];
+    seek(field, z, rows);
+    for (long p = 0; p < field->points; p++) {
+        int first = p == 0, last = p + 1 == field->points;
+        REAL *sums = graded ? on->sums : 0;
+        if (graded) *on->lower_bias += share * on_rate[p];
+        on_z[p] = (V){0};
+        for (long c = 0; c < field->width; c += PAIR)
+            on_z[p] += first ? last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 1, 2)
+                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 0, 2)
+                             : last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 1, 3)
+                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 0, 3);
+    }
+}
+
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
     const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on
 ) {
-    Mask rows[field->points];
-    REAL *sums = on ? on->sums : 0;
-    seek(field, z, rows);
-    for (long p = 0; p < field->points; p++) {
-        if (on) *on->lower_bias += share * on_rate[p];
-        on_z[p] = (V){0};
-        for (long c = 0; c < field->width; c += PAIR) {
-            int first = p == 0, last = p + 1 == field->points;
-            on_z[p] += first ? last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, 1, 2)
-                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, 0, 2)
-                             : last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, 1, 3)
-                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, 0, 3);
-        }
-    }
+    if (on) pull(field, z, active, on_rate, on_z, share, on, 1);
+    else pull(field, z, active, on_rate, on_z, share, on, 0);
 }
