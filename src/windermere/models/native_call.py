@@ -19,8 +19,6 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
-HIDDEN_KEPT = 4_000_000
-"""Values of second layers that a solve keeps for the way back; more would leave the cache, and are computed again."""
 WORTH_A_THREAD = 256
 """Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
 
@@ -33,7 +31,7 @@ class _Walk(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep")),
         *((name, ctypes.c_void_p * 6) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "hidden", "on_end", "on_start", "shares", "rates")),
+        *((name, ctypes.c_void_p) for name in ("rows", "active", "on_end", "on_start", "shares", "rates")),
         ("adjoint", ctypes.c_long),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -113,8 +111,8 @@ class Call:
         state = members * tiles * lanes * points * (1 + adjoint)
         rows = (room if keep else 1) * stages + 1
         tensors["rows"] = start.new_empty(state * rows)
-        if keep and state * rows * width <= HIDDEN_KEPT:
-            tensors["hidden"] = start.new_empty(state * rows * width // (2 * lanes))
+        if keep:
+            tensors["active"] = start.new_empty(state * rows * width // (2 * lanes))
         tensors["rates"] = start.new_empty(state * tableau.stages)
         arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)

@@ -19,8 +19,8 @@ typedef Int Mask __attribute__((vector_size(64))); /* or numbers as large as REA
 
 typedef struct {
     long points, width, kinks;
-    const REAL *at;       /* [kinks], in order */
-    const REAL *table;    /* [kinks + 1][2][3][width]: each segment's slopes and offsets */
+    const REAL *at;               /* [kinks], in order */
+    const REAL *table;            /* [kinks + 1][2][3][width]: each segment's slopes and offsets */
     const REAL *mix_bias, *lower; /* [width] */
     REAL lower_bias;
 } Field;
@@ -31,8 +31,6 @@ typedef struct {
 } Gradient;
 
 INLINE V v_at(const REAL *from) { return *(const V *)from; }
-
-static long row_size(const Field *field) { return 6 * field->width; }
 
 INLINE V all(REAL value) { return value - (V){0}; } /* + would make -0 into 0, and so takes time */
 
@@ -57,8 +55,8 @@ INLINE V fold(const V *parts) {
 static void seek(const Field *field, const V *z, Mask *rows) {
     for (long p = 0; p < field->points; p++) {
         Mask count = {0};
-        for (long k = 0; k < field->kinks; k++) count -= z[p] > field->at[k];
-        rows[p] = count * (int)row_size(field);
+        for (long k = 0; k < field->kinks; k++) count -= z[p] > all(field->at[k]);
+        rows[p] = count * (Int)(6 * field->width);
     }
 }
 
