@@ -55,13 +55,46 @@ def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.Monke
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-def test_hidden_layers_kept_or_computed_again_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("dtype", "closeness"), [(torch.float64, 1e-12), (torch.float32, 2e-5)], ids=str)
+@pytest.mark.parametrize("points", [1, 2, 3, 10])
+def test_the_papers_width_agrees_with_the_eager_walk(points: int, dtype: torch.dtype, closeness: float) -> None:
     needs_a_compiler()
-    field, z, solver = sphere_field(2), samples(20, 2), FixedStep("rk4", step=1 / 3)
-    kept = solved(field, z, solver, field.parameters())
-    monkeypatch.setattr(native_call, "HIDDEN_KEPT", 0)
-    again = solved(field, z, solver, field.parameters())
-    assert all(torch.equal(a, b) for a, b in zip(kept, again, strict=True))
+    field, z = initialise(SphereField(points), 0).to(dtype), 0.3 * samples(20, points).to(dtype)
+    with torch.no_grad():
+        for layer in (field.lift, field.mix, field.lower):
+            layer.bias.copy_(0.3 * samples(len(layer.bias)))  # type: ignore[operator, union-attr, arg-type]
+    found = solved(field, z, EULER, field.parameters())
+    expected = solved(Eagerly(field), z, EULER, field.parameters())
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=closeness, atol=closeness * float(want.detach().abs().max()))
+
+
+def test_at_a_kink_no_channel_is_positive() -> None:
+    """Kinks that coincide, states that lie on them, and channels that never or always are positive."""
+    needs_a_compiler()
+    field = sphere_field(3)
+    z = torch.tensor([[0.0, 0.5, -0.5], [-0.0, 0.25, 0.5], [1.0, -1.0, 0.0]], dtype=torch.float64)
+    with torch.no_grad():
+        field.lift.weight.copy_(torch.tensor([1.0, -1, 2, -2, 0, 0, 1, -1]).view(-1, 1, 1))
+        field.lift.bias.copy_(torch.tensor([0.0, 0, -1, 1, 0, 0.5, -0.5, -0.5]))  # type: ignore[union-attr]
+    for solver in (FixedStep("euler", step=1.0), Adaptive("dopri54", tolerance=1e-3)):
+        found = solved(field, z, solver, field.parameters())
+        expected = solved(Eagerly(field), z, solver, field.parameters())
+        assert_same(found, expected)
+        assert all(torch.equal(a == 0, b == 0) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("layer", ["lift", "mix", "lower"])
+@pytest.mark.parametrize("part", ["weight", "bias"])
+def test_a_weight_that_is_not_a_number_is_noticed_wherever_the_state_is(layer: str, part: str) -> None:
+    field = sphere_field(2)
+    for channel in range(len(getattr(getattr(field, layer), part))):
+        broken = sphere_field(2)
+        with torch.no_grad():
+            getattr(getattr(broken, layer), part)[channel] = torch.nan
+        for z in (samples(3, 2), -samples(3, 2).abs(), samples(3, 2).abs()):
+            with pytest.raises(NonFiniteError, match="not finite at t"):
+                solve(broken, z, EULER)
 
 
 def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() -> None:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("native.c")
-INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("field", "adaptive"))
+INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("field", "table", "adaptive"))
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
 FUNCTIONS = ("there", "back", "adapt")

@@ -21,14 +21,15 @@ typedef struct {
     long keep;                   /* all rows, for the way back, or only one step's */
     const REAL *weights[6];      /* [members][...]: weights and biases of lift, mix, lower, as PyTorch has them */
     REAL *gradients[6];
-    REAL *layers;                /* [members][...]: as products take them */
+    REAL *layers;                /* [members][...]: a field's table, and what else it needs */
     const double *tableau;       /* [evaluated + 2][evaluated]: a, b and the error's weights */
     double *sizes;               /* [members][room] */
     long *steps;                 /* [members] */
     const REAL *start;           /* [members][samples][points] */
     REAL *end;
     V *rows;                     /* [members][tiles][...][points] */
-    V *hidden;                   /* [members][tiles][...][points][width]: second layers, or null */
+    Mask *active;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive; or
+                                    null */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;
     REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
@@ -41,68 +42,7 @@ typedef struct {
     long *evaluations, *rejected, *status; /* [members] */
 } Walk;
 
-static long layers_size(const Walk *walk) { return 6 * walk->width * walk->width + 5 * walk->width; }
-
-static long share_size(const Walk *walk) {
-    return 3 * walk->width * walk->width + walk->width + (3 * walk->width + 1) * LANES;
-}
-
-static Field field_of(const Walk *walk, long member) {
-    long n = walk->width;
-    const REAL *taps = walk->layers + member * layers_size(walk), *lift = taps + 6 * n * n;
-    return (Field){walk->points, n, taps, taps + 3 * n * n, lift, lift + n, lift + 2 * n, lift + 3 * n, lift[4 * n]};
-}
-
-static Gradient gradient_in(const Walk *walk, REAL *share) {
-    long n = walk->width;
-    REAL *mix_bias = share + 3 * n * n;
-    V *lift = (V *)(mix_bias + n);
-    return (Gradient){share, mix_bias, lift, lift + n, lift + 2 * n, lift + 3 * n};
-}
-
-/* A member's weights, filled up with zeros, for the products. */
-static void lay(const Walk *walk, long member) {
-    long n = walk->width, m = walk->channels;
-    REAL *taps = walk->layers + member * layers_size(walk), *back = taps + 3 * n * n, *rest = back + 3 * n * n;
-    memset(taps, 0, layers_size(walk) * sizeof(REAL));
-    const REAL *mixing = walk->weights[2] + member * m * m * 3; /* [out][in][3] */
-    for (long o = 0; o < m; o++)
-        for (long i = 0; i < m; i++) {
-            const REAL *three = mixing + (o * m + i) * 3;
-            for (long t = 0; t < 3; t++) {
-                REAL value = walk->points == 2 && t != 1 ? three[t] - three[1] : three[t];
-                taps[(t * n + i) * n + o] = back[((2 - t) * n + o) * n + i] = value;
-            }
-        }
-    const int kinds[] = {0, 1, 3, 4};
-    for (int k = 0; k < 4; k++) memcpy(rest + k * n, walk->weights[kinds[k]] + member * m, m * sizeof(REAL));
-    rest[4 * n] = walk->weights[5][member];
-}
-
-/* The sum of all tiles' shares, always in the same order, as PyTorch has the weights. */
-static void sum_up(const Walk *walk, long member) {
-    long n = walk->width, m = walk->channels, size = share_size(walk);
-    REAL *total = walk->shares + member * walk->tiles * size;
-    for (long tile = 1; tile < walk->tiles; tile++)
-        for (long k = 0; k < size; k++) total[k] += total[tile * size + k];
-    for (long o = 0; o < m; o++)
-        for (long i = 0; i < m; i++) {
-            REAL *three = walk->gradients[2] + ((member * m + o) * m + i) * 3;
-            for (long t = 0; t < 3; t++) three[t] = total[(t * n + i) * n + o];
-        }
-    const Gradient sums = gradient_in(walk, total);
-    memcpy(walk->gradients[3] + member * m, sums.mix_bias, m * sizeof(REAL));
-    const V *found[] = {sums.lift, sums.lift_bias, sums.lower, sums.lower_bias};
-    const int kinds[] = {0, 1, 4, 5};
-    for (int k = 0; k < 4; k++) {
-        long count = k == 3 ? 1 : m;
-        for (long c = 0; c < count; c++) {
-            REAL sum = 0;
-            for (int s = 0; s < LANES; s++) sum += found[k][c][s];
-            walk->gradients[kinds[k]][member * count + c] = sum;
-        }
-    }
-}
+#include "native_table.h"
 
 /* A tile's samples of a state [members][samples][points], and back. A tile is filled up with its last sample: another
    one might blow up where none of them does, and zero times that is no zero. Cotangents are filled up with zeros. */
@@ -129,10 +69,10 @@ static V *rows_of(const Walk *walk, long tile, long step) {
     return walk->rows + (tile * (kept * walk->stages + 1) + (walk->keep ? step * walk->stages : 0)) * entries_of(walk);
 }
 
-/* Where the second layer of a row is kept for the way back, or else this room. */
-static V *second_of(const Walk *walk, long tile, long row, V *room) {
-    long size = walk->points * walk->width;
-    return walk->hidden ? walk->hidden + (tile * (walk->room * walk->stages + 1) + row) * size : room;
+/* Where a row's second layer is positive is kept for the way back, or else in this room. */
+static Mask *active_of(const Walk *walk, long tile, long row, Mask *room) {
+    long size = walk->points * walk->width / PAIR;
+    return walk->active ? walk->active + (tile * (walk->room * walk->stages + 1) + row) * size : room;
 }
 
 /* z + h sum_i weights_i rate_i */
@@ -149,13 +89,14 @@ static void tile_there(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
     const Field field = field_of(walk, member);
     const double *sizes = walk->sizes + member * walk->room;
-    V room[d * walk->width], rates[stages * d];
+    V rates[stages * d];
+    Mask room[d * walk->width / PAIR];
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < walk->steps[member]; n++) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
-            evaluate(&field, rows + i * d, second_of(walk, tile, n * stages + i, room), rates + i * d);
+            evaluate(&field, rows + i * d, active_of(walk, tile, n * stages + i, room), rates + i * d);
         }
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
@@ -163,14 +104,13 @@ static void tile_there(const Walk *walk, long tile) {
     store(walk, tile, rows_of(walk, tile, walk->steps[member]), walk->end);
 }
 
-/* Hidden layers that were not kept are computed again. */
 static void tile_back(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
     const Field field = field_of(walk, member);
     const double *sizes = walk->sizes + member * walk->room, *b = walk->tableau + walk->evaluated * walk->evaluated;
     REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
-    V z[d], room[d * walk->width], on_row[d], on_rates[stages * d];
+    V z[d], on_row[d], on_rates[stages * d];
     memset(share, 0, share_size(walk) * sizeof(REAL));
     load(walk, tile, walk->on_end, z, 1);
     for (long n = walk->steps[member] - 1; n >= 0; n--) {
@@ -178,10 +118,8 @@ static void tile_back(const Walk *walk, long tile) {
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
             const V *row = rows_of(walk, tile, n) + i * d;
-            V *second = second_of(walk, tile, n * stages + i, room);
-            if (!walk->hidden) second_layer(&field, row, second);
-            const V *ahead = walk->hidden && n + i ? second - d * walk->width : second;
-            pull_back(&field, row, second, on_rates + i * d, on_row, 1, &on, ahead);
+            const Mask *active = active_of(walk, tile, n * stages + i, 0);
+            pull_back(&field, row, active, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)
                 for (long q = 0; q < d; q++)

@@ -24,7 +24,7 @@ from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
 WIDTH_UP_TO = 512
-"""Of a hidden layer, all points together: what fits on a thread's stack, and in its cache."""
+"""Of a hidden layer, all points together. Tables and shares of gradients grow with the square of the channels."""
 STEPS_AT_FIRST = 16
 """Accepted steps that an adaptive solve has room for; one that takes more is begun again with four times the room."""
 DONE, FULL = 0, 1

@@ -30,13 +30,14 @@ static REAL *trial_share(const Trial *trial, long k, int pending) {
 static void evaluate_stage(const Trial *trial, long k, long i) {
     const Walk *walk = trial->walk;
     long d = walk->points, entries = entries_of(walk);
-    V room[d * walk->width], *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    V *second = second_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
-    evaluate(&trial->field, row, second, rate);
+    V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
+    Mask room[d * walk->width / PAIR];
+    Mask *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
+    evaluate(&trial->field, row, active, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
     const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
-    pull_back(&trial->field, row, second, row + d, rate + d, (REAL)share, share != 0 ? &on : 0, second);
+    pull_back(&trial->field, row, active, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
 

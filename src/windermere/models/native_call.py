@@ -19,8 +19,6 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
-HIDDEN_KEPT = 4_000_000
-"""Values of second layers that a solve keeps for the way back; more would leave the cache, and are computed again."""
 WORTH_A_THREAD = 256
 """Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
 
@@ -33,7 +31,7 @@ class _Walk(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep")),
         *((name, ctypes.c_void_p * 6) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "hidden", "on_end", "on_start", "shares", "rates")),
+        *((name, ctypes.c_void_p) for name in ("rows", "active", "on_end", "on_start", "shares", "rates")),
         ("adjoint", ctypes.c_long),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -102,19 +100,19 @@ class Call:
         adjoint: bool = False,
     ) -> "Call":
         (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], 64 // z.element_size()
-        width, tiles = -(-channels // lanes) * lanes, -(-samples // lanes)
+        width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
         stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and is_graded(z, weights)
         shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
         shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
         shape |= {"keep": keep, "adjoint": adjoint}
         start = z.detach().contiguous()
         tensors = {"start": start}
-        tensors["layers"] = start.new_empty(members * (6 * width + 5) * width)
+        tensors["layers"] = start.new_empty(members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes))
         state = members * tiles * lanes * points * (1 + adjoint)
         rows = (room if keep else 1) * stages + 1
         tensors["rows"] = start.new_empty(state * rows)
-        if keep and state * rows * width <= HIDDEN_KEPT:
-            tensors["hidden"] = start.new_empty(state * rows * width)
+        if keep:
+            tensors["active"] = start.new_empty(state * rows * width // (2 * lanes))
         tensors["rates"] = start.new_empty(state * tableau.stages)
         arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
@@ -138,8 +136,9 @@ class Call:
     def shares(self) -> Tensor:
         """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
         width, lanes = self.shape["width"], 64 // self.tensors["start"].element_size()
+        share = 6 * (self.shape["channels"] + 1) * width + lanes
         tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
-        return self.tensors["start"].new_empty(tiles * (3 * width * width + width + (3 * width + 1) * lanes))
+        return self.tensors["start"].new_empty(tiles * share)
 
     def run(
         self, name: str, steps: int, choice: Choice | None = None, gradients: Weights = (), **tensors: Tensor

@@ -1,188 +1,157 @@
 /* The sphere networks' field dz/dt = lower relu(mix relu(lift z)) on a tile, there and back: see native.c.
 
-A tile is LANES samples side by side; one value of all of them is a vector V. The state is [points] vectors, a hidden
-layer [points][width]. Lifting and lowering are the same at each point; mixing is a convolution with three taps, each a
-matrix [in][out]. The width is the number of channels, filled up to a multiple of LANES with ones that stay zero. */
+Lifting takes one number at each point, so that what a tap of the mixing makes of it is piecewise linear in z: slope z +
+offset, with a kink where a channel begins or ceases to be positive. Both are tabulated for each *segment* between
+kinks, and no products of matrices are left. The way back adds up, for each segment, cotangents and cotangents times z;
+gradients are sums of these over the segments where a channel is positive, so those that are zero stay exactly zero.
+
+A tile is LANES samples; a vector V holds one value of all of them, or LANES channels of one. The state is [points]
+vectors of samples. The width is the number of channels, filled up to a multiple of two vectors with ones that stay
+zero. Tap t leads from point p to p + 1 - t. */
 
 #define LANES (64 / (int)sizeof(REAL))
-#define BLOCK 8 /* sums that are kept in registers; divides LANES */
+#define PAIR (2 * LANES) /* channels at a time: sums of theirs stay in registers */
+#define INLINE static inline __attribute__((always_inline))
 
 typedef REAL V __attribute__((vector_size(64)));
-typedef __typeof__((V){0} < (V){0}) Mask;
+typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int)0, (long)0)) Int;
+typedef Int Mask __attribute__((vector_size(64))); /* or numbers as large as REAL */
 
 typedef struct {
-    long points, width;
-    const REAL *taps, *back; /* [3][width][width]; those for the way back are turned round, and in reverse order */
-    const REAL *lift, *lift_bias, *mix_bias, *lower; /* [width] */
+    long points, width, kinks;
+    const REAL *at;               /* [kinks], in order */
+    const REAL *table;            /* [kinks + 1][2][3][width]: each segment's slopes and offsets */
+    const REAL *mix_bias, *lower; /* [width] */
     REAL lower_bias;
 } Field;
 
 typedef struct {
-    REAL *mix, *mix_bias;        /* [3][width][width], [width] */
-    V *lift, *lift_bias, *lower; /* [width], each sample's apart */
-    V *lower_bias;
+    REAL *sums;    /* as the table: cotangents times z, and cotangents, of the second layer, before they are lowered */
+    V *lower_bias; /* each sample's apart */
 } Gradient;
 
-static inline V where_positive(V value, V x) { /* what is not a number stays so */
-    return (V)((Mask)value & ~(x <= 0));
+INLINE V v_at(const REAL *from) { return *(const V *)from; }
+
+INLINE V all(REAL value) { return value - (V){0}; } /* + would make -0 into 0, and so takes time */
+
+INLINE void halve(const REAL *restrict x, REAL *restrict y, int n) {
+    for (int i = 0; i < n; i++) y[i] = x[2 * i] + x[2 * i + 1];
 }
 
-static inline V total(const V *sum) {
-    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
-}
-
-/* y = x m + bias, or + shared */
-static inline void product(const REAL *m, const REAL *bias, const V *shared, const V *x, V *y, long in, long out) {
-    for (long o = 0; o < out; o += BLOCK) {
-        V sum[BLOCK];
-        for (int k = 0; k < BLOCK; k++) sum[k] = shared ? shared[o + k] : (V){0} + (bias ? bias[o + k] : 0);
-        for (long i = 0; i < in; i++)
-            for (int k = 0; k < BLOCK; k++) sum[k] += m[i * out + o + k] * x[i];
-        for (int k = 0; k < BLOCK; k++) y[o + k] = sum[k];
+/* The sum of each of [LANES] vectors. */
+INLINE V fold(const V *parts) {
+    V room[2][LANES / 2];
+    REAL *from = (REAL *)room[0], *to = (REAL *)room[1];
+    halve((const REAL *)parts, from, LANES * LANES / 2);
+    for (int n = LANES * LANES / 4; n >= LANES; n /= 2) {
+        halve(from, to, n);
+        REAL *last = from;
+        from = to, to = last;
     }
+    return v_at(from);
 }
 
-/* Each point takes itself and its neighbours. Two points need three products, not four:
-   A x0 + B x1 = A (x0 + x1) + (B - A) x1, and likewise for the other; so B - A is what the taps at the sides hold. */
-static void mix(const Field *field, const REAL *taps, const REAL *bias, const V *x, V *y) {
-    long n = field->width, size = n * n;
-    if (field->points == 2) {
-        V sum[n], shared[n];
-        for (long c = 0; c < n; c++) sum[c] = x[c] + x[n + c];
-        product(taps + size, bias, 0, sum, shared, n, n);
-        product(taps + 2 * size, 0, shared, x + n, y, n, n);
-        product(taps, 0, shared, x, y + n, n, n);
-        return;
-    }
+/* Where the rows of the segments that z lies in begin. A kink belongs to the segment below it. */
+static void seek(const Field *field, const V *z, Mask *rows) {
     for (long p = 0; p < field->points; p++) {
-        long from = p ? p - 1 : 0, to = p + 2 < field->points ? p + 2 : field->points;
-        product(taps + (from - p + 1) * size, bias, 0, x + from * n, y + p * n, (to - from) * n, n);
+        Mask count = {0};
+        for (long k = 0; k < field->kinks; k++) count -= z[p] > all(field->at[k]);
+        rows[p] = count * (Int)(6 * field->width);
     }
 }
 
-/* y, [out] vectors of samples, as vectors of outputs: [out / LANES][samples]. */
-static void turn(const V *y, V *turned, long out) {
-    for (long o = 0; o < out; o += LANES) {
-        V block[LANES];
-        for (int s = 0; s < LANES; s++)
-            for (int k = 0; k < LANES; k++) block[s][k] = y[o + k][s];
-        memcpy(turned + o, block, sizeof(block));
-    }
-}
-
-/* Add the sum over samples of x[i] y[o] to a gradient; y is turned. On the way, what lies ahead is fetched into the
-   cache bit by bit: all at once, it would be waited for. */
-static void gather(REAL *gradient, const V *x, const V *y, long in, long out, const V **ahead) {
-    const REAL *each = (const REAL *)x;
-    for (long o = 0; o < out; o += LANES) {
-        V turned[LANES];
-        memcpy(turned, y + o, sizeof(turned));
-        for (long i = 0; i < in; i += BLOCK) {
-            V sum[BLOCK];
-            for (int k = 0; k < 3; k++) __builtin_prefetch((*ahead)++);
-            for (int k = 0; k < BLOCK; k++) sum[k] = *(V *)(gradient + (i + k) * out + o);
-            for (int s = 0; s < LANES; s++)
-                for (int k = 0; k < BLOCK; k++) sum[k] += each[(i + k) * LANES + s] * turned[s];
-            for (int k = 0; k < BLOCK; k++) *(V *)(gradient + (i + k) * out + o) = sum[k];
-        }
-    }
-}
-
-static void gather_bias(REAL *gradient, const V *y, REAL share, long out) {
-    for (long o = 0; o < out; o += LANES) {
-        V sum = {0};
-        for (int s = 0; s < LANES; s++) sum += y[o + s];
-        *(V *)(gradient + o) += share * sum;
-    }
-}
-
-/* The gradients of the taps and of the bias. Here two points take four products: three would turn gradients that are
-   zero into rounding errors, which Adam takes as seriously as any other gradient. */
-static void gather_mix(const Field *field, const Gradient *on, REAL share, const V *x, const V *y, const V *ahead) {
-    long n = field->width, size = n * n;
-    V turned[n];
-    for (long p = 0; p < field->points; p++) {
-        long from = p ? p - 1 : 0, to = p + 2 < field->points ? p + 2 : field->points;
-        turn(y + p * n, turned, n);
-        gather(on->mix + (from - p + 1) * size, x + from * n, turned, (to - from) * n, n, &ahead);
-        gather_bias(on->mix_bias, turned, share, n);
-    }
-}
-
-static void lift(const Field *field, const V *z, V *first) {
-    for (long p = 0; p < field->points; p++)
-        for (long c = 0; c < field->width; c++) {
-            V value = field->lift[c] * z[p] + field->lift_bias[c];
-            first[p * field->width + c] = where_positive(value, value);
-        }
-}
-
-static void second_layer(const Field *field, const V *z, V *second) {
-    V first[field->points * field->width];
-    lift(field, z, first);
-    mix(field, field->taps, field->mix_bias, first, second);
-    for (long c = 0; c < field->points * field->width; c++) second[c] = where_positive(second[c], second[c]);
-}
-
-/* The rate of change of z; the second hidden layer is left for the way back. */
-static void evaluate(const Field *field, const V *z, V *second, V *rate) {
-    second_layer(field, z, second);
-    for (long p = 0; p < field->points; p++) {
-        V sum[BLOCK] = {(V){0} + field->lower_bias};
-        for (long c = 0; c < field->width; c += BLOCK)
-            for (int k = 0; k < BLOCK; k++) sum[k] += field->lower[c + k] * second[p * field->width + c + k];
-        rate[p] = total(sum);
-    }
-}
-
-/* The cotangent of the second layer, from that of the rate. */
-static void to_second(
-    const Field *field, const V *second, const V *on_rate, V *on_second, REAL share, const Gradient *on
-) {
+/* The second layer's channels from c on, of all samples at a point: the rate's part from them, and in bits, two for a
+   sample, where they are positive. */
+INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, long c, Mask *active, int from, int to) {
     long n = field->width;
-    for (long p = 0; p < field->points; p++) {
-        V scaled = share * on_rate[p];
-        if (on) *on->lower_bias += scaled;
-        for (long c = 0; c < n; c++) {
-            V value = second[p * n + c];
-            on_second[p * n + c] = where_positive(field->lower[c] * on_rate[p], value);
-            if (on) on->lower[c] += scaled * value;
+    V bias[2] = {v_at(field->mix_bias + c), v_at(field->mix_bias + c + LANES)};
+    V lower[2] = {v_at(field->lower + c), v_at(field->lower + c + LANES)}, parts[LANES];
+    Mask bits[2] = {(Mask){0} + 1, (Mask){0} + 2}, found = {0};
+    for (int s = 0; s < LANES; s++) {
+        V sum[2] = {bias[0], bias[1]};
+        for (int t = from; t < to; t++) {
+            const REAL *slope = field->table + rows[p + t - 1][s] + t * n + c, *offset = slope + 3 * n;
+            for (int k = 0; k < 2; k++) sum[k] += z[p + t - 1][s] * v_at(slope + k * LANES) + v_at(offset + k * LANES);
         }
+        for (int k = 0; k < 2; k++) {
+            Mask positive = ~(sum[k] <= 0); /* what is not a number stays so */
+            found |= positive & bits[k];
+            sum[k] = (V)((Mask)sum[k] & positive);
+            bits[k] <<= 2;
+        }
+        parts[s] = lower[0] * sum[0] + lower[1] * sum[1];
+    }
+    *active = found;
+    return fold(parts);
+}
+
+/* The rate of change of z; where the second layer is positive is left for the way back, [points][width / PAIR]. */
+static void evaluate(const Field *field, const V *z, Mask *active, V *rate) {
+    Mask rows[field->points];
+    seek(field, z, rows);
+    for (long p = 0; p < field->points; p++) {
+        int first = p == 0, last = p + 1 == field->points;
+        rate[p] = all(field->lower_bias);
+        for (long c = 0; c < field->width; c += PAIR, active++)
+            rate[p] += first ? last ? second_at(field, z, rows, p, c, active, 1, 2)
+                                    : second_at(field, z, rows, p, c, active, 1, 3)
+                             : last ? second_at(field, z, rows, p, c, active, 0, 2)
+                                    : second_at(field, z, rows, p, c, active, 0, 3);
     }
 }
 
-/* The cotangent of z, from that of the first layer before its relu. */
-static void to_state(
-    const Field *field, const V *z, const V *first, const V *on_first, V *on_z, REAL share, const Gradient *on
+/* The cotangent of z at a point from that of the second layer's channels from c on; the sums for its gradients. */
+INLINE V back_at(
+    const Field *field, const V *z, const Mask *rows, const Mask *active, const V *on_rate, long p, long c, REAL share,
+    REAL *sums, int graded, int from, int to
 ) {
-    long n = field->width;
-    for (long p = 0; p < field->points; p++) {
-        V sum[BLOCK] = {0}, scaled = share * z[p];
-        for (long c = 0; c < n; c += BLOCK)
-            for (int k = 0; k < BLOCK; k++) {
-                V value = where_positive(on_first[p * n + c + k], first[p * n + c + k]);
-                sum[k] += field->lift[c + k] * value;
-                if (!on) continue;
-                on->lift[c + k] += scaled * value;
-                on->lift_bias[c + k] += share * value;
+    long n = field->width, across = n / PAIR;
+    V lower[2] = {v_at(field->lower + c), v_at(field->lower + c + LANES)}, parts[LANES];
+    Mask bits[2] = {(Mask){0} + 1, (Mask){0} + 2}, found[3];
+    for (int t = from; t < to; t++) found[t] = active[(p + 1 - t) * across + c / PAIR];
+    for (int s = 0; s < LANES; s++) {
+        long row = rows[p][s] + c;
+        REAL scaled = share * z[p][s];
+        V sum[2] = {{0}, {0}};
+        for (int t = from; t < to; t++)
+            for (int k = 0; k < 2; k++) {
+                long place = row + t * n + k * LANES;
+                V on = (V)((Mask)all(on_rate[p + 1 - t][s]) & ((found[t] & bits[k]) != 0));
+                sum[k] += on * v_at(field->table + place);
+                if (!graded) continue;
+                *(V *)(sums + place) += scaled * on;
+                *(V *)(sums + place + 3 * n) += share * on;
             }
-        on_z[p] = total(sum);
+        for (int k = 0; k < 2; k++) bits[k] <<= 2;
+        parts[s] = lower[0] * sum[0] + lower[1] * sum[1];
+    }
+    return fold(parts);
+}
+
+/* Whether there is an `on` is known when this is compiled. */
+INLINE void pull(
+    const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on,
+    int graded
+) {
+    Mask rows[field->points];
+    seek(field, z, rows);
+    for (long p = 0; p < field->points; p++) {
+        int first = p == 0, last = p + 1 == field->points;
+        REAL *sums = graded ? on->sums : 0;
+        if (graded) *on->lower_bias += share * on_rate[p];
+        on_z[p] = (V){0};
+        for (long c = 0; c < field->width; c += PAIR)
+            on_z[p] += first ? last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 1, 2)
+                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 0, 2)
+                             : last ? back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 1, 3)
+                                    : back_at(field, z, rows, active, on_rate, p, c, share, sums, graded, 0, 3);
     }
 }
 
-/* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null.
-   `ahead` is the second layer that will be asked for next. */
+/* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
-    const Field *field, const V *z, const V *second, const V *on_rate, V *on_z, REAL share, const Gradient *on,
-    const V *ahead
+    const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on
 ) {
-    long values = field->points * field->width;
-    V first[values], on_first[values], on_second[values];
-    to_second(field, second, on_rate, on_second, share, on);
-    mix(field, field->back, 0, on_second, on_first);
-    lift(field, z, first);
-    to_state(field, z, first, on_first, on_z, share, on);
-    if (!on) return;
-    for (long c = 0; share != 1 && c < values; c++) first[c] *= share;
-    gather_mix(field, on, share, first, on_second, ahead);
+    if (on) pull(field, z, active, on_rate, on_z, share, on, 1);
+    else pull(field, z, active, on_rate, on_z, share, on, 0);
 }
