@@ -16,7 +16,7 @@ from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
 from windermere.models.arithmetic import check_arithmetic, check_it_suits, convolving_in
-from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
+from windermere.models.dense import DenseField, Layers, banded, dense_field, eager_walk, repeated
 from windermere.models.fused import with_kernels
 from windermere.models.images import image_field
 from windermere.models.native import native_adapt, native_adjoint, with_native
@@ -62,10 +62,13 @@ class SphereField(nn.Module):
 
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """For a model's own parameters, or an ensemble's with a leading member axis."""
+        weights = _in_order(tensors)
+        adapt = native_adapt(weights, self.points)
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
-            return Prepared(rate, lambda: tuple(tensors.values()))
-        weights = _in_order(tensors)
+            walk = with_native(weights, self.points, lambda: eager_walk(rate))
+            adjoint = native_adjoint(weights, self.points, rate)
+            return Prepared(rate, lambda: tuple(tensors.values()), walk, adapt=adapt, adjoint=adjoint)
         graded = torch.is_grad_enabled()
 
         @cache
@@ -80,7 +83,6 @@ class SphereField(nn.Module):
             return dense_field(cast(Layers, tuple(layers)))
 
         walk = with_kernels(weights, lambda: with_native(weights, self.points, lambda: dense().walk))
-        adapt = native_adapt(weights, self.points)
         adjoint = native_adjoint(weights, self.points, lambda t, z: made().rate(t, z))
         return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk, adapt=adapt, adjoint=adjoint)
 

@@ -23,8 +23,8 @@ from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Gro
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages
 
-WIDTH_UP_TO = 512
-"""Of a hidden layer, all points together. Tables and shares of gradients grow with the square of the channels."""
+CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
+"""Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
 STEPS_AT_FIRST = 16
 """Accepted steps that an adaptive solve has room for; one that takes more is begun again with four times the room."""
 DONE, FULL = 0, 1
@@ -76,7 +76,7 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
     first, like = weights[0], (z.dtype, torch.device("cpu"))
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
     plain = z.dtype in C_TYPES and all((x.dtype, x.device) == like for x in (z, *weights))
-    small = fitting and z.shape[-1] * first.shape[-3] <= WIDTH_UP_TO and z.numel() > 0
+    small = fitting and first.shape[-3] <= CHANNELS_UP_TO and 0 < z.shape[-1] <= POINTS_UP_TO and z.numel() > 0
     return small and plain and library(C_TYPES[z.dtype]) is not None
 
 
