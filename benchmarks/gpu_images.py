@@ -284,12 +284,12 @@ class Report:
         return value
 
 
-def iterations(report: Report, size: Size, data: str) -> None:
-    """Every arithmetic with both gradients, the quickest first."""
+def iterations(report: Report, size: Size, data: str, arithmetics: Sequence[str]) -> None:
+    """With both gradients."""
     solver, section = FixedStep.of("euler", steps=size.few), f"{data} euler {size.few}"
     exact: list[list[Tensor]] = []
     report.keep(section, "float32's loss", lambda: exact.append(gradients(size, size.config(data, solver))) or {})
-    for arithmetic in reversed(ARITHMETICS):
+    for arithmetic in arithmetics:
         for gradient in GRADIENTS:
             config = size.config(data, solver, arithmetic=arithmetic, gradient=gradient)
             report.keep(section, f"{arithmetic} {gradient}", lambda c=config: compared(size, c, exact[0]))
@@ -358,10 +358,10 @@ def main() -> None:
         report.keep("check", gradient, lambda g=gradient: checked(size, gradient=g))
         report.keep("check", f"{gradient}, 2 members", lambda g=gradient: checked(size, gradient=g, seeds=(0, 1)))
     report.keep("check", "adapted steps", lambda: checked(size, adapt="steady", target=1e-4))
-    iterations(report, size, "cifar10")
+    iterations(report, size, "cifar10", ARITHMETICS[::-1])
     long_solves(report, size)
     other_methods(report, size)
-    iterations(report, size, "mnist")
+    iterations(report, size, "mnist", ["bfloat16"])
     report.only = []
     bars(report, size)
 

@@ -1,8 +1,11 @@
-"""docs/speed.md, drawn from benchmarks/results/peers*.json."""
+"""docs/speed.md, drawn from benchmarks/results/peers*.json and gpu_*.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.gpu_table import gpu_sections
+from benchmarks.measuring import RESULTS
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diffrax", "lax.scan")
@@ -38,7 +41,7 @@ An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {se
 
 
 def write_page(measured: Sequence[Mapping[str, Any]]) -> None:
-    PAGE.write_text(HEAD + "".join(_section(results) for results in measured))
+    PAGE.write_text(HEAD + "".join(_section(results) for results in measured) + gpu_sections(RESULTS))
 
 
 def _section(results: Mapping[str, Any]) -> str:

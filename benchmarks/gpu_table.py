@@ -1,0 +1,124 @@
+"""The GPU's part of docs/speed.md, drawn from benchmarks/results/gpu_*.json."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from windermere.records import read_json
+
+Found = Mapping[str, Any]
+COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "diffrax", "lax.scan")
+IMAGES = {
+    "Windermere, bfloat16 (kernels)": "bfloat16 backprop",
+    "Windermere, bfloat16, `checkpoint`": "bfloat16 checkpoint",
+    "Windermere, bfloat16, compiled convolutions": "bfloat16 backprop, compiled",
+    "Windermere, tf32": "tf32 backprop",
+    "Windermere, float32": "float32 backprop",
+    "torchdiffeq, bfloat16, compiled field": "torchdiffeq bfloat16, compiled field",
+    "torchdiffeq, tf32": "torchdiffeq tf32",
+    "torchdiffeq, float32": "torchdiffeq float32",
+}
+LONG = {"backprop": "kept", "checkpoint": "computed again"}
+
+
+def gpu_sections(results: Path) -> str:
+    """Of what has been measured so far."""
+    parts: dict[str, Callable[[Found], str]] = {
+        "gpu_training": _training,
+        "gpu_peers": _peers,
+        "gpu_images": _images,
+        "gpu_image_kernel": _kernels,
+    }
+    known = {name: read_json(path) for name in parts if (path := results / f"{name}.json").exists()}
+    return "".join(f"\n{parts[name](found)}" for name, found in known.items())
+
+
+def _made(found: Found) -> str:
+    where = found["environment"]
+    return f"{where['device_name']}, torch {where['torch']}, commit `{where['commit'][:7]}`"
+
+
+def _table(*lines: tuple[str, ...]) -> str:
+    head, *rest = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([head, "|---" * len(lines[0]) + "|", *rest]) + "\n"
+
+
+def _training(found: Found) -> str:
+    suffix = ", captured"
+    rows = [
+        (name.removesuffix(suffix), f"{value['ms']:.2f}")
+        for name, value in found["times"].items()
+        if name.endswith(suffix)
+    ]
+    figure = found["figure 4"]
+    return (
+        f"## One H200: Sphere2\n\n{_made(found)}. A whole training iteration of `windermere train` (batch, solve, "
+        "loss, Adam), captured as a CUDA graph, milliseconds:\n\n"
+        f"{_table(('work', 'ms'), *rows)}\n"
+        f"All 85 trainings of Figure 4 (a) and (b), with rows, evaluations and checkpoints: "
+        f"{figure['both as runs, s']:.0f} s, extrapolated from 2000 (Euler) and 1000 (rk4) of 10,000 iterations.\n"
+    )
+
+
+def _peers(found: Found) -> str:
+    best: dict[tuple[str, int], dict[str, float]] = {}
+    for row in found["rows"]:
+        if "ms" in row:
+            written = row["library"] == "torchdiffeq" and row["form"].startswith("Conv1d")
+            name = "torchdiffeq, Conv1d" if written else row["library"]
+            known = best.setdefault((row["work"], row["members"]), {})
+            known[name] = min(row["ms"], known.get(name, float("inf")))
+    rows = [(work, str(members), *_cells(known)) for (work, members), known in best.items() if "windermere" in known]
+    return (
+        f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']}. Milliseconds of a Sphere2 training step; "
+        f"in brackets how many times Windermere's.\n\n{_table(('work', 'members', *COLUMNS), *rows)}"
+    )
+
+
+def _cells(known: Mapping[str, float]) -> Iterator[str]:
+    ours = known["windermere"]
+    yield f"{ours:.2f}"
+    for name in COLUMNS[1:]:
+        yield "–" if name not in known else f"{known[name]:.2f} ({known[name] / ours:.1f}x)"
+
+
+def _images(found: Found) -> str:
+    rows = []
+    for label, key in IMAGES.items():
+        cells = []
+        for data in ("cifar10", "mnist"):
+            section = {**found.get(f"{data} euler 16", {}), **found.get(f"{data} euler 16 torchdiffeq", {})}
+            cells.append(_ms(section.get(key, {})))
+        rows.append((label, *cells))
+    long = found.get("cifar10 euler 64", {})
+    memory = [
+        (told, _ms(long[kind]), f"{long[kind]['peak MiB'] * 1.048576 / 1000:.2f}", _fits(long, kind))
+        for kind, told in LONG.items()
+        if "ms" in long.get(kind, {})
+    ]
+    return (
+        f"## One H200: images\n\n{_made(found)}. A training iteration, Euler, 16 steps, batch 256, milliseconds:\n\n"
+        f"{_table(('', 'CIFAR-10', 'MNIST'), *rows)}\n"
+        "CIFAR-10 with 64 steps in bfloat16; GB with the whole data set on the device (0.6), and the largest power of "
+        f"two of steps that would fit:\n\n{_table(('hidden layers', 'ms', 'GB', 'steps'), *memory)}"
+    )
+
+
+def _ms(cell: Found) -> str:
+    return f"{cell['ms']:.1f}" if "ms" in cell else "–"
+
+
+def _fits(long: Found, kind: str) -> str:
+    return str(long.get(f"{kind}, steps that fit", {}).get("largest power of two (extrapolated)", "–"))
+
+
+def _kernels(found: Found) -> str:
+    rows = []
+    for name, cell in found["default"].items():
+        data, kernel = name.split(": ")
+        speed = f"{cell['tflops']:.0f}" if "tflops" in cell else "–"
+        rows.append((data, kernel.replace("_", " "), f"{cell['ms']:.3f}", speed))
+    return (
+        f"Its kernels, one evaluation of the field for a batch of 256 ({_made(found)}); useful TFLOP/s of the 3x3 "
+        f"convolution, of the 790 that the chip gives:\n\n{_table(('data', 'kernel', 'ms', 'TFLOP/s'), *rows)}"
+    )
