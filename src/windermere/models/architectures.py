@@ -18,6 +18,7 @@ from windermere.errors import UnknownNameError
 from windermere.models.arithmetic import check_arithmetic, check_it_suits, convolving_in
 from windermere.models.dense import DenseField, Layers, banded, dense_field, repeated
 from windermere.models.fused import with_kernels
+from windermere.models.fused_adaptive import with_adaptive_kernels
 from windermere.models.images import image_field
 from windermere.models.native import native_adapt, native_adjoint, with_native
 from windermere.models.ode_block import ODEBlock
@@ -80,7 +81,7 @@ class SphereField(nn.Module):
             return dense_field(cast(Layers, tuple(layers)))
 
         walk = with_kernels(weights, lambda: with_native(weights, self.points, lambda: dense().walk))
-        adapt = native_adapt(weights, self.points)
+        adapt = with_adaptive_kernels(weights, self.points, native_adapt(weights, self.points))
         adjoint = native_adjoint(weights, self.points, lambda t, z: made().rate(t, z))
         return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk, adapt=adapt, adjoint=adjoint)
 
