@@ -29,7 +29,7 @@ SOLVERS = DOPRI54, _ = Adaptive("dopri54", tolerance=1e-4), Adaptive("fehlberg21
 LAUNCHES = {
     "4 warps there": Launch(rows_of_a_warp=32),
     "8 back": Launch(warps_back=8),
-    "ieee": Launch(precision="ieee"),
+    "tile 32 back": Launch(tile_back=32),
 }
 
 
