@@ -18,6 +18,7 @@ from windermere.errors import UnknownNameError
 from windermere.models.arithmetic import check_arithmetic, check_it_suits, convolving_in
 from windermere.models.dense import DenseField, Layers, banded, dense_field, eager_walk, repeated
 from windermere.models.fused import with_kernels
+from windermere.models.fused_adaptive import with_adaptive_kernels
 from windermere.models.images import image_field
 from windermere.models.native import native_adapt, native_adjoint, with_native
 from windermere.models.ode_block import ODEBlock
@@ -63,7 +64,7 @@ class SphereField(nn.Module):
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """For a model's own parameters, or an ensemble's with a leading member axis."""
         weights = _in_order(tensors)
-        adapt = native_adapt(weights, self.points)
+        adapt = with_adaptive_kernels(weights, self.points, native_adapt(weights, self.points))
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
             walk = with_native(weights, self.points, lambda: eager_walk(rate))

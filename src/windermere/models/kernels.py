@@ -179,11 +179,17 @@ def _lowered(layer, column, POINTS: tl.constexpr):
 
 
 @triton.jit
+def _relu(x):
+    """As PyTorch's: what is not a number stays so."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def _lifted(x, weights, POINTS: tl.constexpr):
     """The first hidden layer: so cheap that it is rather computed again than kept."""
     layer = ()
     for p in tl.static_range(POINTS):
-        layer = layer + (tl.maximum(x[p][:, None] * weights[0][None, :] + weights[1][None, :], 0.0),)
+        layer = layer + (_relu(x[p][:, None] * weights[0][None, :] + weights[1][None, :]),)
     return layer
 
 
@@ -194,7 +200,7 @@ def _mixed(x, weights, POINTS: tl.constexpr, PRECISION: tl.constexpr):
     sums = _convolve(parts, weights[2], weights[3], POINTS, PRECISION)
     layer = ()
     for p in tl.static_range(POINTS):
-        layer = layer + (tl.maximum(sums[p], 0.0),)
+        layer = layer + (_relu(sums[p]),)
     return layer
 
 
@@ -250,6 +256,54 @@ def walk_forward(
 
 
 @triton.jit
+def _begin_gradients(lift, lift_bias, member, CHANNELS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr):
+    """The first layer's weights by slices of 16 channels, and totals of zero: of lift, its bias, the taps, their bias,
+    lower, and its bias."""
+    nothing = tl.zeros((TILE, WIDTH), tl.float32)
+    slices, on_taps = (), ()
+    for s in tl.static_range(WIDTH // 16):
+        slices = slices + (_load_lift(lift, lift_bias, member, 16 * s + tl.arange(0, 16), CHANNELS),)
+        for _ in tl.static_range(3):
+            on_taps = on_taps + (tl.zeros((16, WIDTH), tl.float32),)
+    return slices, (nothing, nothing, on_taps, nothing, nothing, tl.zeros((TILE,), tl.float32))
+
+
+@triton.jit
+def _pulled_back(
+    x,
+    mixed,
+    on_rate,
+    totals,
+    weights,
+    taps_back,
+    slices,
+    POINTS: tl.constexpr,
+    SLICES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """The cotangent of a rate taken back to its state x; with its share of the gradients added to the totals."""
+    on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias = totals
+    on_mixed = ()
+    for p in tl.static_range(POINTS):
+        spread = on_rate[p][:, None] * weights[4][None, :]
+        on_mixed = on_mixed + (tl.where(mixed[p] > 0.0, spread, 0.0),)
+        on_mix_bias += on_mixed[p]
+        on_lower += on_rate[p][:, None] * mixed[p]
+        on_lower_bias += on_rate[p]
+    on_mixed_parts = _layer_parts(on_mixed, POINTS, PRECISION)
+    sums = _convolve(on_mixed_parts, taps_back, tl.zeros_like(on_lift), POINTS, PRECISION)
+    lifted = _lifted(x, weights, POINTS)
+    on_lifted = ()
+    for p in tl.static_range(POINTS):
+        on_lifted = on_lifted + (tl.where(lifted[p] > 0.0, sums[p], 0.0),)
+        on_lift_bias += on_lifted[p]
+        on_lift += x[p][:, None] * on_lifted[p]
+    on_input = _lowered(on_lifted, weights[0], POINTS)
+    on_taps = _add_products(on_taps, x, slices, on_mixed_parts, POINTS, SLICES, PRECISION)
+    return on_input, (on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias)
+
+
+@triton.jit
 def _store_gradients(base, gradients, member, members, CHANNELS: tl.constexpr, WIDTH: tl.constexpr):
     """A program's part of its tile's share [P S]: each of the weights for all members, one after the other."""
     on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias = gradients
@@ -302,14 +356,7 @@ def walk_backward(
     taps_back = (_transposed(weights[2][2]), _transposed(weights[2][1]), _transposed(weights[2][0]))
     on_z = _load_state(on_ends + member * samples * POINTS, held, POINTS)
     on_z = _scaled(tl.where(rows < samples, 1.0, 0.0), on_z, POINTS)
-    nothing = tl.zeros((TILE, WIDTH), tl.float32)
-    on_lift, on_lift_bias, on_mix_bias, on_lower = nothing, nothing, nothing, nothing
-    slices, on_taps = (), ()
-    for s in tl.static_range(WIDTH // 16):
-        slices = slices + (_load_lift(lift, lift_bias, member, 16 * s + tl.arange(0, 16), CHANNELS),)
-        for _ in tl.static_range(3):
-            on_taps = on_taps + (tl.zeros((16, WIDTH), tl.float32),)
-    on_lower_bias = tl.zeros((TILE,), tl.float32)
+    slices, totals = _begin_gradients(lift, lift_bias, member, CHANNELS, WIDTH, TILE)
 
     steps = tl.load(counts + member)
     visited = states + member * room * samples * POINTS
@@ -332,26 +379,12 @@ def walk_backward(
             for j in tl.static_range(i + 1, STAGES):
                 if ROWS[j][i] != 0.0:
                     on_rate = _plus(on_rate, h * ROWS[j][i], on_inputs[STAGES - 1 - j], POINTS)
-            on_mixed = ()
-            for p in tl.static_range(POINTS):
-                spread = on_rate[p][:, None] * weights[4][None, :]
-                on_mixed = on_mixed + (tl.where(mixed[i][p] > 0.0, spread, 0.0),)
-                on_mix_bias += on_mixed[p]
-                on_lower += on_rate[p][:, None] * mixed[i][p]
-                on_lower_bias += on_rate[p]
-            on_mixed_parts = _layer_parts(on_mixed, POINTS, PRECISION)
-            sums = _convolve(on_mixed_parts, taps_back, nothing, POINTS, PRECISION)
-            lifted = _lifted(inputs[i], weights, POINTS)
-            on_lifted = ()
-            for p in tl.static_range(POINTS):
-                on_lifted = on_lifted + (tl.where(lifted[p] > 0.0, sums[p], 0.0),)
-                on_lift_bias += on_lifted[p]
-                on_lift += inputs[i][p][:, None] * on_lifted[p]
-            on_inputs = on_inputs + (_lowered(on_lifted, weights[0], POINTS),)
-            on_z = _plus(on_z, 1.0, on_inputs[STAGES - 1 - i], POINTS)
-            on_taps = _add_products(on_taps, inputs[i], slices, on_mixed_parts, POINTS, WIDTH // 16, PRECISION)
+            on_input, totals = _pulled_back(
+                inputs[i], mixed[i], on_rate, totals, weights, taps_back, slices, POINTS, WIDTH // 16, PRECISION
+            )
+            on_inputs = on_inputs + (on_input,)
+            on_z = _plus(on_z, 1.0, on_input, POINTS)
     _store_state(on_starts + member * samples * POINTS, rows, on_z, samples, POINTS)
     members = tl.num_programs(0)
     share = shares + tl.program_id(1).to(tl.int64) * members * (3 * CHANNELS * CHANNELS + 4 * CHANNELS + 1)
-    gradients = (on_lift, on_lift_bias, on_taps, on_mix_bias, on_lower, on_lower_bias)
-    _store_gradients(share, gradients, member, members, CHANNELS, WIDTH)
+    _store_gradients(share, totals, member, members, CHANNELS, WIDTH)

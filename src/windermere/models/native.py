@@ -71,7 +71,7 @@ def native_adjoint(weights: Weights, points: int, rate: Rate) -> FusedAdjoint:
 
 def can_walk(z: Tensor, weights: Weights) -> bool:
     """Whether native.c takes this solve: plain tensors on a CPU that fit together, and a compiler at hand."""
-    if _is_looked_through():
+    if is_looked_through():
         return False
     first, like = weights[0], (z.dtype, torch.device("cpu"))
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
@@ -80,7 +80,7 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
     return small and plain and library(C_TYPES[z.dtype]) is not None
 
 
-def _is_looked_through() -> bool:
+def is_looked_through() -> bool:
     """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
     derivatives in forward mode."""
     traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None

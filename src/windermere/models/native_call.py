@@ -114,7 +114,7 @@ class Call:
         if keep:
             tensors["active"] = start.new_empty(state * rows * width // (2 * lanes))
         tensors["rates"] = start.new_empty(state * tableau.stages)
-        arrays = {"tableau": _table(tableau), "sizes": sizes, "steps": steps}
+        arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
 
     def state(self) -> Tensor:
@@ -161,7 +161,7 @@ class Call:
 
 
 @cache
-def _table(tableau: Tableau) -> NDArray[np.float64]:
+def table(tableau: Tableau) -> NDArray[np.float64]:
     """[stages + 2, stages]: a, b, and the weights of the error where there is an estimate."""
     error = (0.0,) * tableau.stages if tableau.b_embedded is None else tableau.error_weights
     lines = [(*line, *(0.0,) * tableau.stages)[: tableau.stages] for line in (*tableau.a, tableau.b, error)]
