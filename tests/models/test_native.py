@@ -1,6 +1,7 @@
 """The compiled walk: which solves it takes, what happens without a compiler, and that threads change nothing."""
 
 import gc
+import platform
 import subprocess
 import sys
 import weakref
@@ -24,9 +25,11 @@ EULER = FixedStep("euler", step=1 / 8)
 
 @pytest.fixture
 def _anew() -> Iterator[None]:
-    compiled.library.cache_clear()
+    for cached in (compiled.library, compiled.vector_bytes):
+        cached.cache_clear()
     yield
-    compiled.library.cache_clear()
+    for cached in (compiled.library, compiled.vector_bytes):
+        cached.cache_clear()
 
 
 def needs_a_compiler() -> None:
@@ -67,6 +70,22 @@ def test_the_papers_width_agrees_with_the_eager_walk(points: int, dtype: torch.d
     expected = solved(Eagerly(field), z, EULER, field.parameters())
     for got, want in zip(found, expected, strict=True):
         torch.testing.assert_close(got, want, rtol=closeness, atol=closeness * float(want.detach().abs().max()))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="vectors of several sizes are x86's")
+@pytest.mark.usefixtures("_anew")
+@pytest.mark.parametrize(("without", "largest"), [("-mno-avx512f", 32), ("-mno-avx", 16)])
+def test_a_processor_with_shorter_vectors_comes_to_the_same(
+    without: str, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_a_compiler()
+    compiled.library.cache_clear()
+    monkeypatch.setattr(compiled, "OPTIONS", (*compiled.OPTIONS, without))
+    ensemble, z = Ensemble(2, 3), samples(3, 11, 2)
+    for solver in (EULER, Adaptive("dopri54", tolerance=1e-4)):
+        found = solved(ensemble, z, [solver] * 3, ensemble.tensors.values())
+        assert_same(found, solved(Eagerly(ensemble), z, [solver] * 3, ensemble.tensors.values()))
+    assert compiled.vector_bytes("double") <= largest
 
 
 def test_at_a_kink_no_channel_is_positive() -> None:

@@ -37,6 +37,13 @@ def library(real: str) -> ctypes.CDLL | None:
     return None
 
 
+@cache
+def vector_bytes(real: str) -> int:
+    """Of one of its vectors: as many as the processor's have."""
+    loaded = library(real)
+    return 0 if loaded is None else ctypes.c_long.in_dll(loaded, "vector_bytes").value
+
+
 def _loaded(command: list[str]) -> ctypes.CDLL:
     """From the user's cache; where nothing can be kept there, from a folder that goes as soon as it is loaded."""
     try:

@@ -12,6 +12,8 @@ a_ij k_j for a stage, and with b for a the end of the step, which is the first r
 
 enum { DONE, FULL, TROUBLE };
 
+const long vector_bytes = BYTES;
+
 typedef struct {
     long members, samples, points, channels, width, tiles; /* tiles of each member */
     long stages;                 /* that propagate */

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.models.compiled import library
+from windermere.models.compiled import library, vector_bytes
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.runge_kutta import propagating_stages
@@ -99,7 +99,7 @@ class Call:
         weights: Weights,
         adjoint: bool = False,
     ) -> "Call":
-        (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], 64 // z.element_size()
+        (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], _lanes(z)
         width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
         stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and is_graded(z, weights)
         shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
@@ -135,7 +135,7 @@ class Call:
 
     def shares(self) -> Tensor:
         """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
-        width, lanes = self.shape["width"], 64 // self.tensors["start"].element_size()
+        width, lanes = self.shape["width"], _lanes(self.tensors["start"])
         share = 6 * (self.shape["channels"] + 1) * width + lanes
         tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
         return self.tensors["start"].new_empty(tiles * share)
@@ -158,6 +158,11 @@ class Call:
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
         getattr(library(C_TYPES[end.dtype]), name)(ctypes.byref(given), threads)
         return end
+
+
+def _lanes(z: Tensor) -> int:
+    """Samples of a tile, and numbers of a vector."""
+    return vector_bytes(C_TYPES[z.dtype]) // z.element_size()
 
 
 @cache

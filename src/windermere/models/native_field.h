@@ -9,13 +9,20 @@ A tile is LANES samples; a vector V holds one value of all of them, or LANES cha
 vectors of samples. The width is the number of channels, filled up to a multiple of two vectors with ones that stay
 zero. Tap t leads from point p to p + 1 - t. */
 
-#define LANES (64 / (int)sizeof(REAL))
+#if defined(__AVX512F__)
+#define BYTES 64 /* of a vector: what the processor has, as compilers do badly with larger ones */
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+#define LANES (BYTES / (int)sizeof(REAL))
 #define PAIR (2 * LANES) /* channels at a time: sums of theirs stay in registers */
 #define INLINE static inline __attribute__((always_inline))
 
-typedef REAL V __attribute__((vector_size(64)));
+typedef REAL V __attribute__((vector_size(BYTES)));
 typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int)0, (long)0)) Int;
-typedef Int Mask __attribute__((vector_size(64))); /* or numbers as large as REAL */
+typedef Int Mask __attribute__((vector_size(BYTES))); /* or numbers as large as REAL */
 
 typedef struct {
     long points, width, kinks;
