@@ -309,15 +309,16 @@ def long_solves(report: Report, size: Size) -> None:
     few = replace(config, solver=FixedStep.of("euler", steps=size.few))
     kept, lean = (report.keep(section, g, captured_iterations, size, replace(config, gradient=g)) for g in GRADIENTS)
     report.keep(section, "checkpoint over backprop, time", lambda: lean["ms"] / kept["ms"])
-    for gradient, at_many in zip(GRADIENTS, (kept, lean), strict=True):
+    once, many = Size(size.tiny), {"backprop": (kept, size.many)}
+    once.at_once = once.rounds = 1
+    very = replace(config, solver=FixedStep.of("euler", steps=size.very_many), gradient="checkpoint")
+    found = report.keep(section, f"checkpoint, {size.very_many} steps, plain loop", plain_iterations, once, very)
+    many["checkpoint"] = found, size.very_many  # states alone are too small to be seen with fewer
+    for gradient, (at_many, steps) in many.items():
         at_few = report.keep(
             section, f"{gradient}, {size.few} steps", captured_iterations, size, replace(few, gradient=gradient)
         )
-        report.keep(section, f"{gradient}, steps that fit", steps_that_fit, at_few, at_many, (size.few, size.many))
-    very = replace(config, solver=FixedStep.of("euler", steps=size.very_many), gradient="checkpoint")
-    once = Size(size.tiny)
-    once.at_once = once.rounds = 1
-    report.keep(section, f"checkpoint, {size.very_many} steps, plain loop", plain_iterations, once, very)
+        report.keep(section, f"{gradient}, steps that fit", steps_that_fit, at_few, at_many, (size.few, steps))
 
 
 def other_methods(report: Report, size: Size) -> None:

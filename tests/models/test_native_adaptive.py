@@ -212,6 +212,15 @@ def test_what_fails_is_said_with_the_same_words(field: Any, z: Tensor, solver: A
     assert said[0] == said[1]
 
 
+def test_an_adjoint_brought_from_another_device_is_the_same(monkeypatch: pytest.MonkeyPatch, taken: list[str]) -> None:
+    ensemble, z, solver = Ensemble(2, 2), samples(2, 9, 2), [Adaptive("dopri54", tolerance=1e-3)] * 2
+    here = solved(ensemble, z, solver, ensemble.tensors.values(), gradient="adjoint")
+    monkeypatch.setattr(native, "_is_brought", lambda _: True)
+    brought = solved(ensemble, z, solver, ensemble.tensors.values(), gradient="adjoint")
+    assert taken == ["adapt"] * 4
+    assert all(torch.equal(a, b) for a, b in zip(here, brought, strict=True))
+
+
 def test_an_adjoint_in_trouble_is_done_by_way_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     field, z, solver = sphere_field(2), samples(5, 2), Adaptive("dopri54", tolerance=1e-4)
     monkeypatch.setattr(native, "adjoin_in_c", lambda *_: None)

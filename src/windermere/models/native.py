@@ -25,6 +25,8 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
+VALUES_BROUGHT = 8192
+"""Of a state on a GPU, up to which its adjoint is solved on the host."""
 STEPS_AT_FIRST = 16
 """Accepted steps that an adaptive solve has room for; one that takes more is begun again with four times the room."""
 DONE, FULL = 0, 1
@@ -56,17 +58,35 @@ def native_adapt(weights: Weights, points: int) -> Adapt:
 
 
 def native_adjoint(weights: Weights, points: int, rate: Rate) -> FusedAdjoint:
-    """The continuous adjoint in C."""
+    """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
 
     def can(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor) -> bool:
-        return z.shape[-1] == points and can_adapt(tableau, solvers, groups, z, weights)
+        here, *own = (_room_on_host(x) for x in (z, *weights)) if _is_brought(z) else (z, *weights)
+        return z.shape[-1] == points and can_adapt(tableau, solvers, groups, here, own)
 
     def adjoin(
         tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor, a: Tensor
     ) -> Adjoined | None:
-        return adjoin_in_c(tableau, solvers, times, z, a, weights) if can(tableau, solvers, groups, z) else None
+        if not can(tableau, solvers, groups, z):
+            return None
+        if not _is_brought(z):
+            return adjoin_in_c(tableau, solvers, times, z, a, weights)
+        found = adjoin_in_c(tableau, solvers, times, z.cpu(), a.cpu(), [w.detach().cpu() for w in weights])
+        if found is None:
+            return None
+        start, on_start, *gradients = (x.to(z.device) for x in (found.z, found.a, *found.gradient))
+        return Adjoined(start, on_start, gradients, found.evaluations)
 
     return FusedAdjoint(adjoin, can, tuple(weights), rate)
+
+
+def _is_brought(z: Tensor) -> bool:
+    """Its many small steps one after the other are what a GPU is slow at."""
+    return z.is_cuda and z.numel() <= VALUES_BROUGHT
+
+
+def _room_on_host(tensor: Tensor) -> Tensor:
+    return torch.empty_like(tensor, device="cpu")
 
 
 def can_walk(z: Tensor, weights: Weights) -> bool:
