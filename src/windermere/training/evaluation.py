@@ -14,8 +14,9 @@ from windermere.training.ensemble import Ensemble
 
 Labelled: TypeAlias = tuple[Tensor, Tensor]
 """Inputs [n, ...] and labels [n]."""
-VALUES_AT_ONCE = 4_000_000
-"""State values solved at once: bounds memory, large enough to keep every core busy."""
+VALUES_AT_ONCE, ON_A_GPU = 4_000_000, 32
+"""Hidden values computed at once: bounds memory, large enough to keep every core busy; and how many times that on a GPU,
+which needs more to do between two starts of a kernel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,5 +59,6 @@ def evaluate(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) 
 
 def _chunks(test_set: Labelled, members: int) -> Iterator[Labelled]:
     inputs, labels = test_set
-    size = max(1, VALUES_AT_ONCE // (members * inputs[0].numel() * 40))
+    most = VALUES_AT_ONCE * (ON_A_GPU if inputs.is_cuda else 1)
+    size = max(1, most // (members * inputs[0].numel() * 40))
     return zip(torch.split(inputs, size), torch.split(labels, size), strict=True)
