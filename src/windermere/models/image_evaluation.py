@@ -20,8 +20,8 @@ Precision: TypeAlias = Literal["bf16", "ieee"]
 Hidden: TypeAlias = Literal["levels", "recomputed"]
 Source: TypeAlias = Literal["recomputed", "levels", "bits"]
 Second: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Of the second hidden layer: bits [W / 32, R], where it is positive, and levels [R, W], its values in 255ths of scales
-[R], each pixel's largest."""
+"""Of the second hidden layer: bits [R, 4], where it is positive (in words: see the kernels), and levels [R, W], its
+values in 255ths of scales [R], each pixel's largest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +76,8 @@ class Launch:
     multiprocessors."""
     taps: Literal[1, 3, 9] = 1
     """Of the mixing weights' gradient for one program."""
+    assembly: bool = True
+    """Whether hidden layers are masked by PTX, which no interpreter knows."""
     pointwise: int = 64
     """Pixels of a program that only combines states."""
 
@@ -149,6 +151,7 @@ class Evaluation:
         self.dtype = torch.bfloat16 if launch.precision == "bf16" else torch.float32
         self.matrices = Matrices.of(weights, self.width, self.dtype)
         self.sides = {"HEIGHT": self.height, "LENGTH": self.length}
+        self.assembly = launch.assembly and self.dtype == torch.bfloat16
 
     @property
     def source(self) -> Source:
@@ -175,7 +178,7 @@ class Evaluation:
 
     def new_hidden(self, count: int) -> Second:
         """Of some evaluations."""
-        bits = self.like.new_empty(count, self.width // 32, self.rows, dtype=torch.int32)
+        bits = self.like.new_empty(count, self.rows, 4, dtype=torch.int32)
         rows = self.rows if self.source == "levels" else 0
         levels = self.like.new_empty(count, rows, self.width, dtype=torch.uint8)
         return bits, levels, self.like.new_empty(count, rows)
@@ -236,6 +239,7 @@ class Evaluation:
         m, tile = self.matrices, self.launch.back
         self.kernels.field_backward[(self.tiles(tile),)](
             *(on_patches, bits, m.lower_back, m.mix_back, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
+            ASSEMBLY=self.assembly,
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),
@@ -248,6 +252,7 @@ class Evaluation:
             *(patches, on_patches, bits, self.matrices.lift, sums.spread, sums.mix, self.rows),
             LINES=1 << (self.width - 1).bit_length(),
             TAPS=launch.taps,
+            ASSEMBLY=self.assembly,
             **self.sides,
             **shared,
         )
@@ -257,6 +262,7 @@ class Evaluation:
         self.kernels.lower_gradient[(self.sums_programs,)](
             *(on_rate, patches, m.lift, m.mix, m.mix_bias, *hidden, sums.lower, sums.lower_bias, self.rows),
             SOURCE=self.source,
+            ASSEMBLY=self.assembly,
             ROUNDS=-(-self.tiles(tile) // self.sums_programs),
             CHANNELS=self.channels,
             **self.sides,
