@@ -3,8 +3,10 @@
 Shapes: B images of H x L pixels, R = B H L rows, c channels, w hidden ones (W with padding). A *state* is [B, c, H, L].
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from windermere.errors import UsageError
 from windermere.models.fused import Weights
 
-PATCH = 16
+PATCH, WIDTH_TRIED = 16, 128
 """Numbers of a pixel, 3 c + 2 of them used: see the kernels."""
 Precision: TypeAlias = Literal["bf16", "ieee"]
 Hidden: TypeAlias = Literal["levels", "recomputed"]
@@ -77,7 +79,7 @@ class Launch:
     taps: Literal[1, 3, 9] = 1
     """Of the mixing weights' gradient for one program."""
     assembly: bool = True
-    """Whether hidden layers are masked by PTX, which no interpreter knows."""
+    """Whether hidden layers are rounded and masked by PTX, which no interpreter knows."""
     pointwise: int = 64
     """Pixels of a program that only combines states."""
 
@@ -136,6 +138,26 @@ def _for_patches(matrix: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
     return F.pad(lines, (0, 0, 0, PATCH - len(lines)))
 
 
+@cache
+def assembly_works(device: torch.device) -> bool:
+    """Whether PTX does there what the kernels do without it, which is what tests can see: tried once, before anything
+    is captured. Where nothing is computed it need not."""
+    if device.type != "cuda":
+        return True
+    from windermere.models import image_kernels
+
+    generator = torch.Generator(device).manual_seed(0)
+    left, right = (torch.randn(n, device=device, generator=generator) for n in (64 * PATCH, PATCH * WIDTH_TRIED))
+    bits = torch.randint(-(2**31), 2**31, (64, 4), device=device, generator=generator).to(torch.int32)
+    found = torch.zeros(1, dtype=torch.int32, device=device)
+    kernel: Any = image_kernels.compare_assembly
+    kernel[(1,)](left.bfloat16(), right.bfloat16(), bits, found, SIZE=WIDTH_TRIED, num_warps=4)
+    works = int(found) == 0
+    if not works:
+        warnings.warn("the image kernels' PTX fails here, so they go without it and are slower", stacklevel=2)
+    return works
+
+
 class Evaluation:
     """The kernels, for states of one shape and a field's weights. Triton is imported only here."""
 
@@ -151,7 +173,7 @@ class Evaluation:
         self.dtype = torch.bfloat16 if launch.precision == "bf16" else torch.float32
         self.matrices = Matrices.of(weights, self.width, self.dtype)
         self.sides = {"HEIGHT": self.height, "LENGTH": self.length}
-        self.assembly = launch.assembly and self.dtype == torch.bfloat16
+        self.assembly = launch.assembly and self.dtype == torch.bfloat16 and assembly_works(like.device)
 
     @property
     def source(self) -> Source:
@@ -230,6 +252,7 @@ class Evaluation:
             *(patches, m.lift, m.mix, m.mix_bias, m.lower, m.lower_bias, rate, *written, self.rows),
             KEEP_BITS=hidden is not None,
             KEEP_LEVELS=hidden is not None and self.source == "levels",
+            ASSEMBLY=self.assembly,
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),

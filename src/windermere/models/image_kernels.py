@@ -54,6 +54,18 @@ def _load_matrix(matrix, first, WIDTH: tl.constexpr, LINES: tl.constexpr, START:
 
 
 @triton.jit
+def _positive(values, like, ASSEMBLY: tl.constexpr):
+    """Zero instead of what is negative, rounded to a dtype; for a pair of bfloat16, PTX has one instruction."""
+    if ASSEMBLY:
+        positive = tl.inline_asm_elementwise(
+            "cvt.rn.relu.bf16x2.f32 $0, $2, $1;", "=r,r,r", [values], dtype=like.dtype, is_pure=True, pack=2
+        )
+    else:
+        positive = tl.maximum(values, 0.0).to(like.dtype)
+    return positive
+
+
+@triton.jit
 def _load_words(bits, pixel):
     return tl.load(bits + pixel[:, None] * 4 + tl.arange(0, 4)[None, :])
 
@@ -186,6 +198,7 @@ def _mixed(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     """The second hidden layer before its ReLU, by blocks of columns."""
     totals = ()
@@ -196,7 +209,7 @@ def _mixed(
         patch = _load_patch(patches, row + _shift(tap, LENGTH + 2))
         for k in tl.static_range(0, WIDTH, DEPTH):
             lifted = tl.dot(patch, _load_matrix(lift, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _positive(lifted, patch, ASSEMBLY)
             totals = _add_products(totals, hidden, mix, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
     return totals
 
@@ -236,11 +249,12 @@ def field_forward(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
     # Rows beyond the last pixel compute along with it.
     row = _patch_row(tl.minimum(pixel, rows - 1), HEIGHT, LENGTH)
-    totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+    totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS, ASSEMBLY)
     if KEEP_LEVELS:
         scale = tl.zeros((TILE,), tl.float32)
         for b in tl.static_range(BLOCKS):
@@ -373,7 +387,7 @@ def mix_gradient(
         for t in tl.static_range(TAPS):
             patch = _load_patch(patches, row + _shift(first + t, LENGTH + 2))
             lifted = tl.dot(lift_lines, tl.trans(patch), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _positive(lifted, patch, ASSEMBLY)
             for b in tl.static_range(BLOCKS):
                 new = new + (tl.dot(hidden, on_hidden[b], totals[t * BLOCKS + b], input_precision="ieee"),)
         totals = new
@@ -426,7 +440,7 @@ def lower_gradient(
         held = tl.minimum(pixel, rows - 1)
         if SOURCE == "recomputed":
             row = _patch_row(held, HEIGHT, LENGTH)
-            totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+            totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS, ASSEMBLY)
         place = _place(pixel[:, None], entry % 4, CHANNELS, HEIGHT * LENGTH)
         value = tl.load(on_rates + place, mask=(pixel < rows)[:, None] & (entry % 4 < CHANNELS), other=0.0)
         on_bias += tl.sum(value, axis=0)
@@ -463,3 +477,22 @@ def lower_gradient(
         if SOURCE != "bits":
             _add(share, sums[b])
         _add(share + WIDTH * PATCH, ones[b])
+
+
+@triton.jit
+def compare_assembly(
+    left,  # [64, 16]
+    right,  # [16, SIZE]
+    bits,  # [64, 4]
+    found,  # [1]
+    SIZE: tl.constexpr,
+):
+    """How many values of a product are rounded or masked by PTX otherwise than without."""
+    line, column, entry = tl.arange(0, 64), tl.arange(0, SIZE), tl.arange(0, PATCH)
+    like = tl.load(left + line[:, None] * PATCH + entry[None, :])
+    values = tl.dot(like, tl.load(right + entry[:, None] * SIZE + column[None, :]), input_precision="ieee")
+    words = _load_words(bits, line)
+    apart = _positive(values, like, True).to(tl.float32) != _positive(values, like, False).to(tl.float32)
+    masked, wanted = _masked(values, words, like, 0, SIZE, True), _masked(values, words, like, 0, SIZE, False)
+    apart = apart.to(tl.int32) + (masked.to(tl.float32) != wanted.to(tl.float32)).to(tl.int32)
+    tl.store(found, tl.sum(tl.sum(apart, axis=1), axis=0))
