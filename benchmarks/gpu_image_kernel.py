@@ -286,8 +286,8 @@ def main(out: Path) -> None:
     findings = Findings(out)
     lean = Launch(hidden="recomputed")
     for data in SHAPES:
-        for launch in (lean, Launch()):
-            name = f"{data}, {launch.precision}, {launch.hidden}"
+        for launch in (lean, Launch(), Launch(assembly=False)):
+            name = f"{data}, {launch.precision}, {launch.hidden}{'' if launch.assembly else ', no PTX'}"
             findings.keep("errors", f"euler 4, {name}", errors, "euler", 4, data, launch)
         findings.keep("errors", f"rk4 1, {data}", errors, "rk4", 1, data, Launch())
     for data in SHAPES:

@@ -48,7 +48,15 @@ def make_case(
     ]
     solvers = [FixedStep(method, step=1 / (steps + member)) for member in range(members or 1)]
     tile = Tile(pixels=16, columns=launch.pop("columns", 128))
-    settings: dict[str, Any] = {"precision": "ieee", "taps": 3, "chunks": 2, "programs": 1, "pointwise": 16, **launch}
+    settings: dict[str, Any] = {
+        "precision": "ieee",
+        "taps": 3,
+        "chunks": 2,
+        "programs": 1,
+        "pointwise": 16,
+        **launch,
+        "assembly": False,
+    }
     settings |= {"hidden": "levels" if kept else "recomputed"}
     return {
         "method": method,

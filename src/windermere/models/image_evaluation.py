@@ -3,8 +3,10 @@
 Shapes: B images of H x L pixels, R = B H L rows, c channels, w hidden ones (W with padding). A *state* is [B, c, H, L].
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,14 +16,14 @@ from torch import Tensor
 from windermere.errors import UsageError
 from windermere.models.fused import Weights
 
-PATCH = 16
+PATCH, WIDTH_TRIED = 16, 128
 """Numbers of a pixel, 3 c + 2 of them used: see the kernels."""
 Precision: TypeAlias = Literal["bf16", "ieee"]
 Hidden: TypeAlias = Literal["levels", "recomputed"]
 Source: TypeAlias = Literal["recomputed", "levels", "bits"]
 Second: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Of the second hidden layer: bits [W / 32, R], where it is positive, and levels [R, W], its values in 255ths of scales
-[R], each pixel's largest."""
+"""Of the second hidden layer: bits [R, 4], where it is positive (in words: see the kernels), and levels [R, W], its
+values in 255ths of scales [R], each pixel's largest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,8 @@ class Launch:
     multiprocessors."""
     taps: Literal[1, 3, 9] = 1
     """Of the mixing weights' gradient for one program."""
+    assembly: bool = True
+    """Whether hidden layers are rounded and masked by PTX, which no interpreter knows."""
     pointwise: int = 64
     """Pixels of a program that only combines states."""
 
@@ -134,6 +138,26 @@ def _for_patches(matrix: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
     return F.pad(lines, (0, 0, 0, PATCH - len(lines)))
 
 
+@cache
+def assembly_works(device: torch.device) -> bool:
+    """Whether PTX does there what the kernels do without it, which is what tests can see: tried once, before anything
+    is captured. Where nothing is computed it need not."""
+    if device.type != "cuda":
+        return True
+    from windermere.models import image_kernels
+
+    generator = torch.Generator(device).manual_seed(0)
+    left, right = (torch.randn(n, device=device, generator=generator) for n in (64 * PATCH, PATCH * WIDTH_TRIED))
+    bits = torch.randint(-(2**31), 2**31, (64, 4), device=device, generator=generator).to(torch.int32)
+    found = torch.zeros(1, dtype=torch.int32, device=device)
+    kernel: Any = image_kernels.compare_assembly
+    kernel[(1,)](left.bfloat16(), right.bfloat16(), bits, found, SIZE=WIDTH_TRIED, num_warps=4)
+    works = int(found) == 0
+    if not works:
+        warnings.warn("the image kernels' PTX fails here, so they go without it and are slower", stacklevel=2)
+    return works
+
+
 class Evaluation:
     """The kernels, for states of one shape and a field's weights. Triton is imported only here."""
 
@@ -149,6 +173,7 @@ class Evaluation:
         self.dtype = torch.bfloat16 if launch.precision == "bf16" else torch.float32
         self.matrices = Matrices.of(weights, self.width, self.dtype)
         self.sides = {"HEIGHT": self.height, "LENGTH": self.length}
+        self.assembly = launch.assembly and self.dtype == torch.bfloat16 and assembly_works(like.device)
 
     @property
     def source(self) -> Source:
@@ -175,7 +200,7 @@ class Evaluation:
 
     def new_hidden(self, count: int) -> Second:
         """Of some evaluations."""
-        bits = self.like.new_empty(count, self.width // 32, self.rows, dtype=torch.int32)
+        bits = self.like.new_empty(count, self.rows, 4, dtype=torch.int32)
         rows = self.rows if self.source == "levels" else 0
         levels = self.like.new_empty(count, rows, self.width, dtype=torch.uint8)
         return bits, levels, self.like.new_empty(count, rows)
@@ -227,6 +252,7 @@ class Evaluation:
             *(patches, m.lift, m.mix, m.mix_bias, m.lower, m.lower_bias, rate, *written, self.rows),
             KEEP_BITS=hidden is not None,
             KEEP_LEVELS=hidden is not None and self.source == "levels",
+            ASSEMBLY=self.assembly,
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),
@@ -236,6 +262,7 @@ class Evaluation:
         m, tile = self.matrices, self.launch.back
         self.kernels.field_backward[(self.tiles(tile),)](
             *(on_patches, bits, m.lower_back, m.mix_back, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
+            ASSEMBLY=self.assembly,
             CHANNELS=self.channels,
             **self.sides,
             **self.shared_out(tile),
@@ -248,6 +275,7 @@ class Evaluation:
             *(patches, on_patches, bits, self.matrices.lift, sums.spread, sums.mix, self.rows),
             LINES=1 << (self.width - 1).bit_length(),
             TAPS=launch.taps,
+            ASSEMBLY=self.assembly,
             **self.sides,
             **shared,
         )
@@ -257,6 +285,7 @@ class Evaluation:
         self.kernels.lower_gradient[(self.sums_programs,)](
             *(on_rate, patches, m.lift, m.mix, m.mix_bias, *hidden, sums.lower, sums.lower_bias, self.rows),
             SOURCE=self.source,
+            ASSEMBLY=self.assembly,
             ROUNDS=-(-self.tiles(tile) // self.sums_programs),
             CHANNELS=self.channels,
             **self.sides,

@@ -11,11 +11,11 @@ with high the nearest bfloat16 and low the rest, so that the product is w v + b 
 with a border of zeros: there the bias goes out with the ones, and the hidden layer is zero as the padding wants it.
 
 Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), w hidden ones, padded to WIDTH. States
-and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [WIDTH / 32, ROWS]
-say where the second hidden layer is positive; *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS], the
-pixel's largest. COLUMNS are pairs (start,
-size) that share WIDTH out in powers of two: there is an accumulator for each. Products are bfloat16 where patches are,
-and float32 where they are that.
+and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [ROWS, 4] say where
+the second hidden layer is positive: column 64 g + 8 j + 2 t + e in word t, bit 7 - j of byte 2 g + e (between them four
+threads have a row of a product, and t is theirs); *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS],
+the pixel's largest. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an accumulator for
+each. Products are bfloat16 where patches are, and float32 where they are that.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
 # mypy: ignore-errors
@@ -54,21 +54,67 @@ def _load_matrix(matrix, first, WIDTH: tl.constexpr, LINES: tl.constexpr, START:
 
 
 @triton.jit
-def _load_bits(bits, pixel, rows, START: tl.constexpr, SIZE: tl.constexpr):
-    """One where the hidden layer was positive, else zero, [TILE, SIZE]. A product's result times that is what ptxas
-    (12.8) keeps products asynchronous with; where it is chosen from instead, they wait for one another."""
-    word = START // 32 + tl.arange(0, SIZE // 32)
-    words = tl.load(bits + word[None, :] * rows + pixel[:, None])
-    spread = tl.broadcast_to(words[:, :, None], (pixel.shape[0], SIZE // 32, 32)).reshape(pixel.shape[0], SIZE)
-    return tl.where((spread & (1 << (tl.arange(0, SIZE) % 32))[None, :]) != 0, 1.0, 0.0)
+def _positive(values, like, ASSEMBLY: tl.constexpr):
+    """Zero instead of what is negative, rounded to a dtype; for a pair of bfloat16, PTX has one instruction."""
+    if ASSEMBLY:
+        positive = tl.inline_asm_elementwise(
+            "cvt.rn.relu.bf16x2.f32 $0, $2, $1;", "=r,r,r", [values], dtype=like.dtype, is_pure=True, pack=2
+        )
+    else:
+        positive = tl.maximum(values, 0.0).to(like.dtype)
+    return positive
 
 
 @triton.jit
-def _store_bits(bits, hidden, pixel, rows, START: tl.constexpr, SIZE: tl.constexpr):
-    flags = (hidden > 0.0).to(tl.int32) << (tl.arange(0, SIZE) % 32)[None, :]
-    words = tl.sum(flags.reshape(hidden.shape[0], SIZE // 32, 32), axis=2)
-    word = START // 32 + tl.arange(0, SIZE // 32)
-    tl.store(bits + word[None, :] * rows + pixel[:, None], words, mask=(pixel < rows)[:, None])
+def _load_words(bits, pixel):
+    return tl.load(bits + pixel[:, None] * 4 + tl.arange(0, 4)[None, :])
+
+
+@triton.jit
+def _place_of_bit(START: tl.constexpr, SIZE: tl.constexpr):
+    """Of some columns, in their words: the byte, and how far its first bit is to the left."""
+    column = (START + tl.arange(0, SIZE))[None, :]
+    return column // 64 * 2 + column % 2, column % 64 // 8
+
+
+@triton.jit
+def _masked(values, words, like, START: tl.constexpr, SIZE: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """Values [TILE, SIZE] where the hidden layer was positive, else zero, rounded to a dtype. In PTX a pair of bfloat16
+    takes three instructions: what makes the mask of a byte's first bit is `prmt`."""
+    byte, left = _place_of_bit(START, SIZE)
+    spread = tl.broadcast_to(words[:, None, :, None], (words.shape[0], SIZE // 8, 4, 2)).reshape(words.shape[0], SIZE)
+    if ASSEMBLY:
+        masked = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 one, other, chosen, mask;
+            shl.b32 one, $2, $4;
+            shl.b32 other, $3, $5;
+            mad.lo.u32 chosen, $7, 0x1100, 0xcc88;
+            mad.lo.u32 chosen, $6, 0x11, chosen;
+            prmt.b32 mask, one, other, chosen;
+            and.b32 $0, $1, mask;
+            }""",
+            "=r,r,r,r,r,r,r,r",
+            [values.to(like.dtype), spread, left, byte],
+            dtype=like.dtype,
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        masked = (values * (spread << left >> (8 * byte + 7) & 1).to(tl.float32)).to(like.dtype)
+    return masked
+
+
+@triton.jit
+def _words_of(hidden, START: tl.constexpr, SIZE: tl.constexpr):
+    byte, left = _place_of_bit(START, SIZE)
+    flags = (hidden > 0.0).to(tl.int32) << (8 * byte + 7 - left)
+    return tl.sum(tl.sum(flags.reshape(hidden.shape[0], SIZE // 8, 4, 2), axis=3), axis=1)
+
+
+@triton.jit
+def _store_words(bits, words, pixel, rows):
+    tl.store(bits + pixel[:, None] * 4 + tl.arange(0, 4)[None, :], words, mask=(pixel < rows)[:, None])
 
 
 @triton.jit
@@ -152,6 +198,7 @@ def _mixed(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     """The second hidden layer before its ReLU, by blocks of columns."""
     totals = ()
@@ -162,7 +209,7 @@ def _mixed(
         patch = _load_patch(patches, row + _shift(tap, LENGTH + 2))
         for k in tl.static_range(0, WIDTH, DEPTH):
             lifted = tl.dot(patch, _load_matrix(lift, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _positive(lifted, patch, ASSEMBLY)
             totals = _add_products(totals, hidden, mix, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
     return totals
 
@@ -202,30 +249,33 @@ def field_forward(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
     # Rows beyond the last pixel compute along with it.
     row = _patch_row(tl.minimum(pixel, rows - 1), HEIGHT, LENGTH)
-    totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+    totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS, ASSEMBLY)
     if KEEP_LEVELS:
         scale = tl.zeros((TILE,), tl.float32)
         for b in tl.static_range(BLOCKS):
             scale = tl.maximum(scale, tl.max(totals[b], axis=1))
         tl.store(scales + pixel, scale, mask=pixel < rows)
-    sums = ()
+    sums, words = (), tl.zeros((TILE, 4), tl.int32)
     for _ in tl.static_range(CHANNELS):
         sums = sums + (tl.zeros((TILE,), tl.float32),)
     for b in tl.static_range(BLOCKS):
         hidden = tl.maximum(totals[b], 0.0)
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         if KEEP_BITS:
-            _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
+            words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
         if KEEP_LEVELS:
             _store_levels(levels, hidden, scale / 255.0, pixel, rows, WIDTH, COLUMNS[b][0], COLUMNS[b][1])
         new = ()
         for ch in tl.static_range(CHANNELS):
             new = new + (sums[ch] + tl.sum(hidden * tl.load(lower + ch * WIDTH + column)[None, :], axis=1),)
         sums = new
+    if KEEP_BITS:
+        _store_words(bits, words, pixel, rows)
     for ch in tl.static_range(CHANNELS):
         place = _place(pixel, ch, CHANNELS, HEIGHT * LENGTH)
         tl.store(rates + place, sums[ch] + tl.load(lower_bias + ch), mask=pixel < rows)
@@ -251,6 +301,7 @@ def field_backward(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     """The cotangent of the field's input, and the gradients of its first layer."""
     pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
@@ -263,9 +314,10 @@ def field_backward(
         on_patch = _load_patch(on_patches, row + _shift(tap, LENGTH + 2))
         # Over an image's edge these are another pixel's bits, but there the patch is zero.
         other = tl.minimum(tl.maximum(held + _shift(tap, LENGTH), 0), rows - 1)
+        words = _load_words(bits, other)
         for k in tl.static_range(0, WIDTH, DEPTH):
             spread = tl.dot(on_patch, _load_matrix(lower_back, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
-            on_hidden = (spread * _load_bits(bits, other, rows, k, DEPTH)).to(on_patch.dtype)
+            on_hidden = _masked(spread, words, on_patch, k, DEPTH, ASSEMBLY)
             totals = _add_products(totals, on_hidden, mix_back, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
     patch, real = _load_patch(patches, row), pixel < rows
     sums = ()
@@ -304,6 +356,7 @@ def mix_gradient(
     TAPS: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     """Of the mixing convolution: sum_p hidden(p + tap)^T on_hidden(p). A program sums TAPS taps over a chunk of pixels;
     LINES is WIDTH, or the power of two above it."""
@@ -324,17 +377,17 @@ def mix_gradient(
         held = tl.minimum(pixel, rows - 1)
         row = _patch_row(held, HEIGHT, LENGTH)
         on_patch = tl.load(on_patches + row[:, None] * PATCH + entry[None, :], mask=(pixel < rows)[:, None], other=0.0)
-        on_hidden = ()
+        on_hidden, words = (), _load_words(bits, held)
         for b in tl.static_range(BLOCKS):
             columns = _load_matrix(lower_back, 0, WIDTH, PATCH, COLUMNS[b][0], COLUMNS[b][1])
             spread = tl.dot(on_patch, columns, input_precision="ieee")
-            positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
-            on_hidden = on_hidden + ((spread * positive).to(on_patch.dtype),)
+            masked = _masked(spread, words, on_patch, COLUMNS[b][0], COLUMNS[b][1], ASSEMBLY)
+            on_hidden = on_hidden + (masked,)
         new = ()
         for t in tl.static_range(TAPS):
             patch = _load_patch(patches, row + _shift(first + t, LENGTH + 2))
             lifted = tl.dot(lift_lines, tl.trans(patch), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _positive(lifted, patch, ASSEMBLY)
             for b in tl.static_range(BLOCKS):
                 new = new + (tl.dot(hidden, on_hidden[b], totals[t * BLOCKS + b], input_precision="ieee"),)
         totals = new
@@ -368,6 +421,7 @@ def lower_gradient(
     DEPTH: tl.constexpr,
     COLUMNS: tl.constexpr,
     BLOCKS: tl.constexpr,
+    ASSEMBLY: tl.constexpr,
 ):
     """Of the last layer, and what the mixing bias needs. The second hidden layer's SOURCE is "recomputed" (the bits are
     then written), its "levels" and bits, or its "bits" alone, without the first half of the shares. A program sums over
@@ -386,7 +440,7 @@ def lower_gradient(
         held = tl.minimum(pixel, rows - 1)
         if SOURCE == "recomputed":
             row = _patch_row(held, HEIGHT, LENGTH)
-            totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS)
+            totals = _mixed(patches, row, lift, mix, mix_bias, LENGTH, WIDTH, TILE, DEPTH, COLUMNS, BLOCKS, ASSEMBLY)
         place = _place(pixel[:, None], entry % 4, CHANNELS, HEIGHT * LENGTH)
         value = tl.load(on_rates + place, mask=(pixel < rows)[:, None] & (entry % 4 < CHANNELS), other=0.0)
         on_bias += tl.sum(value, axis=0)
@@ -394,24 +448,28 @@ def lower_gradient(
             value *= tl.where(entry < 8, 1.0, (tl.load(scales + held) / 255.0)[:, None])
         high = value.to(patches.dtype.element_ty).to(tl.float32)
         factors = tl.where(entry % 8 < 4, high, value - high).to(patches.dtype.element_ty)
-        new, new_ones = (), ()
+        new, new_ones, words = (), (), tl.zeros((TILE, 4), tl.int32)
+        if SOURCE != "recomputed":
+            words = _load_words(bits, held)
         for b in tl.static_range(BLOCKS):
             if SOURCE == "recomputed":
                 hidden = tl.maximum(totals[b], 0.0)
-                positive = tl.where(hidden > 0.0, 1.0, 0.0)
-                _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
+                positive = tl.where(hidden > 0.0, 1.0, 0.0).to(factors.dtype)
+                words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
                 new = new + (_over_pixels(hidden, factors, sums[b]),)
             else:
-                positive = _load_bits(bits, held, rows, COLUMNS[b][0], COLUMNS[b][1])
+                one = tl.full((TILE, COLUMNS[b][1]), 1.0, tl.float32)
+                positive = _masked(one, words, factors, COLUMNS[b][0], COLUMNS[b][1], ASSEMBLY)
             if SOURCE == "levels":
                 column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
                 level = tl.load(levels + held[:, None] * WIDTH + column[None, :]).to(factors.dtype)
                 new = new + (tl.dot(tl.trans(level), factors, sums[b], input_precision="ieee"),)
             if SOURCE == "bits":
                 new = new + (sums[b],)
-            positive = positive.to(factors.dtype)
             new_ones = new_ones + (tl.dot(tl.trans(positive), factors, ones[b], input_precision="ieee"),)
         sums, ones = new, new_ones
+        if SOURCE == "recomputed":
+            _store_words(bits, words, pixel, rows)
     _add(bias_shares + tl.program_id(0) * PATCH + tl.arange(0, PATCH), on_bias)
     for b in tl.static_range(BLOCKS):
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
@@ -419,3 +477,22 @@ def lower_gradient(
         if SOURCE != "bits":
             _add(share, sums[b])
         _add(share + WIDTH * PATCH, ones[b])
+
+
+@triton.jit
+def compare_assembly(
+    left,  # [64, 16]
+    right,  # [16, SIZE]
+    bits,  # [64, 4]
+    found,  # [1]
+    SIZE: tl.constexpr,
+):
+    """How many values of a product are rounded or masked by PTX otherwise than without."""
+    line, column, entry = tl.arange(0, 64), tl.arange(0, SIZE), tl.arange(0, PATCH)
+    like = tl.load(left + line[:, None] * PATCH + entry[None, :])
+    values = tl.dot(like, tl.load(right + entry[:, None] * SIZE + column[None, :]), input_precision="ieee")
+    words = _load_words(bits, line)
+    apart = _positive(values, like, True).to(tl.float32) != _positive(values, like, False).to(tl.float32)
+    masked, wanted = _masked(values, words, like, 0, SIZE, True), _masked(values, words, like, 0, SIZE, False)
+    apart = apart.to(tl.int32) + (masked.to(tl.float32) != wanted.to(tl.float32)).to(tl.int32)
+    tl.store(found, tl.sum(tl.sum(apart, axis=1), axis=0))
