@@ -13,9 +13,8 @@ with a border of zeros: there the bias goes out with the ones, and the hidden la
 Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), w hidden ones, padded to WIDTH. States
 and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [WIDTH / 32, ROWS]
 say where the second hidden layer is positive; *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS], the
-pixel's largest. COLUMNS are pairs (start,
-size) that share WIDTH out in powers of two: there is an accumulator for each. Products are bfloat16 where patches are,
-and float32 where they are that.
+pixel's largest. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an accumulator for
+each. Products are bfloat16 where patches are, and float32 where they are that.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
 # mypy: ignore-errors
@@ -23,6 +22,8 @@ and float32 where they are that.
 
 import triton
 import triton.language as tl
+
+from windermere.models.kernels import _relu
 
 PATCH: tl.constexpr = tl.constexpr(16)
 """The least depth of a product on tensor cores."""
@@ -162,7 +163,7 @@ def _mixed(
         patch = _load_patch(patches, row + _shift(tap, LENGTH + 2))
         for k in tl.static_range(0, WIDTH, DEPTH):
             lifted = tl.dot(patch, _load_matrix(lift, 0, WIDTH, PATCH, k, DEPTH), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _relu(lifted).to(patch.dtype)
             totals = _add_products(totals, hidden, mix, tap * WIDTH + k, WIDTH, DEPTH, COLUMNS, BLOCKS)
     return totals
 
@@ -216,7 +217,7 @@ def field_forward(
     for _ in tl.static_range(CHANNELS):
         sums = sums + (tl.zeros((TILE,), tl.float32),)
     for b in tl.static_range(BLOCKS):
-        hidden = tl.maximum(totals[b], 0.0)
+        hidden = _relu(totals[b])
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         if KEEP_BITS:
             _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
@@ -334,7 +335,7 @@ def mix_gradient(
         for t in tl.static_range(TAPS):
             patch = _load_patch(patches, row + _shift(first + t, LENGTH + 2))
             lifted = tl.dot(lift_lines, tl.trans(patch), input_precision="ieee")
-            hidden = tl.maximum(lifted, 0.0).to(patch.dtype)
+            hidden = _relu(lifted).to(patch.dtype)
             for b in tl.static_range(BLOCKS):
                 new = new + (tl.dot(hidden, on_hidden[b], totals[t * BLOCKS + b], input_precision="ieee"),)
         totals = new
@@ -397,7 +398,7 @@ def lower_gradient(
         new, new_ones = (), ()
         for b in tl.static_range(BLOCKS):
             if SOURCE == "recomputed":
-                hidden = tl.maximum(totals[b], 0.0)
+                hidden = _relu(totals[b])
                 positive = tl.where(hidden > 0.0, 1.0, 0.0)
                 _store_bits(bits, hidden, pixel, rows, COLUMNS[b][0], COLUMNS[b][1])
                 new = new + (_over_pixels(hidden, factors, sums[b]),)
