@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.models.spheres import Convolving, Ensemble, assert_same, samples, solved, sphere_field
-from windermere.solvers import Adaptive, FixedStep, Gradient, OnGrid, Prepared, solve
+from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Prepared, solve
+from windermere.solvers.grid import Steps
 
 pytestmark = pytest.mark.usefixtures("each_walk")
 
@@ -120,3 +121,14 @@ def test_nine_hundred_dimensions_walk_as_they_are_convolved(members: int | None)
     assert isinstance(together, Tensor)
     for s, alone in enumerate(ensemble.fields):
         torch.testing.assert_close(together[s], solve(Convolving(alone), z[s], solver).final, rtol=1e-11, atol=1e-11)
+
+
+def test_many_dimensions_walk_by_steps_that_lie_in_tensors() -> None:
+    """As captured training steps do, with room for more of them."""
+    solvers = [FixedStep("rk4", step=1 / n) for n in (1, 3)]
+    ensemble, z = Ensemble(20, 2), samples(2, 3, 20)
+    sizes = torch.tensor([[1.0, 0, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0]], dtype=z.dtype)
+    walk = ensemble.prepare().walk
+    assert walk is not None
+    found = walk(METHODS["rk4"], Steps(sizes, torch.tensor([1, 3], dtype=torch.int32)), z)
+    torch.testing.assert_close(found, solve(ensemble, z, solvers).final, rtol=1e-11, atol=1e-11)  # type: ignore[arg-type]

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.models import SphereField
-from windermere.models.fused import can_walk, steps_on_device
+from windermere.models.fused import can_walk, steps_on_device, with_kernels
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
@@ -119,6 +120,31 @@ def test_members_with_fewer_steps_have_smaller_counts() -> None:
     sizes, counts = steps_on_device(make_grid(solvers, (1.0, 0.0)), torch.zeros(2, 5, 3))
     torch.testing.assert_close(sizes, -torch.tensor([[1 / 2, 1 / 2, 0.0], [1 / 3, 1 / 3, 1 / 3]]))
     assert counts.tolist() == [2, 3]
+
+
+@needs_triton
+@pytest.mark.parametrize(("shape", "taken"), [((4, 2), True), ((3, 4, 2), False), ((2,), False), ((0, 2), False)])
+def test_a_model_alone_takes_states_without_members(shape: tuple[int, ...], taken: bool) -> None:
+    """Kernels would look for more members' weights than there are."""
+    shapes = [p.shape for p in sphere_field(2).parameters()]
+    with FakeTensorMode():  # tensors of a GPU that need not be there
+        z, weights = torch.zeros(shape, device="cuda"), [torch.zeros(s, device="cuda") for s in shapes]
+        assert can_walk(METHODS["rk4"], z, weights) is taken
+        assert not can_walk(METHODS["rk4"], z, [w.double() for w in weights])
+
+
+@needs_triton
+def test_the_kernels_leave_a_state_of_other_points_than_the_field_has_to_the_ordinary_walk() -> None:
+    def refuse() -> Any:
+        raise LookupError
+
+    shapes = [p.shape for p in sphere_field(2).parameters()]
+    grid = make_grid([FixedStep("euler", step=1.0)], (0.0, 1.0))
+    with FakeTensorMode():
+        weights = [torch.zeros(s, device="cuda") for s in shapes]
+        walk = with_kernels(weights, 2, refuse)
+        with pytest.raises(LookupError):
+            walk(METHODS["euler"], grid, torch.zeros(4, 3, device="cuda"))
 
 
 def test_a_state_that_is_no_gpus_takes_the_ordinary_walk() -> None:

@@ -7,6 +7,7 @@ hidden layer that is not padded with zeros shows; and tiles are smaller than a b
 import os
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 
 from windermere.errors import UsageError
 from windermere.models.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
@@ -189,6 +191,35 @@ def test_a_walk_without_steps_stays_where_it_is() -> None:
 def test_only_states_on_a_gpu_are_taken() -> None:
     case = EXACT["one channel, kept"]
     assert not can_walk_images(METHODS["euler"], case["grid"], case["z"], case["weights"])
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("lead", "members", "taken"), [((), (), True), ((3,), (3,), True), ((3,), (), False), ((3,), (2,), False)]
+)
+def test_only_states_with_the_weights_members_are_taken(
+    lead: tuple[int, ...], members: tuple[int, ...], taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    case = EXACT["one channel, kept"]
+    with FakeTensorMode():  # tensors of a GPU that need not be there
+        z = torch.zeros(*lead, *case["z"].shape, device="cuda")
+        weights = [torch.zeros(*members, *w.shape, device="cuda") for w in case["weights"]]
+        assert can_walk_images(METHODS["euler"], case["grid"], z, weights) is taken
+
+
+@needs_triton
+@pytest.mark.parametrize("assembly", [True, False], ids=["PTX", "no PTX"])
+@pytest.mark.parametrize("kernel", ["forward", "mix_gradient", "lower_gradient"])
+def test_compiled_for_hopper_relu_keeps_what_is_not_a_number(kernel: str, assembly: bool) -> None:
+    """As it is: the interpreter's maximum always does."""
+    bench: Any = import_module("benchmarks.compile_image_kernel")
+    if not (bench.TOOLS / "ptxas").exists():
+        pytest.skip("this Triton does not compile for Nvidia's GPUs")
+    launch = Launch(hidden="recomputed", assembly=assembly)
+    text = bench.compiled(kernel, *bench.arguments("mnist", kernel, launch)).asm["ptx"]
+    assert "cvt.rn.relu" in text if assembly else "max.NaN.f32" in text
+    assert "max.f32" not in text
 
 
 def test_too_many_channels_are_an_error() -> None:

@@ -18,7 +18,8 @@ from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved
 from tests.training.small import surroundings
 from windermere.errors import NonFiniteError
 from windermere.models import SphereField, compiled, initialise, native, native_call
-from windermere.solvers import Adaptive, FixedStep, solve
+from windermere.solvers import METHODS, Adaptive, FixedStep, solve
+from windermere.solvers.grid import make_grid
 
 EULER = FixedStep("euler", step=1 / 8)
 
@@ -128,6 +129,48 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() ->
         assert held[0]() is None
     finally:
         gc.enable()
+
+
+ON_A_SMALL_STACK = """
+import threading, torch
+from tests.models.test_native import Adaptive, FixedStep, SphereField, initialise, native, solve
+field = initialise(SphereField(native.POINTS_UP_TO, width=native.CHANNELS_UP_TO).double(), 0)
+z, ended = torch.full((2, field.points), 0.1).double(), []
+def work():
+    solve(field, z, FixedStep("dopri54", step=1.0)).final.sum().backward()
+    solve(field, z, Adaptive("dopri54", tolerance=1.0), gradient="adjoint").final.sum().backward()
+    ended.append(True)
+threading.stack_size(2 << 20)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+raise SystemExit(not ended)
+"""
+
+
+def test_a_solve_of_the_largest_field_fits_on_a_small_stack() -> None:
+    """Two megabytes are what a thread has where stacks are unlimited (glibc), and a crash takes the process with it."""
+    needs_a_compiler()
+    command = [sys.executable, "-c", ON_A_SMALL_STACK]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
+    assert ended.returncode == 0
+
+
+def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+
+    class Noting:
+        def there(self, _: Any, threads: int) -> None:
+            given.append(threads)
+
+    needs_a_compiler()
+    monkeypatch.setattr(native_call, "library", lambda _: Noting())
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    grid = make_grid([EULER], (0.0, 1.0))
+    for points in (2, 900):
+        weights = [p.detach() for p in sphere_field(points).parameters()]
+        native.walk_in_c(METHODS["euler"], grid, samples(32, points), weights)
+    assert given == [1, 2]
 
 
 FORKING = """

@@ -83,7 +83,7 @@ class SphereField(nn.Module):
             layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
             return dense_field(cast(Layers, tuple(layers)))
 
-        walk = with_kernels(weights, lambda: with_native(weights, self.points, lambda: dense().walk))
+        walk = with_kernels(weights, self.points, lambda: with_native(weights, self.points, lambda: dense().walk))
         adjoint = native_adjoint(weights, self.points, lambda t, z: made().rate(t, z))
         return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk, adapt=adapt, adjoint=adjoint)
 

@@ -45,11 +45,11 @@ class Launch:
 DEFAULT = Launch()
 
 
-def with_kernels(weights: Weights, otherwise: Callable[[], Walk]) -> Walk:
+def with_kernels(weights: Weights, points: int, otherwise: Callable[[], Walk]) -> Walk:
     """A walk by the kernels where they can, and another where they cannot."""
 
     def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
-        if can_walk(tableau, z, weights):
+        if z.shape[-1] == points and can_walk(tableau, z, weights):
             return walk_on_device(tableau, grid, z, weights)
         return otherwise()(tableau, grid, z)
 
@@ -58,9 +58,18 @@ def with_kernels(weights: Weights, otherwise: Callable[[], Walk]) -> Walk:
 
 def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, and small enough."""
-    small = z.shape[-1] <= POINTS_UP_TO and weights[0].shape[-3] <= CHANNELS_UP_TO
-    small = small and propagating_stages(tableau) <= STAGES_UP_TO
-    return z.is_cuda and z.dtype == torch.float32 and small and z.numel() > 0 and _has_triton()
+    return fits(z, weights) and propagating_stages(tableau) <= STAGES_UP_TO
+
+
+def fits(z: Tensor, weights: Weights) -> bool:
+    """Whether a program has room for this state and these weights, and they go together: in float32 on one GPU, and
+    with the same members, as kernels read whatever lies where weights should."""
+    if not z.is_cuda or not _has_triton():
+        return False
+    first, like = weights[0], (torch.float32, z.device)
+    together = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3] and z.numel() > 0
+    plain = all((x.dtype, x.device) == like for x in (z, *weights))
+    return together and plain and z.shape[-1] <= POINTS_UP_TO and first.shape[-3] <= CHANNELS_UP_TO
 
 
 @cache

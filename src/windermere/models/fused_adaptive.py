@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.models.fused import CHANNELS_UP_TO, POINTS_UP_TO, Precision, Weights, _has_triton
+from windermere.models.fused import Precision, Weights, fits
 from windermere.models.native import DONE, FULL, is_looked_through
 from windermere.models.native_call import is_graded, table
 from windermere.solvers import Adaptive, Tableau
@@ -60,15 +60,12 @@ def with_adaptive_kernels(weights: Weights, points: int, otherwise: Adapt) -> Ad
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Adaptive], groups: Groups, z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, small enough, and with members as groups."""
-    if not z.is_cuda or not _has_triton() or is_looked_through():
+    if not fits(z, weights) or is_looked_through():
         return False
-    first, like = weights[0], (torch.float32, z.device)
-    plain = all((x.dtype, x.device) == like for x in (z, *weights))
-    fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3] and z.numel() > 0
     by_member = groups == z.shape[:-2] and all(s.control == "batch" for s in solvers)
-    small = z.shape[-1] <= POINTS_UP_TO and first.shape[-3] <= CHANNELS_UP_TO and tableau.stages <= STAGES_UP_TO
+    small = z.shape[-2] <= SAMPLES_UP_TO and tableau.stages <= STAGES_UP_TO
     extra = tableau.stages - propagating_stages(tableau)
-    return plain and fitting and by_member and small and z.shape[-2] <= SAMPLES_UP_TO and extra == tableau.fsal
+    return by_member and small and extra == tableau.fsal
 
 
 def adapt_on_device(

@@ -48,12 +48,12 @@ def can_walk_images(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: We
     exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
     if not exact or torch.cuda.get_device_capability(z.device) < HOPPER:
         return False
-    return _is_papers(z, weights) and _is_small(z[0] if z.ndim == 5 else z, weights)
+    return _is_papers(z, weights) and _is_small(z, weights)
 
 
 def _is_papers(z: Tensor, weights: Weights) -> bool:
-    """Three layers, of 1x1, 3x3 and 1x1, from a state to its rate."""
-    if len(weights) != 6:
+    """Three layers, of 1x1, 3x3 and 1x1, from a state to its rate, with the state's members."""
+    if len(weights) != 6 or weights[0].ndim != z.ndim or weights[0].shape[:-4] != z.shape[:-4]:
         return False
     channels, hidden = z.shape[-3], weights[0].shape[-4]
     shapes = [(hidden, channels, 1, 1), (hidden, hidden, 3, 3), (channels, hidden, 1, 1)]
@@ -62,7 +62,7 @@ def _is_papers(z: Tensor, weights: Weights) -> bool:
 
 def _is_small(z: Tensor, weights: Weights) -> bool:
     """For registers, and for offsets of 32 bits into levels and into patches."""
-    images, channels, height, length = z.shape
+    images, channels, height, length = z.shape[-4:]
     largest = images * max(height * length * WIDTH_UP_TO, (height + 2) * (length + 2) * PATCH)
     return channels <= CHANNELS_UP_TO and weights[0].shape[-4] <= WIDTH_UP_TO and largest < 2**30
 

@@ -24,6 +24,8 @@ each. Products are bfloat16 where patches are, and float32 where they are that.
 import triton
 import triton.language as tl
 
+from windermere.models.kernels import _relu
+
 PATCH: tl.constexpr = tl.constexpr(16)
 """The least depth of a product on tensor cores."""
 
@@ -61,7 +63,7 @@ def _positive(values, like, ASSEMBLY: tl.constexpr):
             "cvt.rn.relu.bf16x2.f32 $0, $2, $1;", "=r,r,r", [values], dtype=like.dtype, is_pure=True, pack=2
         )
     else:
-        positive = tl.maximum(values, 0.0).to(like.dtype)
+        positive = _relu(values).to(like.dtype)
     return positive
 
 
@@ -264,7 +266,7 @@ def field_forward(
     for _ in tl.static_range(CHANNELS):
         sums = sums + (tl.zeros((TILE,), tl.float32),)
     for b in tl.static_range(BLOCKS):
-        hidden = tl.maximum(totals[b], 0.0)
+        hidden = _relu(totals[b])
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         if KEEP_BITS:
             words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
@@ -453,7 +455,7 @@ def lower_gradient(
             words = _load_words(bits, held)
         for b in tl.static_range(BLOCKS):
             if SOURCE == "recomputed":
-                hidden = tl.maximum(totals[b], 0.0)
+                hidden = _relu(totals[b])
                 positive = tl.where(hidden > 0.0, 1.0, 0.0).to(factors.dtype)
                 words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
                 new = new + (_over_pixels(hidden, factors, sums[b]),)

@@ -30,13 +30,13 @@ typedef struct {
     const REAL *start;           /* [members][samples][points] */
     REAL *end;
     V *rows;                     /* [members][tiles][...][points] */
-    Mask *active;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive; or
-                                    null */
+    V *rates;                    /* [members][tiles][evaluated][entries]; on a fixed grid's way back their cotangents */
+    Mask *active;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive, for as
+                                    many rows as are kept, or one */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;
     REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
     /* What follows is for steps that are chosen. */
-    V *rates;                    /* [members][tiles][evaluated][entries] */
     long adjoint;                /* whether cotangents are a part of the state */
     double begin, finish, smallest, budget, order; /* of the error estimate */
     double safety, most_growth, most_shrinking, rounding;
@@ -71,10 +71,13 @@ static V *rows_of(const Walk *walk, long tile, long step) {
     return walk->rows + (tile * (kept * walk->stages + 1) + (walk->keep ? step * walk->stages : 0)) * entries_of(walk);
 }
 
-/* Where a row's second layer is positive is kept for the way back, or else in this room. */
-static Mask *active_of(const Walk *walk, long tile, long row, Mask *room) {
-    long size = walk->points * walk->width / PAIR;
-    return walk->active ? walk->active + (tile * (walk->room * walk->stages + 1) + row) * size : room;
+/* The rates of a step: like all that grows with stages and channels not on the stack, as a thread's may be small. */
+static V *rates_of(const Walk *walk, long tile) { return walk->rates + tile * walk->evaluated * entries_of(walk); }
+
+/* Where a row's second layer is positive is kept for the way back, or else until the next row is evaluated. */
+static Mask *active_of(const Walk *walk, long tile, long row) {
+    long size = walk->points * walk->width / PAIR, kept = walk->keep ? walk->room * walk->stages + 1 : 1;
+    return walk->active + (tile * kept + (walk->keep ? row : 0)) * size;
 }
 
 /* z + h sum_i weights_i rate_i */
@@ -91,14 +94,13 @@ static void tile_there(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
     const Field field = field_of(walk, member);
     const double *sizes = walk->sizes + member * walk->room;
-    V rates[stages * d];
-    Mask room[d * walk->width / PAIR];
+    V *rates = rates_of(walk, tile);
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < walk->steps[member]; n++) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
-            evaluate(&field, rows + i * d, active_of(walk, tile, n * stages + i, room), rates + i * d);
+            evaluate(&field, rows + i * d, active_of(walk, tile, n * stages + i), rates + i * d);
         }
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
@@ -112,7 +114,7 @@ static void tile_back(const Walk *walk, long tile) {
     const double *sizes = walk->sizes + member * walk->room, *b = walk->tableau + walk->evaluated * walk->evaluated;
     REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
-    V z[d], on_row[d], on_rates[stages * d];
+    V z[d], on_row[d], *on_rates = rates_of(walk, tile);
     memset(share, 0, share_size(walk) * sizeof(REAL));
     load(walk, tile, walk->on_end, z, 1);
     for (long n = walk->steps[member] - 1; n >= 0; n--) {
@@ -120,7 +122,7 @@ static void tile_back(const Walk *walk, long tile) {
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
             const V *row = rows_of(walk, tile, n) + i * d;
-            const Mask *active = active_of(walk, tile, n * stages + i, 0);
+            const Mask *active = active_of(walk, tile, n * stages + i);
             pull_back(&field, row, active, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)

@@ -12,8 +12,7 @@ typedef struct {
 } Trial;
 
 static V *trial_rates(const Trial *trial, long k) {
-    const Walk *walk = trial->walk;
-    return walk->rates + (trial->member * walk->tiles + k) * walk->evaluated * entries_of(walk);
+    return rates_of(trial->walk, trial->member * trial->walk->tiles + k);
 }
 
 static V *trial_rows(const Trial *trial, long k) {
@@ -31,8 +30,7 @@ static void evaluate_stage(const Trial *trial, long k, long i) {
     const Walk *walk = trial->walk;
     long d = walk->points, entries = entries_of(walk);
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    Mask room[d * walk->width / PAIR];
-    Mask *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i, room);
+    Mask *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i);
     evaluate(&trial->field, row, active, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];

@@ -19,8 +19,8 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
-WORTH_A_THREAD = 256
-"""Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
+WORTH_A_THREAD = 512
+"""Evaluations of tiles at a point, half a microsecond or so each, below which a second thread only costs."""
 
 
 class _Walk(ctypes.Structure):
@@ -31,7 +31,7 @@ class _Walk(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep")),
         *((name, ctypes.c_void_p * 6) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "active", "on_end", "on_start", "shares", "rates")),
+        *((name, ctypes.c_void_p) for name in ("rows", "rates", "active", "on_end", "on_start", "shares")),
         ("adjoint", ctypes.c_long),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -111,9 +111,8 @@ class Call:
         state = members * tiles * lanes * points * (1 + adjoint)
         rows = (room if keep else 1) * stages + 1
         tensors["rows"] = start.new_empty(state * rows)
-        if keep:
-            tensors["active"] = start.new_empty(state * rows * width // (2 * lanes))
         tensors["rates"] = start.new_empty(state * tableau.stages)
+        tensors["active"] = start.new_empty(members * tiles * points * width // 2 * (rows if keep else 1))
         arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
         return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
 
@@ -154,7 +153,7 @@ class Call:
         if gradients:
             given.gradients = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in gradients))
         items = self.shape["members"] * (self.shape["tiles"] if choice is None else 1)
-        work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"]
+        work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"] * self.shape["points"]
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
         getattr(library(C_TYPES[end.dtype]), name)(ctypes.byref(given), threads)
         return end

@@ -58,14 +58,13 @@ class Stepped:
 
 
 def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tensor) -> bool:
-    """On a GPU and a fixed grid, where the field has a walk: images, and spheres of few dimensions."""
+    """On a GPU and a fixed grid, where the field has a walk for this gradient: images and spheres."""
     if isinstance(solver, Adaptive):
         return False
     field, z = ensemble.first_solve(inputs)
     if isinstance(field.field, ImageField):
         return z.is_cuda and gradient in ("backprop", "checkpoint")
-    walked = isinstance(field.field, SphereField) and field.prepare().walk is not None
-    return z.is_cuda and gradient == "backprop" and walked
+    return z.is_cuda and gradient == "backprop" and isinstance(field.field, SphereField)
 
 
 def fewer_steps_cost_less(ensemble: Ensemble, solver: Solver, inputs: Tensor) -> bool:

@@ -14,7 +14,7 @@ from windermere.training.ensemble import Ensemble
 
 Labelled: TypeAlias = tuple[Tensor, Tensor]
 """Inputs [n, ...] and labels [n]."""
-VALUES_AT_ONCE, ON_A_GPU = 4_000_000, 32
+VALUES_AT_ONCE, ON_A_GPU = 4_000_000, 16
 """Hidden values computed at once: bounds memory, large enough to keep every core busy; and how many times that on a
 GPU, which needs more to do between two starts of a kernel."""
 
