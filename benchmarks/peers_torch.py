@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torchdiffeq import odeint, odeint_adjoint
 
 import windermere as wm
@@ -19,6 +20,7 @@ from benchmarks.peers_work import LEARNING_RATE, Contender, Gradient, Work, mode
 from benchmarks.sphere_step import ConvField
 from windermere.models.dense import Layers, banded, evaluate, repeated
 from windermere.training import Ensemble
+from windermere.training.checkpoint import update
 
 try:
     import torchode
@@ -51,7 +53,7 @@ def windermere(work: Work, x: Tensor, y: Tensor, control: str = "batch") -> Cont
     xs, solvers = x.expand(work.members, *x.shape), (solver,) * work.members
     parameters = {name: [tensor] for name, tensor in ensemble.tensors.items()}
     library = "windermere" if control == "batch" else "windermere, control by sample"
-    made = _contender(library, "ensemble", lambda: ensemble(xs, solvers), parameters, y)
+    made = _contender(library, "ensemble", lambda: ensemble(xs, solvers), parameters, y, update)
     return replace(made, state=lambda: ensemble.tensors)
 
 
@@ -143,13 +145,19 @@ def torchode_solves(work: Work) -> dict[str, Solve]:
 
 
 def _contender(
-    library: str, form: str, logits: Callable[[], Tensor], parameters: Mapping[str, Sequence[Tensor]], y: Tensor
+    library: str,
+    form: str,
+    logits: Callable[[], Tensor],
+    parameters: Mapping[str, Sequence[Tensor]],
+    y: Tensor,
+    update: Callable[[Optimizer], object] = lambda optimizer: optimizer.step(),
 ) -> Contender:
     tensors = [tensor for group in parameters.values() for tensor in group]
     optimizer = torch.optim.Adam(tensors, lr=LEARNING_RATE, fused=True)
 
     def backward() -> Tensor:
-        optimizer.zero_grad()
+        for tensor in tensors:
+            tensor.grad = None
         found = logits()
         ys = y.expand(len(found), *y.shape)
         losses = F.cross_entropy(found.transpose(1, 2), ys, reduction="none").mean(dim=1)
@@ -163,7 +171,7 @@ def _contender(
 
     def step() -> Tensor:
         losses = backward()
-        optimizer.step()
+        update(optimizer)
         return losses
 
     return Contender(library=library, form=form, step=step, graded=graded)
