@@ -23,13 +23,16 @@ WORTH_A_THREAD = 256
 """Evaluations of tiles, a microsecond or so each, below which a second thread only costs."""
 
 
+Pointers = ctypes.c_void_p * 6
+
+
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("members", "samples", "points", "channels", "width", "tiles")),
-        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep")),
-        *((name, ctypes.c_void_p * 6) for name in ("weights", "gradients")),
+        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
+        *((name, Pointers) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
         *((name, ctypes.c_void_p) for name in ("rows", "active", "on_end", "on_start", "shares", "rates")),
         ("adjoint", ctypes.c_long),
@@ -54,7 +57,7 @@ class _OnTape(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, None, *ctx.call.back(grads[0].contiguous())
+        return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
 
 
 @dataclass(frozen=True)
@@ -73,91 +76,105 @@ class Choice:
         numbers |= {"smallest": smallest_step(times, z.dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
         numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(z.dtype).eps}
         tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
-        return cls(numbers, tolerances, *(np.zeros(len(z), np.int64) for _ in range(3)))
+        return cls(numbers, tolerances, *(np.zeros(len(solvers), np.int64) for _ in range(3)))
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {**self.tolerances, "evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
 
 
-@dataclass(frozen=True)
 class Call:
-    """A solve's shape and memory, there and back."""
+    """A solve's memory, there and back."""
 
-    shape: Mapping[str, int]
-    arrays: Mapping[str, NDArray[Any]]
-    weights: Weights
-    tensors: Mapping[str, Tensor]
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         tableau: Tableau,
         sizes: NDArray[np.float64],
         steps: NDArray[np.int64],
         z: Tensor,
         weights: Weights,
+        choice: Choice | None = None,
         adjoint: bool = False,
-    ) -> "Call":
-        (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], _lanes(z)
+    ) -> None:
+        """Of steps [members] with sizes [members, room]; or of one number and [room], which all members share. For a
+        model alone the member axis is left out of the state and the weights."""
+        *lead, samples, points = z.shape
+        (members,), channels, lanes = lead or (1,), weights[0].shape[-3], _lanes(z)
         width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-        stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and is_graded(z, weights)
-        shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
-        shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
-        shape |= {"keep": keep, "adjoint": adjoint}
-        start = z.detach().contiguous()
-        tensors = {"start": start}
-        tensors["layers"] = start.new_empty(members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes))
+        stages, room, keep = propagating_stages(tableau), sizes.shape[-1], not adjoint and is_graded(z, weights)
+        self.start = z.detach().contiguous()
+        self.weights = [w if w.is_contiguous() else w.detach().contiguous() for w in weights]
+        self.shapes = [w.shape for w in weights]  # which may not be theirs any more on the way back
+        self.arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
+        self.keep, self.longest = keep, room
+        """Whether the way back is wanted, and about how many steps it has."""
+        self.share = (6 * (channels + 1) * width + lanes) * (1 + adjoint)
+        """Room for a tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
+        self.walk = _Walk(members, samples, points, channels, width, tiles, stages, tableau.stages, room, keep)
+        self.walk.shared, self.walk.adjoint = steps.ndim == 0, adjoint
+        self.walk.start = self.start.data_ptr()
+        self.walk.weights = Pointers(*[w.data_ptr() for w in self.weights])
         state = members * tiles * lanes * points * (1 + adjoint)
-        rows = (room if keep else 1) * stages + 1
-        tensors["rows"] = start.new_empty(state * rows)
+        rows = ((room if keep else 1) * stages + 1) * state
+        parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": rows}
+        if choice is not None:
+            parts["rates"] = state * tableau.stages
+            self.arrays |= choice.arrays
+            for name, number in choice.numbers.items():
+                setattr(self.walk, name, number)
         if keep:
-            tensors["active"] = start.new_empty(state * rows * width // (2 * lanes))
-        tensors["rates"] = start.new_empty(state * tableau.stages)
-        arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
-        return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
+            parts["active"] = rows * width // (2 * lanes)
+        self.memory = self.start.new_empty(sum(parts.values()))
+        address, size = self.memory.data_ptr(), self.memory.element_size()
+        for name, entries in parts.items():
+            setattr(self.walk, name, address)
+            address += entries * size
+        for name, array in self.arrays.items():
+            setattr(self.walk, name, array.ctypes.data)
 
-    def state(self) -> Tensor:
-        """Room for a state."""
-        return torch.empty_like(self.tensors["start"])
+    def there(self, name: str, steps: int) -> Tensor:
+        """The state at the end, by a function of native.c, in about so many steps."""
+        end = torch.empty_like(self.start)
+        self.walk.end = end.data_ptr()
+        self.run(name, self.walk, steps)
+        return end
 
     def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
-        if not self.shape["keep"]:
+        if not self.keep:
             return end
         return cast(Tensor, _OnTape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
-    def back(self, on_end: Tensor) -> tuple[Tensor, ...]:
-        """The cotangents of the start and of the weights."""
-        on_start, gradients = torch.empty_like(on_end), [torch.empty_like(w) for w in self.weights]
-        given = {"on_end": on_end, "on_start": on_start, "shares": self.shares()}
-        self.run("back", int(self.arrays["steps"].max()), None, gradients, **given)
-        return on_start, *gradients
+    def back(self, on_end: Tensor, wants_start: bool) -> tuple[Tensor | None, ...]:
+        """The cotangents of the start, if wanted, and of the weights."""
+        walk = _Walk.from_buffer_copy(self.walk)  # as another thread may go back as well
+        on_start = torch.empty_like(on_end) if wants_start else None
+        return on_start, *self.with_cotangents("back", walk, self.longest, on_end, on_start)
 
-    def shares(self) -> Tensor:
-        """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
-        width, lanes = self.shape["width"], _lanes(self.tensors["start"])
-        share = 6 * (self.shape["channels"] + 1) * width + lanes
-        tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
-        return self.tensors["start"].new_empty(tiles * share)
+    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The state and its cotangent taken back in time, and the gradients of the weights."""
+        start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
+        self.walk.end = start.data_ptr()
+        return start, on_start, self.with_cotangents("adapt", self.walk, steps, a.contiguous(), on_start)
 
-    def run(
-        self, name: str, steps: int, choice: Choice | None = None, gradients: Weights = (), **tensors: Tensor
-    ) -> Tensor:
-        """Call a function of native.c, for about so many steps; the state at the end, where it computes one."""
-        given = _Walk(**self.shape, **({} if choice is None else choice.numbers))
-        end = self.state()
-        for key, tensor in (*self.tensors.items(), *tensors.items(), ("end", end)):
-            setattr(given, key, tensor.data_ptr())
-        for key, array in (*self.arrays.items(), *({} if choice is None else choice.arrays).items()):
-            setattr(given, key, array.ctypes.data)
-        given.weights = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in self.weights))
-        if gradients:
-            given.gradients = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in gradients))
-        items = self.shape["members"] * (self.shape["tiles"] if choice is None else 1)
-        work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"]
+    def with_cotangents(
+        self, name: str, walk: _Walk, steps: int, on_end: Tensor, on_start: Tensor | None
+    ) -> list[Tensor]:
+        """Run a function that also computes the gradients of the weights."""
+        gradients = [self.start.new_empty(shape) for shape in self.shapes]
+        shares = self.start.new_empty(walk.members * walk.tiles * self.share)
+        walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
+        walk.on_start = None if on_start is None else on_start.data_ptr()
+        walk.gradients = Pointers(*[g.data_ptr() for g in gradients])
+        self.run(name, walk, steps)
+        return gradients
+
+    def run(self, name: str, walk: _Walk, steps: int) -> None:
+        """Call a function of native.c, for about so many steps."""
+        members, tiles = walk.members, walk.tiles
+        work = members * tiles * steps * walk.stages
+        items = members if name == "adapt" else members * tiles
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
-        getattr(library(C_TYPES[end.dtype]), name)(ctypes.byref(given), threads)
-        return end
+        getattr(library(C_TYPES[self.start.dtype]), name)(ctypes.byref(walk), threads)
 
 
 def _lanes(z: Tensor) -> int:

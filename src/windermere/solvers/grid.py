@@ -28,7 +28,7 @@ class Grid:
     @cached_property
     def steps(self) -> NDArray[np.float64]:
         """Signed step sizes, [N] or [S, N]; 0 where a member is through."""
-        return np.diff(self.nodes, axis=-1)
+        return np.ascontiguousarray(np.diff(self.nodes, axis=-1))
 
     @cached_property
     def taken(self) -> NDArray[np.int64]:
