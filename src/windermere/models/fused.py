@@ -58,9 +58,11 @@ def with_kernels(weights: Weights, otherwise: Callable[[], Walk]) -> Walk:
 
 def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, and small enough."""
+    if not z.is_cuda or z.dtype != torch.float32:
+        return False
     small = z.shape[-1] <= POINTS_UP_TO and weights[0].shape[-3] <= CHANNELS_UP_TO
     small = small and propagating_stages(tableau) <= STAGES_UP_TO
-    return z.is_cuda and z.dtype == torch.float32 and small and z.numel() > 0 and _has_triton()
+    return small and z.numel() > 0 and _has_triton()
 
 
 @cache

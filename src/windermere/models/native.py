@@ -95,7 +95,7 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
         return False
     first, dtype = weights[0], z.dtype
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
-    plain = dtype in C_TYPES and all([x.dtype is dtype and x.is_cpu for x in (z, *weights)])
+    plain = dtype in C_TYPES and all(x.dtype is dtype and x.is_cpu for x in (z, *weights))
     small = fitting and first.shape[-3] <= CHANNELS_UP_TO and 0 < z.shape[-1] <= POINTS_UP_TO and z.numel() > 0
     return small and plain and library(C_TYPES[dtype]) is not None
 

@@ -188,7 +188,7 @@ def _check_part(part: Any, first: Any) -> None:
     if not part.dtype.is_floating_point:
         advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
         raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: {advice}")
-    if (part.dtype, part.device) != (first.dtype, first.device):
+    if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
 
 

@@ -47,7 +47,7 @@ class Steps(NamedTuple):
 
 def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
-    distinct = solvers[:1] if all(s == solvers[0] for s in solvers) else solvers
+    distinct = solvers[:1] if all(s is solvers[0] or s == solvers[0] for s in solvers) else solvers
     return _grid(tuple(distinct), tuple(times))
 
 
