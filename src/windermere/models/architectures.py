@@ -27,7 +27,7 @@ from windermere.solvers import Gradient, Prepared, Solver
 Tensors: TypeAlias = Mapping[str, Tensor]
 Layer = TypeVar("Layer", bound=nn.Module)
 
-PARTS = ("weight", "bias")
+NAMES = tuple(f"{name}.{part}" for name in ("lift", "mix", "lower") for part in ("weight", "bias"))
 DENSE_UP_TO = 16
 """Points up to which the banded matrix pays; beyond, it is mostly zeros and the convolution is faster."""
 
@@ -60,8 +60,8 @@ class SphereField(nn.Module):
         return _convolve(dict(self.named_parameters()), F.conv1d, z.unsqueeze(-2)).squeeze(-2)
 
     def prepare(self) -> Prepared:
-        layers = {"lift": self.lift, "mix": self.mix, "lower": self.lower}
-        return self.prepare_stacked({f"{n}.{part}": getattr(m, part) for n, m in layers.items() for part in PARTS})
+        weights = [getattr(layer, part) for layer in (self.lift, self.mix, self.lower) for part in ("weight", "bias")]
+        return self.prepare_stacked(dict(zip(NAMES, weights, strict=True)))
 
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """For a model's own parameters, or an ensemble's with a leading member axis."""
@@ -124,7 +124,7 @@ class ImageField(nn.Module):
 
 
 def _in_order(tensors: Tensors) -> list[Tensor]:
-    return [tensors[f"{name}.{part}"] for name in ("lift", "mix", "lower") for part in PARTS]
+    return [tensors[name] for name in NAMES]
 
 
 def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ Conv1d(C, C, 3, padding=1) and Conv1d(C, 1, 1), each with its bias, and with a l
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
@@ -116,7 +115,7 @@ def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tenso
 
 def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tensor:
     """z at the end of a grid; for a model alone the member axis is left out."""
-    call = Call(tableau, grid.steps, grid.taken, z, weights)
+    call = Call(tableau, grid, z, weights)
     return call.on_tape(call.there("there", call.longest), z, weights)
 
 
@@ -126,24 +125,24 @@ def adapt_in_c(
     """z at the end of a solve with steps of each member's own; None where something is out of the ordinary."""
     room = STEPS_AT_FIRST if is_graded(z, weights) else 1
     while True:
-        steps, choice = np.zeros(len(solvers), np.int64), Choice.of(tableau, solvers, times, z)
-        call = Call(tableau, np.zeros((len(solvers), room)), steps, z, weights, choice)
+        choice = Choice.of(tableau, solvers, times, z.dtype, room)
+        call = Call(tableau, choice, z, weights)
         end = call.there("adapt", STEPS_AT_FIRST)
         if not (choice.status == FULL).any():
             break
         room *= 4
     if (choice.status != DONE).any():
         return None
-    call.longest = int(steps.max())
-    return Adapted(call.on_tape(end, z, weights), choice.evaluations, steps, choice.rejected)
+    call.longest = int(choice.steps.max())
+    return Adapted(call.on_tape(end, z, weights), choice.evaluations, choice.steps, choice.rejected)
 
 
 def adjoin_in_c(
     tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, a: Tensor, weights: Weights
 ) -> Adjoined | None:
     """z, its cotangent a and the gradient of the weights, taken back in time."""
-    steps, choice = np.zeros(len(solvers), np.int64), Choice.of(tableau, solvers, times, z)
-    call = Call(tableau, np.zeros((len(solvers), 1)), steps, z, weights, choice, adjoint=True)
+    choice = Choice.of(tableau, solvers, times, z.dtype, room=1)
+    call = Call(tableau, choice, z, weights, adjoint=True)
     start, on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     if (choice.status != DONE).any():
         return None

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from windermere.models.compiled import library, vector_bytes
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -62,75 +63,105 @@ class _OnTape(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Choice:
-    """How steps are chosen, and what that cost."""
+    """How steps are chosen, which they were, and what that cost."""
 
     numbers: Mapping[str, float]
     tolerances: Mapping[str, NDArray[np.float64]]
+    sizes: NDArray[np.float64]
+    """[members, room]"""
+    steps: NDArray[np.int64]
     evaluations: NDArray[np.int64]
     rejected: NDArray[np.int64]
     status: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor) -> "Choice":
+    def of(
+        cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], dtype: torch.dtype, room: int
+    ) -> "Choice":
+        """With room for the sizes of so many accepted steps."""
         numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
-        numbers |= {"smallest": smallest_step(times, z.dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
-        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(z.dtype).eps}
+        numbers |= {"smallest": smallest_step(times, dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
+        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
         tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
-        return cls(numbers, tolerances, *(np.zeros(len(solvers), np.int64) for _ in range(3)))
+        counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
+        return cls(numbers, tolerances, np.zeros((len(solvers), room)), *counts)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.tolerances, "evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
+        counts = {"evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
+        return {**self.tolerances, "sizes": self.sizes, "steps": self.steps, **counts}
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What solves of one kind and shape have in common."""
+
+    walk: _Walk
+    """Without what is a solve's own."""
+    arrays: Mapping[str, NDArray[Any]]
+    """Kept, as the walk has their addresses."""
+    parts: Mapping[str, int]
+    """Entries that the parts of a solve's memory take, one after the other."""
+    share: int
+    """Entries of a tile's share of the gradients; for an adjoint also of that of a step not yet accepted."""
+
+
+@lru_cache(maxsize=16)
+def _plan(
+    tableau: Tableau, steps: Grid | int, shape: tuple[int, ...], channels: int, lanes: int, keep: bool, adjoint: bool
+) -> _Plan:
+    """For steps on a grid, or room for so many that are chosen, with vectors of so many numbers. Kept, as a training
+    asks for the same one at each iteration."""
+    *lead, samples, points = shape
+    (members,) = lead or (1,)
+    width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
+    numbers = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
+    numbers |= {"tiles": tiles, "stages": propagating_stages(tableau), "evaluated": tableau.stages}
+    numbers |= {"keep": keep, "adjoint": adjoint}
+    if isinstance(steps, Grid):
+        numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
+        arrays |= {"sizes": steps.steps, "steps": steps.taken}
+    else:
+        numbers["room"] = steps
+    state = members * tiles * lanes * points * (1 + adjoint)
+    rows = ((numbers["room"] if keep else 1) * propagating_stages(tableau) + 1) * state
+    parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": rows}
+    if not isinstance(steps, Grid):
+        parts["rates"] = state * tableau.stages
+    if keep:
+        parts["active"] = rows * width // (2 * lanes)
+    walk = _Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
+    return _Plan(walk, arrays, parts, share=(6 * (channels + 1) * width + lanes) * (1 + adjoint))
 
 
 class Call:
     """A solve's memory, there and back."""
 
     def __init__(
-        self,
-        tableau: Tableau,
-        sizes: NDArray[np.float64],
-        steps: NDArray[np.int64],
-        z: Tensor,
-        weights: Weights,
-        choice: Choice | None = None,
-        adjoint: bool = False,
+        self, tableau: Tableau, steps: Grid | Choice, z: Tensor, weights: Weights, adjoint: bool = False
     ) -> None:
-        """Of steps [members] with sizes [members, room]; or of one number and [room], which all members share. For a
-        model alone the member axis is left out of the state and the weights."""
-        *lead, samples, points = z.shape
-        (members,), channels, lanes = lead or (1,), weights[0].shape[-3], _lanes(z)
-        width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-        stages, room, keep = propagating_stages(tableau), sizes.shape[-1], not adjoint and is_graded(z, weights)
-        self.start = z.detach().contiguous()
-        self.weights = [w if w.is_contiguous() else w.detach().contiguous() for w in weights]
-        self.shapes = [w.shape for w in weights]  # which may not be theirs any more on the way back
-        self.arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
-        self.keep, self.longest = keep, room
-        """Whether the way back is wanted, and about how many steps it has."""
-        self.share = (6 * (channels + 1) * width + lanes) * (1 + adjoint)
-        """Room for a tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
-        self.walk = _Walk(members, samples, points, channels, width, tiles, stages, tableau.stages, room, keep)
-        self.walk.shared, self.walk.adjoint = steps.ndim == 0, adjoint
+        """For a model alone the member axis is left out of the state and the weights."""
+        self.keep, lanes = not adjoint and is_graded(z, weights), vector_bytes(C_TYPES[z.dtype]) // z.itemsize
+        kind = steps if isinstance(steps, Grid) else steps.sizes.shape[1]
+        plan = _plan(tableau, kind, z.shape, weights[0].shape[-3], lanes, self.keep, adjoint)
+        self.plan, self.walk = plan, _Walk.from_buffer_copy(plan.walk)
+        self.longest = self.walk.room
+        """About how many steps the way back has."""
+        self.start, self.weights = z.detach().contiguous(), [w.detach().contiguous() for w in weights]
+        self.memory = self.start.new_empty(sum(plan.parts.values()))
         self.walk.start = self.start.data_ptr()
         self.walk.weights = Pointers(*[w.data_ptr() for w in self.weights])
-        state = members * tiles * lanes * points * (1 + adjoint)
-        rows = ((room if keep else 1) * stages + 1) * state
-        parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": rows}
-        if choice is not None:
-            parts["rates"] = state * tableau.stages
-            self.arrays |= choice.arrays
-            for name, number in choice.numbers.items():
-                setattr(self.walk, name, number)
-        if keep:
-            parts["active"] = rows * width // (2 * lanes)
-        self.memory = self.start.new_empty(sum(parts.values()))
-        address, size = self.memory.data_ptr(), self.memory.element_size()
-        for name, entries in parts.items():
+        address = self.memory.data_ptr()
+        for name, entries in plan.parts.items():
             setattr(self.walk, name, address)
-            address += entries * size
-        for name, array in self.arrays.items():
-            setattr(self.walk, name, array.ctypes.data)
+            address += entries * z.itemsize
+        self.choice = steps if isinstance(steps, Choice) else None
+        if self.choice is not None:
+            for name, number in self.choice.numbers.items():
+                setattr(self.walk, name, number)
+            for name, array in self.choice.arrays.items():
+                setattr(self.walk, name, array.ctypes.data)
 
     def there(self, name: str, steps: int) -> Tensor:
         """The state at the end, by a function of native.c, in about so many steps."""
@@ -160,8 +191,8 @@ class Call:
         self, name: str, walk: _Walk, steps: int, on_end: Tensor, on_start: Tensor | None
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
-        gradients = [self.start.new_empty(shape) for shape in self.shapes]
-        shares = self.start.new_empty(walk.members * walk.tiles * self.share)
+        gradients = [torch.empty_like(w) for w in self.weights]
+        shares = self.start.new_empty(walk.members * walk.tiles * self.plan.share)
         walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         walk.gradients = Pointers(*[g.data_ptr() for g in gradients])
@@ -175,11 +206,6 @@ class Call:
         items = members if name == "adapt" else members * tiles
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
         getattr(library(C_TYPES[self.start.dtype]), name)(ctypes.byref(walk), threads)
-
-
-def _lanes(z: Tensor) -> int:
-    """Samples of a tile, and numbers of a vector."""
-    return vector_bytes(C_TYPES[z.dtype]) // z.element_size()
 
 
 @cache

@@ -16,9 +16,9 @@ from torch import Tensor
 from windermere.solvers.solver import FixedStep, OnGrid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
-    """The nodes to walk, and which of them were asked for."""
+    """The nodes to walk, and which of them were asked for. A grid is kept and made use of as one object."""
 
     nodes: NDArray[np.float64]
     """[N + 1], or [S, N + 1] where members differ."""

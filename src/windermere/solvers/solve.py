@@ -158,7 +158,7 @@ def _checkpointed(
 
 def _is_plain(solvers: Sequence[Solver], times: Sequence[float], record: bool) -> bool:
     """Whether a field's own walk can take a solve: over a fixed grid, to its end, of which nothing else is wanted."""
-    return not any(isinstance(s, Adaptive) for s in solvers) and len(times) == 2 and not record
+    return len(times) == 2 and not record and not isinstance(solvers[0], Adaptive)
 
 
 def _integrate(
@@ -171,8 +171,8 @@ def _integrate(
     adapt: Adapt | None = None,
 ) -> Walked:
     """Walk through the times, or let the field walk where it brings a walk and can."""
-    adaptive = [s for s in solvers if isinstance(s, Adaptive)]
-    if adaptive:
+    if isinstance(solvers[0], Adaptive):
+        adaptive = [s for s in solvers if isinstance(s, Adaptive)]  # all are of one kind
         if adapt is not None and not record and len(times) == 2:
             adapted = adapt(problem.tableau, adaptive, times, problem.layout.groups, z)
             if adapted is not None:
