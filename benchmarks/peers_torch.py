@@ -21,6 +21,7 @@ from benchmarks.sphere_step import ConvField
 from windermere.models.dense import Layers, banded, evaluate, repeated
 from windermere.training import Ensemble
 from windermere.training.checkpoint import update
+from windermere.training.classifying import classify_and_differentiate
 
 try:
     import torchode
@@ -50,10 +51,15 @@ def windermere(work: Work, x: Tensor, y: Tensor, control: str = "batch") -> Cont
         solver = wm.Adaptive(work.method, tolerance=solver.rtol, control="sample")
     members = [_with_gradient(model(seed, solver), work).to(work.device) for seed in range(work.members)]
     ensemble = Ensemble(members)
-    xs, solvers = x.expand(work.members, *x.shape), (solver,) * work.members
+    xs, ys = (v.expand(work.members, *v.shape) for v in (x, y))
+    solvers = (solver,) * work.members
+
+    def differentiate() -> Tensor:
+        return classify_and_differentiate(ensemble, ensemble.features(xs, solvers), ys).losses
+
     parameters = {name: [tensor] for name, tensor in ensemble.tensors.items()}
     library = "windermere" if control == "batch" else "windermere, control by sample"
-    made = _contender(library, "ensemble", lambda: ensemble(xs, solvers), parameters, y, update)
+    made = _contender(library, "ensemble", differentiate, parameters, update)
     return replace(made, state=lambda: ensemble.tensors)
 
 
@@ -76,7 +82,7 @@ def convolving(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: 
         return torch.stack([m["2"](end.flatten(1)) for m, end in zip(made, ends, strict=True)])
 
     parameters = {name: [dict(m.named_parameters())[name] for m in made] for name in weights(work)}
-    return _contender(library, form, logits, parameters, y)
+    return _contender(library, form, _by_autograd(logits, y), parameters)
 
 
 class DenseField(nn.Module):
@@ -105,7 +111,7 @@ def dense(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: Tenso
             tensors["2.bias"].unsqueeze(1), end.reshape(work.members, *x.shape), tensors["2.weight"].mT
         )
 
-    return _contender(library, form, logits, {name: [tensor] for name, tensor in tensors.items()}, y)
+    return _contender(library, form, _by_autograd(logits, y), {name: [tensor] for name, tensor in tensors.items()})
 
 
 def torchdiffeq_solves(work: Work) -> dict[str, Solve]:
@@ -144,12 +150,24 @@ def torchode_solves(work: Work) -> dict[str, Solve]:
     return {"": solve}
 
 
+def _by_autograd(logits: Callable[[], Tensor], y: Tensor) -> Callable[[], Tensor]:
+    """The losses of all members, whose gradients go to the parameters."""
+
+    def differentiate() -> Tensor:
+        found = logits()
+        ys = y.expand(len(found), *y.shape)
+        losses = F.cross_entropy(found.transpose(1, 2), ys, reduction="none").mean(dim=1)
+        losses.sum().backward()
+        return losses.detach()
+
+    return differentiate
+
+
 def _contender(
     library: str,
     form: str,
-    logits: Callable[[], Tensor],
+    differentiate: Callable[[], Tensor],
     parameters: Mapping[str, Sequence[Tensor]],
-    y: Tensor,
     update: Callable[[Optimizer], object] = lambda optimizer: optimizer.step(),
 ) -> Contender:
     tensors = [tensor for group in parameters.values() for tensor in group]
@@ -158,11 +176,7 @@ def _contender(
     def backward() -> Tensor:
         for tensor in tensors:
             tensor.grad = None
-        found = logits()
-        ys = y.expand(len(found), *y.shape)
-        losses = F.cross_entropy(found.transpose(1, 2), ys, reduction="none").mean(dim=1)
-        losses.sum().backward()
-        return losses.detach()
+        return differentiate()
 
     def graded() -> tuple[list[float], Gradient]:
         losses = backward().tolist()

@@ -61,6 +61,27 @@ class _OnTape(torch.autograd.Function):
         return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
 
 
+def pull_back(end: Tensor, on_end: Tensor) -> bool:
+    """As `end.backward(on_end)`, without the engine's way around a single node; False, and nothing done, where `end` is
+    not that of a solve in C whose weights are leaves, or where there are hooks to be called."""
+    node: Any = end.grad_fn
+    if not isinstance(call := getattr(node, "call", None), Call) or has_hooks(end):
+        return False
+    takers = [taker for taker, _ in node.next_functions]
+    leaves = [getattr(taker, "variable", None) for taker in takers]
+    if any(taker is not None and (leaf is None or has_hooks(leaf)) for taker, leaf in zip(takers, leaves, strict=True)):
+        return False
+    for leaf, gradient in zip(leaves, call.back(on_end.contiguous(), leaves[0] is not None), strict=True):
+        if leaf is not None:
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    return True
+
+
+def has_hooks(tensor: Tensor) -> bool:
+    """Whether someone wants to see this tensor's gradient on its way."""
+    return bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
+
+
 @dataclass(frozen=True)
 class Choice:
     """How steps are chosen, which they were, and what that cost."""

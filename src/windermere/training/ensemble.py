@@ -73,7 +73,7 @@ class Ensemble:
         for layer, tensors in self._layers:
             if isinstance(layer, ODEBlock):
                 return StackedField(layer.field, tensors), x
-            x = _apply(layer, tensors, x)
+            x = apply(layer, tensors, x)
         raise UsageError("this ensemble has no ODEBlock inside")
 
     def parameters(self) -> list[Tensor]:
@@ -100,18 +100,27 @@ class Ensemble:
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
-        return self._through(x, partial(_solved, solvers))
+        return self._through(x, partial(_solved, solvers), self._layers)
+
+    def features(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
+        """What the last layer is given."""
+        return self._through(x, partial(_solved, solvers), self._layers[:-1])
+
+    @property
+    def last(self) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The last layer, with its own parameters."""
+        return self._layers[-1]
 
     def walked(self, x: Tensor, tableau: Tableau, steps: Grid | Steps) -> Tensor:
         """The same over a grid, or by steps that lie on the device: nothing is checked or counted, nothing waits."""
-        return self._through(x, partial(_walked, tableau, steps))
+        return self._through(x, partial(_walked, tableau, steps), self._layers)
 
-    def _through(self, x: Tensor, solving: Solving) -> Tensor:
-        for layer, tensors in self._layers:
+    def _through(self, x: Tensor, solving: Solving, layers: Sequence[tuple[nn.Module, dict[str, Tensor]]]) -> Tensor:
+        for layer, tensors in layers:
             if isinstance(layer, ODEBlock):
                 x = solving(layer, StackedField(layer.field, tensors), x)
             else:
-                x = _apply(layer, tensors, x)
+                x = apply(layer, tensors, x)
         return x
 
 
@@ -173,7 +182,8 @@ def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: Stack
     return walk(tableau, steps, z)
 
 
-def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:
+def apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:
+    """A layer with each member's parameters: [S, B, ...] in, [S, B, ...] out."""
     if type(layer) is nn.Linear and "bias" in tensors and x.ndim == 3:
         return torch.baddbmm(tensors["bias"].unsqueeze(1), x, tensors["weight"].transpose(1, 2))
     if type(layer) is nn.Flatten:

@@ -20,9 +20,10 @@ from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
 from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack, update
+from windermere.training.classifying import classify_and_differentiate
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
-from windermere.training.evaluation import Evaluation, Labelled, evaluate, member_losses
+from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign
 
 ROLES = ("forward", "backward", "recomputed", "checks")
@@ -234,15 +235,13 @@ def one_iteration(training: Training) -> Stepped:
         parameter.grad = None
     with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
         with counting() as count:
-            logits = _solved(training, x)
-            losses = member_losses(logits, y)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
+            losses, logits = classify_and_differentiate(training.ensemble, _features(training, x), y)
         _check_finite(training, losses)
-        training.review(x, y, logits.detach(), count)
+        training.review(x, y, logits, count)
     update(training.optimizer)
     training.iteration += 1
     training.count(count)
-    return Stepped(losses.detach(), logits.detach(), y)  # no graph may outlive its iteration: a capture comes to grief
+    return Stepped(losses, logits, y)  # no graph may outlive its iteration: a capture comes to grief
 
 
 def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
@@ -291,10 +290,10 @@ def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
     return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
 
 
-def _solved(training: Training, x: Tensor) -> Tensor:
-    """The logits; where they cannot be had, the error says whose fault it is."""
+def _features(training: Training, x: Tensor) -> Tensor:
+    """What is to be classified; where it cannot be had, the error says whose fault it is."""
     try:
-        return training.ensemble(x, training.solvers)
+        return training.ensemble.features(x, training.solvers)
     except SolverError as error:
         seeds = _failing(training, training.solvers, lambda s, one, own: one(x[s : s + 1], own))
         said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
@@ -329,7 +328,7 @@ def _check_finite(training: Training, losses: Tensor) -> None:
     """Losses and gradients: a finite loss with a gradient that is not would spoil the state all the same."""
     gradients = [p.grad for p in training.ensemble.parameters() if p.grad is not None]
     # Multiplies by one, and notes in `bad` what is not finite: as torch.amp.GradScaler does, in one call.
-    torch._amp_foreach_non_finite_check_and_unscale_([losses.detach(), *gradients], training.bad, training.one)
+    torch._amp_foreach_non_finite_check_and_unscale_([losses, *gradients], training.bad, training.one)
     if not training.bad:
         return
     training.bad.zero_()
