@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torchdiffeq import odeint, odeint_adjoint
 
 import windermere as wm
@@ -19,6 +20,8 @@ from benchmarks.peers_work import LEARNING_RATE, Contender, Gradient, Work, mode
 from benchmarks.sphere_step import ConvField
 from windermere.models.dense import Layers, banded, evaluate, repeated
 from windermere.training import Ensemble
+from windermere.training.checkpoint import update
+from windermere.training.classifying import classify_and_differentiate
 
 try:
     import torchode
@@ -48,10 +51,15 @@ def windermere(work: Work, x: Tensor, y: Tensor, control: str = "batch") -> Cont
         solver = wm.Adaptive(work.method, tolerance=solver.rtol, control="sample")
     members = [_with_gradient(model(seed, solver), work).to(work.device) for seed in range(work.members)]
     ensemble = Ensemble(members)
-    xs, solvers = x.expand(work.members, *x.shape), (solver,) * work.members
+    xs, ys = (v.expand(work.members, *v.shape) for v in (x, y))
+    solvers = (solver,) * work.members
+
+    def differentiate() -> Tensor:
+        return classify_and_differentiate(ensemble, ensemble.features(xs, solvers), ys).losses
+
     parameters = {name: [tensor] for name, tensor in ensemble.tensors.items()}
     library = "windermere" if control == "batch" else "windermere, control by sample"
-    made = _contender(library, "ensemble", lambda: ensemble(xs, solvers), parameters, y)
+    made = _contender(library, "ensemble", differentiate, parameters, update)
     return replace(made, state=lambda: ensemble.tensors)
 
 
@@ -74,7 +82,7 @@ def convolving(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: 
         return torch.stack([m["2"](end.flatten(1)) for m, end in zip(made, ends, strict=True)])
 
     parameters = {name: [dict(m.named_parameters())[name] for m in made] for name in weights(work)}
-    return _contender(library, form, logits, parameters, y)
+    return _contender(library, form, _by_autograd(logits, y), parameters)
 
 
 class DenseField(nn.Module):
@@ -103,7 +111,7 @@ def dense(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: Tenso
             tensors["2.bias"].unsqueeze(1), end.reshape(work.members, *x.shape), tensors["2.weight"].mT
         )
 
-    return _contender(library, form, logits, {name: [tensor] for name, tensor in tensors.items()}, y)
+    return _contender(library, form, _by_autograd(logits, y), {name: [tensor] for name, tensor in tensors.items()})
 
 
 def torchdiffeq_solves(work: Work) -> dict[str, Solve]:
@@ -142,19 +150,33 @@ def torchode_solves(work: Work) -> dict[str, Solve]:
     return {"": solve}
 
 
-def _contender(
-    library: str, form: str, logits: Callable[[], Tensor], parameters: Mapping[str, Sequence[Tensor]], y: Tensor
-) -> Contender:
-    tensors = [tensor for group in parameters.values() for tensor in group]
-    optimizer = torch.optim.Adam(tensors, lr=LEARNING_RATE, fused=True)
+def _by_autograd(logits: Callable[[], Tensor], y: Tensor) -> Callable[[], Tensor]:
+    """The losses of all members, whose gradients go to the parameters."""
 
-    def backward() -> Tensor:
-        optimizer.zero_grad()
+    def differentiate() -> Tensor:
         found = logits()
         ys = y.expand(len(found), *y.shape)
         losses = F.cross_entropy(found.transpose(1, 2), ys, reduction="none").mean(dim=1)
         losses.sum().backward()
         return losses.detach()
+
+    return differentiate
+
+
+def _contender(
+    library: str,
+    form: str,
+    differentiate: Callable[[], Tensor],
+    parameters: Mapping[str, Sequence[Tensor]],
+    update: Callable[[Optimizer], object] = lambda optimizer: optimizer.step(),
+) -> Contender:
+    tensors = [tensor for group in parameters.values() for tensor in group]
+    optimizer = torch.optim.Adam(tensors, lr=LEARNING_RATE, fused=True)
+
+    def backward() -> Tensor:
+        for tensor in tensors:
+            tensor.grad = None
+        return differentiate()
 
     def graded() -> tuple[list[float], Gradient]:
         losses = backward().tolist()
@@ -163,7 +185,7 @@ def _contender(
 
     def step() -> Tensor:
         losses = backward()
-        optimizer.step()
+        update(optimizer)
         return losses
 
     return Contender(library=library, form=form, step=step, graded=graded)

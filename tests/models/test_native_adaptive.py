@@ -29,9 +29,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     run = native_call.Call.run
 
-    def noted(self: Any, name: str, *given: Any, **more: Any) -> Tensor:
+    def noted(self: Any, name: str, *given: Any) -> None:
         names.append(name)
-        return run(self, name, *given, **more)
+        run(self, name, *given)
 
     monkeypatch.setattr(native_call.Call, "run", noted)
     return names
@@ -56,7 +56,7 @@ def test_the_same_steps_are_taken(
     on_tape = native_call.Call.on_tape
 
     def noted(self: Any, *given: Any) -> Tensor:
-        sizes.append(self.arrays["sizes"][0])
+        sizes.append(self.choice.sizes[0])
         return on_tape(self, *given)
 
     monkeypatch.setattr(native_call.Call, "on_tape", noted)

@@ -21,7 +21,7 @@ from windermere.models import Autonomous, ODEBlock, architecture, initialise, us
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting
 from windermere.training import Ensemble, RunConfig
 from windermere.training.batches import Batches
-from windermere.training.checkpoint import make_optimizer
+from windermere.training.checkpoint import make_optimizer, pack, update
 
 from .small import a_config, fit_alone, model, optimizer_for, some_spheres, trained, trained_alone
 
@@ -380,3 +380,22 @@ def test_the_fused_optimizers_are_pytorchs_own() -> None:
                 (tensor**4).sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         assert_close(one.detach(), other.detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_an_update_is_the_optimizers_own_step_to_the_bit(name: str, dtype: torch.dtype) -> None:
+    """With the same state to save, and with a parameter that at first has no gradient."""
+    states = []
+    for step in (update, lambda optimizer: optimizer.step()):
+        ensemble = Ensemble([initialise(architecture("sphere2", steps("euler", 1)), 0).to(dtype)])
+        parameters = ensemble.parameters()
+        optimizer = make_optimizer(name, parameters, 0.1)
+        for iteration in range(4):
+            for k, parameter in enumerate(parameters):
+                parameter.grad = (parameter.detach() - k).sin() if k or iteration else None
+            step(optimizer)
+        states.append(pack(ensemble, optimizer))
+    one, other = states
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[key], other[key]) for key in one)

@@ -6,7 +6,7 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cached_property
 from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import torch
@@ -27,6 +27,7 @@ from windermere.solvers import Gradient, Prepared, Solver
 Tensors: TypeAlias = Mapping[str, Tensor]
 Layer = TypeVar("Layer", bound=nn.Module)
 
+NAMES = tuple(f"{name}.{part}" for name in ("lift", "mix", "lower") for part in ("weight", "bias"))
 DENSE_UP_TO = 16
 """Points up to which the banded matrix pays; beyond, it is mostly zeros and the convolution is faster."""
 
@@ -59,7 +60,8 @@ class SphereField(nn.Module):
         return _convolve(dict(self.named_parameters()), F.conv1d, z.unsqueeze(-2)).squeeze(-2)
 
     def prepare(self) -> Prepared:
-        return self.prepare_stacked(dict(self.named_parameters()))
+        weights = [getattr(layer, part) for layer in (self.lift, self.mix, self.lower) for part in ("weight", "bias")]
+        return self.prepare_stacked(dict(zip(NAMES, weights, strict=True)))
 
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """For a model's own parameters, or an ensemble's with a leading member axis."""
@@ -70,22 +72,31 @@ class SphereField(nn.Module):
             walk = with_native(weights, self.points, lambda: eager_walk(rate))
             adjoint = native_adjoint(weights, self.points, rate)
             return Prepared(rate, lambda: tuple(tensors.values()), walk, adapt=adapt, adjoint=adjoint)
-        graded = torch.is_grad_enabled()
+        dense = _Dense(weights, self.points)
+        walk = with_kernels(weights, self.points, lambda: with_native(weights, self.points, lambda: dense.field.walk))
+        adjoint = native_adjoint(weights, self.points, lambda t, z: dense.anew().rate(t, z))
+        return Prepared(dense.rate, lambda: dense.field.layers, walk, adapt=adapt, adjoint=adjoint)
 
-        @cache
-        def dense() -> DenseField:
-            """On demand, as the kernels and the C code need none of it; but as it would have been made at once."""
-            with torch.set_grad_enabled(graded):
-                return made()
 
-        def made() -> DenseField:
-            pairs = zip(weights[::2], weights[1::2], strict=True)
-            layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
-            return dense_field(cast(Layers, tuple(layers)))
+class _Dense:
+    """A sphere network's field as dense layers for one solve, made on demand: the kernels and the C code need none."""
 
-        walk = with_kernels(weights, self.points, lambda: with_native(weights, self.points, lambda: dense().walk))
-        adjoint = native_adjoint(weights, self.points, lambda t, z: made().rate(t, z))
-        return Prepared(lambda t, z: dense().rate(t, z), lambda: dense().layers, walk, adapt=adapt, adjoint=adjoint)
+    def __init__(self, weights: list[Tensor], points: int) -> None:
+        self.weights, self.points, self.graded = weights, points, torch.is_grad_enabled()
+
+    @cached_property
+    def field(self) -> DenseField:
+        """As it would have been made at once."""
+        with torch.set_grad_enabled(self.graded):
+            return self.anew()
+
+    def anew(self) -> DenseField:
+        pairs = zip(self.weights[::2], self.weights[1::2], strict=True)
+        layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
+        return dense_field(cast(Layers, tuple(layers)))
+
+    def rate(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.field.rate(t, z)
 
 
 class ImageField(nn.Module):
@@ -113,7 +124,7 @@ class ImageField(nn.Module):
 
 
 def _in_order(tensors: Tensors) -> list[Tensor]:
-    return [tensors[f"{name}.{part}"] for name in ("lift", "mix", "lower") for part in ("weight", "bias")]
+    return [tensors[name] for name in NAMES]
 
 
 def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:

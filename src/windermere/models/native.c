@@ -21,12 +21,13 @@ typedef struct {
                                     next step's first (FSAL) */
     long room;                   /* steps that rows and sizes have room for */
     long keep;                   /* all rows, for the way back, or only one step's */
+    long shared;                 /* whether all members take the first one's steps */
     const REAL *weights[6];      /* [members][...]: weights and biases of lift, mix, lower, as PyTorch has them */
     REAL *gradients[6];
     REAL *layers;                /* [members][...]: a field's table, and what else it needs */
     const double *tableau;       /* [evaluated + 2][evaluated]: a, b and the error's weights */
-    double *sizes;               /* [members][room] */
-    long *steps;                 /* [members] */
+    double *sizes;               /* [members][room], or where they are shared [room] */
+    long *steps;                 /* [members], or one */
     const REAL *start;           /* [members][samples][points] */
     REAL *end;
     V *rows;                     /* [members][tiles][...][points] */
@@ -34,7 +35,7 @@ typedef struct {
     Mask *active;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive, for as
                                     many rows as are kept, or one */
     const REAL *on_end;          /* cotangents */
-    REAL *on_start;
+    REAL *on_start;              /* or null, where nobody asks */
     REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
     /* What follows is for steps that are chosen. */
     long adjoint;                /* whether cotangents are a part of the state */
@@ -74,6 +75,12 @@ static V *rows_of(const Walk *walk, long tile, long step) {
 /* The rates of a step: like all that grows with stages and channels not on the stack, as a thread's may be small. */
 static V *rates_of(const Walk *walk, long tile) { return walk->rates + tile * walk->evaluated * entries_of(walk); }
 
+static long steps_of(const Walk *walk, long member) { return walk->steps[walk->shared ? 0 : member]; }
+
+static const double *sizes_of(const Walk *walk, long member) {
+    return walk->sizes + (walk->shared ? 0 : member * walk->room);
+}
+
 /* Where a row's second layer is positive is kept for the way back, or else until the next row is evaluated. */
 static Mask *active_of(const Walk *walk, long tile, long row) {
     long size = walk->points * walk->width / PAIR, kept = walk->keep ? walk->room * walk->stages + 1 : 1;
@@ -93,10 +100,11 @@ static void combine(V *to, const V *z, const V *rates, const double *weights, lo
 static void tile_there(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
     const Field field = field_of(walk, member);
-    const double *sizes = walk->sizes + member * walk->room;
+    const double *sizes = sizes_of(walk, member);
+    long steps = steps_of(walk, member);
     V *rates = rates_of(walk, tile);
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
-    for (long n = 0; n < walk->steps[member]; n++) {
+    for (long n = 0; n < steps; n++) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
@@ -105,19 +113,19 @@ static void tile_there(const Walk *walk, long tile) {
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
     }
-    store(walk, tile, rows_of(walk, tile, walk->steps[member]), walk->end);
+    store(walk, tile, rows_of(walk, tile, steps), walk->end);
 }
 
 static void tile_back(const Walk *walk, long tile) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
     const Field field = field_of(walk, member);
-    const double *sizes = walk->sizes + member * walk->room, *b = walk->tableau + walk->evaluated * walk->evaluated;
+    const double *sizes = sizes_of(walk, member), *b = walk->tableau + walk->evaluated * walk->evaluated;
     REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
     V z[d], on_row[d], *on_rates = rates_of(walk, tile);
     memset(share, 0, share_size(walk) * sizeof(REAL));
     load(walk, tile, walk->on_end, z, 1);
-    for (long n = walk->steps[member] - 1; n >= 0; n--) {
+    for (long n = steps_of(walk, member) - 1; n >= 0; n--) {
         for (long i = 0; i < stages; i++)
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
@@ -130,7 +138,7 @@ static void tile_back(const Walk *walk, long tile) {
                     on_rates[j * d + q] += (REAL)(sizes[n] * walk->tableau[i * walk->evaluated + j]) * on_row[q];
         }
     }
-    store(walk, tile, z, walk->on_start);
+    if (walk->on_start) store(walk, tile, z, walk->on_start);
 }
 
 typedef struct {

@@ -10,7 +10,6 @@ Conv1d(C, C, 3, padding=1) and Conv1d(C, 1, 1), each with its bias, and with a l
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._C._functorch import peek_interpreter_stack
@@ -93,11 +92,11 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
     """Whether native.c takes this solve: plain tensors on a CPU that fit together, and a compiler at hand."""
     if is_looked_through():
         return False
-    first, like = weights[0], (z.dtype, torch.device("cpu"))
+    first, dtype = weights[0], z.dtype
     fitting = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3]
-    plain = z.dtype in C_TYPES and all((x.dtype, x.device) == like for x in (z, *weights))
+    plain = dtype in C_TYPES and all(x.dtype is dtype and x.is_cpu for x in (z, *weights))
     small = fitting and first.shape[-3] <= CHANNELS_UP_TO and 0 < z.shape[-1] <= POINTS_UP_TO and z.numel() > 0
-    return small and plain and library(C_TYPES[z.dtype]) is not None
+    return small and plain and library(C_TYPES[dtype]) is not None
 
 
 def is_looked_through() -> bool:
@@ -116,56 +115,35 @@ def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tenso
 
 def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, weights: Weights) -> Tensor:
     """z at the end of a grid; for a model alone the member axis is left out."""
-    if z.ndim == 2:
-        return walk_in_c(tableau, grid, *_as_members(z, weights)).squeeze(0)
-    sizes, steps = grid.steps, grid.taken
-    if grid.nodes.ndim == 1:
-        sizes, steps = sizes[None].repeat(len(z), 0), steps[None].repeat(len(z))
-    call = Call.of(tableau, np.ascontiguousarray(sizes), np.ascontiguousarray(steps), z, weights)
-    end = call.run("there", int(steps.max()))
-    return call.on_tape(end, z, weights)
+    call = Call(tableau, grid, z, weights)
+    return call.on_tape(call.there("there", call.longest), z, weights)
 
 
 def adapt_in_c(
     tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, weights: Weights
 ) -> Adapted | None:
     """z at the end of a solve with steps of each member's own; None where something is out of the ordinary."""
-    if z.ndim == 2:
-        found = adapt_in_c(tableau, solvers, times, *_as_members(z, weights))
-        return found and found._replace(end=found.end.squeeze(0))
     room = STEPS_AT_FIRST if is_graded(z, weights) else 1
     while True:
-        steps = np.zeros(len(z), np.int64)
-        call = Call.of(tableau, np.zeros((len(z), room)), steps, z, weights)
-        choice = Choice.of(tableau, solvers, times, z)
-        end = call.run("adapt", STEPS_AT_FIRST, choice)
+        choice = Choice.of(tableau, solvers, times, z.dtype, room)
+        call = Call(tableau, choice, z, weights)
+        end = call.there("adapt", STEPS_AT_FIRST)
         if not (choice.status == FULL).any():
             break
         room *= 4
     if (choice.status != DONE).any():
         return None
-    return Adapted(call.on_tape(end, z, weights), choice.evaluations, steps, choice.rejected)
+    call.longest = int(choice.steps.max())
+    return Adapted(call.on_tape(end, z, weights), choice.evaluations, choice.steps, choice.rejected)
 
 
 def adjoin_in_c(
     tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, a: Tensor, weights: Weights
 ) -> Adjoined | None:
     """z, its cotangent a and the gradient of the weights, taken back in time."""
-    if z.ndim == 2:
-        found = adjoin_in_c(tableau, solvers, times, z.unsqueeze(0), a.unsqueeze(0), [w.unsqueeze(0) for w in weights])
-        if found is None:
-            return None
-        start, on_start, gradients, evaluations = found
-        return Adjoined(start.squeeze(0), on_start.squeeze(0), [g.squeeze(0) for g in gradients], evaluations)
-    call = Call.of(tableau, np.zeros((len(z), 1)), np.zeros(len(z), np.int64), z, weights, adjoint=True)
-    choice = Choice.of(tableau, solvers, times, z)
-    on_start, gradients = call.state(), [torch.empty_like(w) for w in call.weights]
-    cotangents = {"on_end": a.contiguous(), "on_start": on_start, "shares": call.shares()}
-    start = call.run("adapt", STEPS_AT_FIRST, choice, gradients, **cotangents)
+    choice = Choice.of(tableau, solvers, times, z.dtype, room=1)
+    call = Call(tableau, choice, z, weights, adjoint=True)
+    start, on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     if (choice.status != DONE).any():
         return None
     return Adjoined(start, on_start, gradients, choice.evaluations)
-
-
-def _as_members(z: Tensor, weights: Weights) -> tuple[Tensor, Weights]:
-    return z.unsqueeze(0), [w.unsqueeze(0) for w in weights]

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from windermere.models.compiled import library, vector_bytes
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -23,13 +24,16 @@ WORTH_A_THREAD = 512
 """Evaluations of tiles at a point, half a microsecond or so each, below which a second thread only costs."""
 
 
+Pointers = ctypes.c_void_p * 6
+
+
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
     _fields_ = (
         *((name, ctypes.c_long) for name in ("members", "samples", "points", "channels", "width", "tiles")),
-        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep")),
-        *((name, ctypes.c_void_p * 6) for name in ("weights", "gradients")),
+        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
+        *((name, Pointers) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
         *((name, ctypes.c_void_p) for name in ("rows", "rates", "active", "on_end", "on_start", "shares")),
         ("adjoint", ctypes.c_long),
@@ -54,114 +58,173 @@ class _OnTape(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, None, *ctx.call.back(grads[0].contiguous())
+        return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
+
+
+def pull_back(end: Tensor, on_end: Tensor) -> bool:
+    """As `end.backward(on_end)`, without the engine's way around a single node; False, and nothing done, where `end` is
+    not that of a solve in C whose weights are leaves, or where there are hooks to be called."""
+    node: Any = end.grad_fn
+    if not isinstance(call := getattr(node, "call", None), Call) or has_hooks(end):
+        return False
+    takers = [taker for taker, _ in node.next_functions]
+    leaves = [getattr(taker, "variable", None) for taker in takers]
+    if any(taker is not None and (leaf is None or has_hooks(leaf)) for taker, leaf in zip(takers, leaves, strict=True)):
+        return False
+    for leaf, gradient in zip(leaves, call.back(on_end.contiguous(), leaves[0] is not None), strict=True):
+        if leaf is not None:
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    return True
+
+
+def has_hooks(tensor: Tensor) -> bool:
+    """Whether someone wants to see this tensor's gradient on its way."""
+    return bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """How steps are chosen, and what that cost."""
+    """How steps are chosen, which they were, and what that cost."""
 
     numbers: Mapping[str, float]
     tolerances: Mapping[str, NDArray[np.float64]]
+    sizes: NDArray[np.float64]
+    """[members, room]"""
+    steps: NDArray[np.int64]
     evaluations: NDArray[np.int64]
     rejected: NDArray[np.int64]
     status: NDArray[np.int64]
 
     @classmethod
-    def of(cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor) -> "Choice":
+    def of(
+        cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], dtype: torch.dtype, room: int
+    ) -> "Choice":
+        """With room for the sizes of so many accepted steps."""
         numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
-        numbers |= {"smallest": smallest_step(times, z.dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
-        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(z.dtype).eps}
+        numbers |= {"smallest": smallest_step(times, dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
+        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
         tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
-        return cls(numbers, tolerances, *(np.zeros(len(z), np.int64) for _ in range(3)))
+        counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
+        return cls(numbers, tolerances, np.zeros((len(solvers), room)), *counts)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        return {**self.tolerances, "evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
+        counts = {"evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
+        return {**self.tolerances, "sizes": self.sizes, "steps": self.steps, **counts}
 
 
 @dataclass(frozen=True)
-class Call:
-    """A solve's shape and memory, there and back."""
+class _Plan:
+    """What solves of one kind and shape have in common."""
 
-    shape: Mapping[str, int]
+    walk: _Walk
+    """Without what is a solve's own."""
     arrays: Mapping[str, NDArray[Any]]
-    weights: Weights
-    tensors: Mapping[str, Tensor]
+    """Kept, as the walk has their addresses."""
+    parts: Mapping[str, int]
+    """Entries that the parts of a solve's memory take, one after the other."""
+    share: int
+    """Entries of a tile's share of the gradients; for an adjoint also of that of a step not yet accepted."""
 
-    @classmethod
-    def of(
-        cls,
-        tableau: Tableau,
-        sizes: NDArray[np.float64],
-        steps: NDArray[np.int64],
-        z: Tensor,
-        weights: Weights,
-        adjoint: bool = False,
-    ) -> "Call":
-        (members, samples, points), channels, lanes = z.shape, weights[0].shape[1], _lanes(z)
-        width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-        stages, room, keep = propagating_stages(tableau), sizes.shape[1], not adjoint and is_graded(z, weights)
-        shape = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
-        shape |= {"tiles": tiles, "stages": stages, "evaluated": tableau.stages, "room": room}
-        shape |= {"keep": keep, "adjoint": adjoint}
-        start = z.detach().contiguous()
-        tensors = {"start": start}
-        tensors["layers"] = start.new_empty(members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes))
-        state = members * tiles * lanes * points * (1 + adjoint)
-        rows = (room if keep else 1) * stages + 1
-        tensors["rows"] = start.new_empty(state * rows)
-        tensors["rates"] = start.new_empty(state * tableau.stages)
-        tensors["active"] = start.new_empty(members * tiles * points * width // 2 * (rows if keep else 1))
-        arrays = {"tableau": table(tableau), "sizes": sizes, "steps": steps}
-        return cls(shape, arrays, [w.detach().contiguous() for w in weights], tensors)
 
-    def state(self) -> Tensor:
-        """Room for a state."""
-        return torch.empty_like(self.tensors["start"])
+@lru_cache(maxsize=16)
+def _plan(
+    tableau: Tableau, steps: Grid | int, shape: tuple[int, ...], channels: int, lanes: int, keep: bool, adjoint: bool
+) -> _Plan:
+    """For steps on a grid, or room for so many that are chosen, with vectors of so many numbers. Kept, as a training
+    asks for the same one at each iteration."""
+    *lead, samples, points = shape
+    (members,) = lead or (1,)
+    width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
+    numbers = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
+    numbers |= {"tiles": tiles, "stages": propagating_stages(tableau), "evaluated": tableau.stages}
+    numbers |= {"keep": keep, "adjoint": adjoint}
+    if isinstance(steps, Grid):
+        numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
+        arrays |= {"sizes": steps.steps, "steps": steps.taken}
+    else:
+        numbers["room"] = steps
+    state = members * tiles * lanes * points * (1 + adjoint)
+    rows = (numbers["room"] if keep else 1) * propagating_stages(tableau) + 1
+    parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": state * rows}
+    parts |= {"rates": state * tableau.stages}
+    parts |= {"active": members * tiles * points * width // 2 * (rows if keep else 1)}
+    walk = _Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
+    return _Plan(walk, arrays, parts, share=(6 * (channels + 1) * width + lanes) * (1 + adjoint))
+
+
+class Call:
+    """A solve's memory, there and back."""
+
+    def __init__(
+        self, tableau: Tableau, steps: Grid | Choice, z: Tensor, weights: Weights, adjoint: bool = False
+    ) -> None:
+        """For a model alone the member axis is left out of the state and the weights."""
+        self.keep, lanes = not adjoint and is_graded(z, weights), vector_bytes(C_TYPES[z.dtype]) // z.itemsize
+        kind = steps if isinstance(steps, Grid) else steps.sizes.shape[1]
+        plan = _plan(tableau, kind, z.shape, weights[0].shape[-3], lanes, self.keep, adjoint)
+        self.plan, self.walk = plan, _Walk.from_buffer_copy(plan.walk)
+        self.longest = self.walk.room
+        """About how many steps the way back has."""
+        self.start, self.weights = z.detach().contiguous(), [w.detach().contiguous() for w in weights]
+        self.memory = self.start.new_empty(sum(plan.parts.values()))
+        self.walk.start = self.start.data_ptr()
+        self.walk.weights = Pointers(*[w.data_ptr() for w in self.weights])
+        address = self.memory.data_ptr()
+        for name, entries in plan.parts.items():
+            setattr(self.walk, name, address)
+            address += entries * z.itemsize
+        self.choice = steps if isinstance(steps, Choice) else None
+        if self.choice is not None:
+            for name, number in self.choice.numbers.items():
+                setattr(self.walk, name, number)
+            for name, array in self.choice.arrays.items():
+                setattr(self.walk, name, array.ctypes.data)
+
+    def there(self, name: str, steps: int) -> Tensor:
+        """The state at the end, by a function of native.c, in about so many steps."""
+        end = torch.empty_like(self.start)
+        self.walk.end = end.data_ptr()
+        self.run(name, self.walk, steps)
+        return end
 
     def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
-        if not self.shape["keep"]:
+        if not self.keep:
             return end
         return cast(Tensor, _OnTape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
-    def back(self, on_end: Tensor) -> tuple[Tensor, ...]:
-        """The cotangents of the start and of the weights."""
-        on_start, gradients = torch.empty_like(on_end), [torch.empty_like(w) for w in self.weights]
-        given = {"on_end": on_end, "on_start": on_start, "shares": self.shares()}
-        self.run("back", int(self.arrays["steps"].max()), None, gradients, **given)
-        return on_start, *gradients
+    def back(self, on_end: Tensor, wants_start: bool) -> tuple[Tensor | None, ...]:
+        """The cotangents of the start, if wanted, and of the weights."""
+        walk = _Walk.from_buffer_copy(self.walk)  # as another thread may go back as well
+        on_start = torch.empty_like(on_end) if wants_start else None
+        return on_start, *self.with_cotangents("back", walk, self.longest, on_end, on_start)
 
-    def shares(self) -> Tensor:
-        """Room for every tile's share of the gradients; for an adjoint also for that of a step not yet accepted."""
-        width, lanes = self.shape["width"], _lanes(self.tensors["start"])
-        share = 6 * (self.shape["channels"] + 1) * width + lanes
-        tiles = self.shape["members"] * self.shape["tiles"] * (1 + self.shape["adjoint"])
-        return self.tensors["start"].new_empty(tiles * share)
+    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The state and its cotangent taken back in time, and the gradients of the weights."""
+        start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
+        self.walk.end = start.data_ptr()
+        return start, on_start, self.with_cotangents("adapt", self.walk, steps, a.contiguous(), on_start)
 
-    def run(
-        self, name: str, steps: int, choice: Choice | None = None, gradients: Weights = (), **tensors: Tensor
-    ) -> Tensor:
-        """Call a function of native.c, for about so many steps; the state at the end, where it computes one."""
-        given = _Walk(**self.shape, **({} if choice is None else choice.numbers))
-        end = self.state()
-        for key, tensor in (*self.tensors.items(), *tensors.items(), ("end", end)):
-            setattr(given, key, tensor.data_ptr())
-        for key, array in (*self.arrays.items(), *({} if choice is None else choice.arrays).items()):
-            setattr(given, key, array.ctypes.data)
-        given.weights = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in self.weights))
-        if gradients:
-            given.gradients = (ctypes.c_void_p * 6)(*(x.data_ptr() for x in gradients))
-        items = self.shape["members"] * (self.shape["tiles"] if choice is None else 1)
-        work = self.shape["members"] * self.shape["tiles"] * steps * self.shape["stages"] * self.shape["points"]
+    def with_cotangents(
+        self, name: str, walk: _Walk, steps: int, on_end: Tensor, on_start: Tensor | None
+    ) -> list[Tensor]:
+        """Run a function that also computes the gradients of the weights."""
+        gradients = [torch.empty_like(w) for w in self.weights]
+        shares = self.start.new_empty(walk.members * walk.tiles * self.plan.share)
+        walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
+        walk.on_start = None if on_start is None else on_start.data_ptr()
+        walk.gradients = Pointers(*[g.data_ptr() for g in gradients])
+        self.run(name, walk, steps)
+        return gradients
+
+    def run(self, name: str, walk: _Walk, steps: int) -> None:
+        """Call a function of native.c, for about so many steps."""
+        members, tiles = walk.members, walk.tiles
+        work = members * tiles * steps * walk.stages * walk.points
+        items = members if name == "adapt" else members * tiles
         threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
-        getattr(library(C_TYPES[end.dtype]), name)(ctypes.byref(given), threads)
-        return end
-
-
-def _lanes(z: Tensor) -> int:
-    """Samples of a tile, and numbers of a vector."""
-    return vector_bytes(C_TYPES[z.dtype]) // z.element_size()
+        getattr(library(C_TYPES[self.start.dtype]), name)(ctypes.byref(walk), threads)
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.solvers import Gradient, Solver, State, solve
+from windermere.solvers import Gradient, Solver, State, final_state, solve
 
 
 class ODEBlock(nn.Module):
@@ -29,8 +29,9 @@ class ODEBlock(nn.Module):
         self.gradient = gradient
 
     def forward(self, z: State) -> State:
-        solution = solve(self.field, z, self.solver, self.times, gradient=self.gradient)
-        return solution.final if len(self.times) == 2 else solution.states
+        if len(self.times) == 2:
+            return final_state(self.field, z, self.solver, self.times, gradient=self.gradient)
+        return solve(self.field, z, self.solver, self.times, gradient=self.gradient).states
 
     def extra_repr(self) -> str:
         return f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"

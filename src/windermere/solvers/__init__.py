@@ -4,7 +4,7 @@ from windermere.solvers.counting import Count, checking, counting
 from windermere.solvers.field import Field, Preparable, Prepared, State
 from windermere.solvers.gradients import GRADIENTS, Adjoint, Gradient
 from windermere.solvers.initial_step import initial_step
-from windermere.solvers.solve import Solution, Stats, Trajectory, solve
+from windermere.solvers.solve import Solution, Stats, Trajectory, final_state, solve
 from windermere.solvers.solver import (
     Adaptive,
     FixedStep,
@@ -38,6 +38,7 @@ __all__ = [
     "adaptive_names",
     "checking",
     "counting",
+    "final_state",
     "initial_step",
     "solve",
     "solver_from_dict",

@@ -34,7 +34,8 @@ class Count:
 
     def add(self, role: Role, evaluations: Tally) -> None:
         counted = getattr(self, role)
-        if np.ndim(counted) and np.ndim(evaluations) and np.shape(counted) != np.shape(evaluations):
+        by_member = isinstance(counted, np.ndarray) and isinstance(evaluations, np.ndarray)
+        if by_member and np.shape(counted) != np.shape(evaluations):
             raise UsageError("one count cannot hold ensembles of different sizes: count each in a context of its own")
         setattr(self, role, counted + evaluations)
 

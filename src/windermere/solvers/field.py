@@ -164,22 +164,21 @@ class Layout:
 def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
     """Find the groups of a state: `members` is the ensemble's size, `samples` gives each sample its own steps."""
     parts: tuple[Any, ...] = tuple(state) if isinstance(state, tuple | list) and state else (state,)
-    axes = (members is not None) + 1
+    ensemble = members is not None
+    axes = ensemble + 1
     for part in parts:
         _check_part(part, parts[0])
-    shared = all(p.ndim >= axes and p.shape[:axes] == parts[0].shape[:axes] for p in parts)
-    if members is not None and not all(p.ndim >= 1 and p.shape[0] == members for p in parts):
-        raise UsageError(
-            f"{members} solvers were given, one for each member, but the state's first axis is not {members}"
-        )
-    ensemble = members is not None
+        if ensemble and part.shape[:1] != (members,):
+            raise UsageError(
+                f"{members} solvers were given, one for each member, but the state's first axis is not {members}"
+            )
     if isinstance(state, Tensor):
         whole = Layout(state.shape, state.shape[: int(ensemble)], lead=min(axes, state.ndim), ensemble=ensemble)
-    else:
-        lead = axes if shared else int(ensemble)
-        packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))
-        whole = Layout(packed, (), tuple(p.shape for p in parts), lead, ensemble)
-    return whole.regrouped(samples=samples)
+        return whole.regrouped(samples=True) if samples else whole
+    shared = all(p.ndim >= axes and p.shape[:axes] == parts[0].shape[:axes] for p in parts)
+    lead = axes if shared else int(ensemble)
+    packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))
+    return Layout(packed, (), tuple(p.shape for p in parts), lead, ensemble).regrouped(samples=samples)
 
 
 def _check_part(part: Any, first: Any) -> None:
@@ -188,7 +187,7 @@ def _check_part(part: Any, first: Any) -> None:
     if not part.dtype.is_floating_point:
         advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
         raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: {advice}")
-    if (part.dtype, part.device) != (first.dtype, first.device):
+    if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
 
 

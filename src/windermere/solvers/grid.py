@@ -16,9 +16,9 @@ from torch import Tensor
 from windermere.solvers.solver import FixedStep, OnGrid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grid:
-    """The nodes to walk, and which of them were asked for."""
+    """The nodes to walk, and which of them were asked for. A grid is kept and made use of as one object."""
 
     nodes: NDArray[np.float64]
     """[N + 1], or [S, N + 1] where members differ."""
@@ -28,7 +28,7 @@ class Grid:
     @cached_property
     def steps(self) -> NDArray[np.float64]:
         """Signed step sizes, [N] or [S, N]; 0 where a member is through."""
-        return np.diff(self.nodes, axis=-1)
+        return np.ascontiguousarray(np.diff(self.nodes, axis=-1))
 
     @cached_property
     def taken(self) -> NDArray[np.int64]:
@@ -47,7 +47,7 @@ class Steps(NamedTuple):
 
 def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
-    distinct = solvers[:1] if all(s == solvers[0] for s in solvers) else solvers
+    distinct = solvers[:1] if all(s is solvers[0] or s == solvers[0] for s in solvers) else solvers
     return _grid(tuple(distinct), tuple(times))
 
 

@@ -56,7 +56,7 @@ def stage_nodes(tableau: Tableau, start: NDArray[np.float64], end: NDArray[np.fl
 
 def propagating_stages(tableau: Tableau) -> int:
     """Stages up to the last one with a weight: what a step costs without an error estimate."""
-    return max(i for i, weight in enumerate(tableau.b) if weight != 0.0) + 1
+    return tableau.propagating
 
 
 @dataclass(frozen=True)
@@ -95,4 +95,6 @@ class Walked:
         recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
     ) -> "Walked":
         """A fixed grid's walk: every step is accepted and costs the stages that it propagates."""
-        return cls(states, propagating_stages(tableau) * taken, taken, np.zeros_like(taken), recorded or [])
+        stages, shared = propagating_stages(tableau), taken.ndim == 0
+        evaluations = np.asarray(stages * taken.item()) if shared else stages * taken  # plain numbers take less time
+        return cls(states, evaluations, taken, np.zeros(taken.shape, np.int64), recorded or [])

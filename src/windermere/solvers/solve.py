@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from windermere.solvers.gradients import (
 )
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.runge_kutta import Problem, Walked
-from windermere.solvers.solver import KINDS, Adaptive, OnGrid, Solver, Solvers, check_times
+from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
@@ -77,18 +77,31 @@ def solve(
     `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for. For an ensemble,
     whose state is [members, samples, ...], give a sequence of solvers, one for each member. `record` keeps every step.
     """
-    solvers, members = _members(solver)
-    times = check_times(times if times is not None else _default_times(solvers[0]))
-    layout = lay_out(z0, members=members, samples=_by_sample(solvers))
-    walked = _walk(prepare(field), layout.pack(z0), solvers, times, layout, gradient, record)
-    final = walked.states[-1]
+    walked, layout, times = _solved(field, z0, solver, times, gradient, record)
     return Solution(
         times=times,
         states=layout.unpack(torch.stack(walked.states), extra=1),
-        final=layout.unpack(final),
+        final=layout.unpack(walked.states[-1]),
         stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
         trajectory=_trajectory(walked, layout) if record else None,
     )
+
+
+def final_state(
+    field: Field, z0: State, solver: Solvers, times: Sequence[float] | None = None, *, gradient: Gradient = "backprop"
+) -> State:
+    """The last state of such a solution, for those who want nothing else of it."""
+    walked, layout, _ = _solved(field, z0, solver, times, gradient, record=False)
+    return layout.unpack(walked.states[-1])
+
+
+def _solved(
+    field: Field, z0: State, solver: Solvers, times: Sequence[float] | None, gradient: Gradient, record: bool
+) -> tuple[Walked, Layout, tuple[float, ...]]:
+    solvers, members = _members(solver)
+    times = check_times(times if times is not None else _default_times(solvers[0]))
+    layout = lay_out(z0, members=members, samples=_by_sample(solvers))
+    return _walk(prepare(field), layout.pack(z0), solvers, times, layout, gradient, record), layout, times
 
 
 def _walk(
@@ -112,8 +125,9 @@ def _walk(
     else:
         settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
         walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
-    ledger.add("forward", _tally(walked.evaluations, solvers, layout))
-    ledger.add("steps", _tally(walked.accepted, solvers, layout))
+    if ledger.counts:
+        ledger.add("forward", _tally(walked.evaluations, solvers, layout))
+        ledger.add("steps", _tally(walked.accepted, solvers, layout))
     return walked
 
 
@@ -144,7 +158,7 @@ def _checkpointed(
 
 def _is_plain(solvers: Sequence[Solver], times: Sequence[float], record: bool) -> bool:
     """Whether a field's own walk can take a solve: over a fixed grid, to its end, of which nothing else is wanted."""
-    return not any(isinstance(s, Adaptive) for s in solvers) and len(times) == 2 and not record
+    return len(times) == 2 and not record and not isinstance(solvers[0], Adaptive)
 
 
 def _integrate(
@@ -157,8 +171,8 @@ def _integrate(
     adapt: Adapt | None = None,
 ) -> Walked:
     """Walk through the times, or let the field walk where it brings a walk and can."""
-    adaptive = [s for s in solvers if isinstance(s, Adaptive)]
-    if adaptive:
+    if isinstance(solvers[0], Adaptive):
+        adaptive = [s for s in solvers if isinstance(s, Adaptive)]  # all are of one kind
         if adapt is not None and not record and len(times) == 2:
             adapted = adapt(problem.tableau, adaptive, times, problem.layout.groups, z)
             if adapted is not None:
@@ -243,23 +257,19 @@ def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layou
     return solvers
 
 
-def _check_kinds(solver: Any) -> None:
-    several = isinstance(solver, Sequence) and not isinstance(solver, str)
-    if not all(isinstance(s, tuple(KINDS.values())) for s in (solver if several else (solver,))):
-        raise UsageError(
-            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {solver!r}"
-        )
-
-
 def _by_sample(solvers: Sequence[Solver]) -> bool:
     return isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
 
 
 def _members(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
-    _check_kinds(solver)
-    if not isinstance(solver, Sequence):
+    if isinstance(solver, Solver):
         return (solver,), None
+    several = isinstance(solver, Sequence) and not isinstance(solver, str)
+    if not several or not all(isinstance(s, Solver) for s in solver):
+        raise UsageError(
+            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {solver!r}"
+        )
     if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
         raise UsageError("an ensemble needs one solver for each member, all of one method and kind")
     if isinstance(solver[0], Adaptive) and any(
@@ -282,7 +292,9 @@ def _tally(evaluations: NDArray[np.int64], solvers: Sequence[Solver], layout: La
     members = len(solvers)
     if evaluations.ndim > layout.ensemble:
         evaluations = evaluations.max(axis=-1)
-    return np.broadcast_to(evaluations, (members,)).copy() if members > 1 else int(evaluations.max())
+    if members == 1:
+        return int(evaluations.item())
+    return np.full(members, evaluations)
 
 
 def _trajectory(walked: Walked, layout: Layout) -> Trajectory:

@@ -43,6 +43,11 @@ class Tableau:
         return len(self.b)
 
     @cached_property
+    def propagating(self) -> int:
+        """Stages up to the last one with a weight: what a step costs without an error estimate."""
+        return max(i for i, weight in enumerate(self.b) if weight != 0.0) + 1
+
+    @cached_property
     def fsal(self) -> bool:
         """First same as last: the last stage is the field at the step's end, so the next step may reuse it."""
         return self.c[-1] == 1.0 and self.a[-1] == self.b[:-1] and self.b[-1] == 0.0 and self.stages > 1

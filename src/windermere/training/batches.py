@@ -27,7 +27,7 @@ class Batches:
     def indices(self, iteration: int) -> Tensor:
         """[S, B]: which samples each member sees in this iteration, counted from 0."""
         epoch, batch = divmod(iteration, self.per_epoch)
-        return self._shuffled(epoch)[:, batch * self.batch_size : (batch + 1) * self.batch_size]
+        return self._shuffled(epoch).narrow(1, batch * self.batch_size, self.batch_size)
 
     def several(self, start: int, count: int) -> Tensor:
         """[count, S, B]: those of as many iterations, from `start` on."""

@@ -63,3 +63,30 @@ def make_optimizer(name: str, parameters: list[Tensor], lr: float) -> Optimizer:
         "sgd": torch.optim.SGD,
     }
     return kinds[name](parameters, lr=lr, fused=True)
+
+
+def update(optimizer: Optimizer) -> None:
+    """The step of an optimizer made above, to the bit. PyTorch wraps hooks, profiling and a sorting of tensors around
+    it, which for a small model on a CPU take longer than the step."""
+    (group,) = optimizer.param_groups
+    parameters = [p for p in group["params"] if p.grad is not None]
+    slots = [optimizer.state[p] for p in parameters if p in optimizer.state]  # looking for one would make it
+    here = all(p.is_cpu for p in parameters)
+    if not isinstance(optimizer, torch.optim.Adam) or not here or len(slots) < len(parameters):
+        optimizer.step()  # which also makes the slots
+        return
+    taken = [slot["step"] for slot in slots]
+    moments = ([slot[name] for slot in slots] for name in ("exp_avg", "exp_avg_sq"))
+    beta1, beta2 = group["betas"]
+    with torch.no_grad():
+        torch._foreach_add_(taken, 1)
+        torch._fused_adam_(
+            *(parameters, [p.grad for p in parameters], *moments, [], taken),
+            lr=group["lr"],
+            beta1=beta1,
+            beta2=beta2,
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )

@@ -15,7 +15,7 @@ from torch.func import functional_call, vmap
 
 from windermere.errors import UsageError
 from windermere.models import ODEBlock
-from windermere.solvers import Prepared, Solver, Tableau, solve
+from windermere.solvers import Prepared, Solver, Tableau, final_state, solve
 from windermere.solvers.grid import Grid, Steps
 
 
@@ -72,8 +72,8 @@ class Ensemble:
         """The field of the first ODEBlock, and the states it starts from."""
         for layer, tensors in self._layers:
             if isinstance(layer, ODEBlock):
-                return _stacked_field(layer, tensors), x
-            x = _apply(layer, tensors, x)
+                return StackedField(layer.field, tensors), x
+            x = apply(layer, tensors, x)
         raise UsageError("this ensemble has no ODEBlock inside")
 
     def parameters(self) -> list[Tensor]:
@@ -100,31 +100,37 @@ class Ensemble:
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
-        return self._through(x, partial(_solved, solvers))
+        return self._through(x, partial(_solved, solvers), self._layers)
+
+    def features(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
+        """What the last layer is given."""
+        return self._through(x, partial(_solved, solvers), self._layers[:-1])
+
+    @property
+    def last(self) -> tuple[nn.Module, dict[str, Tensor]]:
+        """The last layer, with its own parameters."""
+        return self._layers[-1]
 
     def walked(self, x: Tensor, tableau: Tableau, steps: Grid | Steps) -> Tensor:
         """The same over a grid, or by steps that lie on the device: nothing is checked or counted, nothing waits."""
-        return self._through(x, partial(_walked, tableau, steps))
+        return self._through(x, partial(_walked, tableau, steps), self._layers)
 
-    def _through(self, x: Tensor, solving: Solving) -> Tensor:
-        for layer, tensors in self._layers:
+    def _through(self, x: Tensor, solving: Solving, layers: Sequence[tuple[nn.Module, dict[str, Tensor]]]) -> Tensor:
+        for layer, tensors in layers:
             if isinstance(layer, ODEBlock):
-                x = solving(layer, _stacked_field(layer, tensors), x)
+                x = solving(layer, StackedField(layer.field, tensors), x)
             else:
-                x = _apply(layer, tensors, x)
+                x = apply(layer, tensors, x)
         return x
 
 
 def _with_tensors(template: nn.Module, tensors: dict[str, Tensor]) -> list[tuple[nn.Module, dict[str, Tensor]]]:
-    """Every layer with its own parameters, stacked."""
+    """Every layer with its own parameters, stacked; an ODEBlock with those of its field."""
+    places = [(f"{at}field." if isinstance(layer, ODEBlock) else at, layer) for at, layer in _layers(template)]
     return [
         (layer, {name.removeprefix(at): tensor for name, tensor in tensors.items() if name.startswith(at)})
-        for at, layer in _layers(template)
+        for at, layer in places
     ]
-
-
-def _stacked_field(block: ODEBlock, tensors: dict[str, Tensor]) -> StackedField:
-    return StackedField(block.field, {k.removeprefix("field."): v for k, v in tensors.items()})
 
 
 def _template(members: Sequence[nn.Module]) -> nn.Sequential:
@@ -161,9 +167,10 @@ def _layers(model: nn.Module, at: str = "") -> Iterator[tuple[str, nn.Module]]:
 
 
 def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: Tensor) -> Any:
-    solution = solve(field, z, solvers, block.times, gradient=block.gradient)
+    if len(block.times) == 2:
+        return final_state(field, z, solvers, block.times, gradient=block.gradient)
     # All states, as from the block itself, but with members first: [S, times, B, ...].
-    return solution.final if len(block.times) == 2 else torch.as_tensor(solution.states).movedim(0, 1)
+    return torch.as_tensor(solve(field, z, solvers, block.times, gradient=block.gradient).states).movedim(0, 1)
 
 
 def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
@@ -175,8 +182,9 @@ def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: Stack
     return walk(tableau, steps, z)
 
 
-def _apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:
-    if type(layer) is nn.Linear and layer.bias is not None and x.ndim == 3:
+def apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:
+    """A layer with each member's parameters: [S, B, ...] in, [S, B, ...] out."""
+    if type(layer) is nn.Linear and "bias" in tensors and x.ndim == 3:
         return torch.baddbmm(tensors["bias"].unsqueeze(1), x, tensors["weight"].transpose(1, 2))
     if type(layer) is nn.Flatten:
         start, end = (axis if axis < 0 else axis + 1 for axis in (layer.start_dim, layer.end_dim))

@@ -19,10 +19,11 @@ from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
-from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack
+from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack, update
+from windermere.training.classifying import classify_and_differentiate
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
-from windermere.training.evaluation import Evaluation, Labelled, evaluate, member_losses
+from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign
 
 ROLES = ("forward", "backward", "recomputed", "checks")
@@ -67,6 +68,8 @@ class Training:
         self.batches = Batches(len(training_set[1]), config.batch_size, config.seeds, config.device)
         self.adapting = Adapting.begin(config, self.ensemble, self.training_set[0][self.batches.indices(0)])
         self.iteration, self.seconds = 0, 0.0
+        self.bad, self.one = torch.tensor((0.0, 1.0), dtype=torch.float32, device=config.device)
+        """Room for whether a loss or a gradient is not finite, and what they are multiplied by to see it."""
         self.totals = {role: np.zeros(self.ensemble.size, np.int64) for role in ROLES}
         self.test: Evaluation | None = None
         if (saved := run.load_checkpoint()) is not None:
@@ -128,7 +131,8 @@ class Training:
 
     def count(self, count: Count) -> None:
         for role in ROLES:
-            self.totals[role] += getattr(count, role)
+            if isinstance(made := getattr(count, role), np.ndarray) or made:
+                self.totals[role] += made
 
     def review(self, x: Tensor, y: Tensor, logits: Tensor, count: Count) -> None:
         """Let every member's precision be reviewed on the current batch, where that is due, and write down why."""
@@ -226,19 +230,18 @@ def train(
 def one_iteration(training: Training) -> Stepped:
     inputs, labels = training.training_set
     chosen = training.batches.indices(training.iteration)
-    x, y = inputs[chosen], labels[chosen]
-    training.optimizer.zero_grad()
+    x, y = inputs[chosen], labels.take(chosen)
+    for parameter in training.ensemble.parameters():
+        parameter.grad = None
     with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
         with counting() as count:
-            logits = _solved(training, x)
-            losses = member_losses(logits, y)
-            losses.sum().backward()  # type: ignore[no-untyped-call]
+            losses, logits = classify_and_differentiate(training.ensemble, _features(training, x), y)
         _check_finite(training, losses)
-        training.review(x, y, logits.detach(), count)
-    training.optimizer.step()
+        training.review(x, y, logits, count)
+    update(training.optimizer)
     training.iteration += 1
     training.count(count)
-    return Stepped(losses.detach(), logits.detach(), y)  # no graph may outlive its iteration: a capture comes to grief
+    return Stepped(losses, logits, y)  # no graph may outlive its iteration: a capture comes to grief
 
 
 def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
@@ -287,10 +290,10 @@ def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
     return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
 
 
-def _solved(training: Training, x: Tensor) -> Tensor:
-    """The logits; where they cannot be had, the error says whose fault it is."""
+def _features(training: Training, x: Tensor) -> Tensor:
+    """What is to be classified; where it cannot be had, the error says whose fault it is."""
     try:
-        return training.ensemble(x, training.solvers)
+        return training.ensemble.features(x, training.solvers)
     except SolverError as error:
         seeds = _failing(training, training.solvers, lambda s, one, own: one(x[s : s + 1], own))
         said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
@@ -324,8 +327,11 @@ def _places(seeds: Sequence[int], kept: Sequence[int] | None) -> list[int]:
 def _check_finite(training: Training, losses: Tensor) -> None:
     """Losses and gradients: a finite loss with a gradient that is not would spoil the state all the same."""
     gradients = [p.grad for p in training.ensemble.parameters() if p.grad is not None]
-    if torch.isfinite(torch.stack([value.detach().sum() for value in (losses, *gradients)]).sum()):
-        return  # a sum of what is not finite is not, either; where a sum overflows, look again
+    # Multiplies by one, and notes in `bad` what is not finite: as torch.amp.GradScaler does, in one call.
+    torch._amp_foreach_non_finite_check_and_unscale_([losses, *gradients], training.bad, training.one)
+    if not training.bad:
+        return
+    training.bad.zero_()
     bad = ~losses.isfinite()
     for gradient in gradients:
         bad |= ~gradient.flatten(1).isfinite().all(dim=1)
