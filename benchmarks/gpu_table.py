@@ -88,8 +88,9 @@ def _peers(found: Found) -> str:
             known[name] = min(row["ms"], known.get(name, float("inf")))
     rows = [(work, str(members), *_cells(known)) for (work, members), known in best.items() if "windermere" in known]
     return (
-        f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']}. Milliseconds of a Sphere2 training step; "
-        f"in brackets how many times Windermere's.\n\n{_table(('work', 'members', *COLUMNS), *rows)}"
+        f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']} ({found['environment']['note']}). "
+        "Milliseconds of a Sphere2 training step; in brackets how many times Windermere's.\n\n"
+        f"{_table(('work', 'members', *COLUMNS), *rows)}"
     )
 
 
