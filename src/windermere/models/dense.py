@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, Walk
 from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.runge_kutta import combine, propagating_stages, stages
+from windermere.solvers.runge_kutta import propagating_stages, step_through
 
 Layers: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """W1, b1, W2, b2, W3, b3."""
@@ -96,10 +96,7 @@ def eager_walk(rate: Rate) -> Walk:
     """A walk on autograd's tape, for a rate that is the same at all times."""
 
     def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
-        times = (z.new_zeros(()),) * propagating_stages(tableau)
-        for h in _step_sizes(grid, z):
-            z = combine(z, h, tableau.b, stages(tableau, rate, times, z, h))
-        return z
+        return step_through(tableau, rate, _step_sizes(grid, z), z)
 
     return walk
 

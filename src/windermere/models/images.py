@@ -24,7 +24,7 @@ from windermere.models.image_evaluation import Hidden
 from windermere.models.image_fused import can_walk_images, image_walk, tuned
 from windermere.solvers import Prepared, Tableau
 from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.runge_kutta import combine, propagating_stages, stages
+from windermere.solvers.runge_kutta import propagating_stages, step_through
 
 Weights: TypeAlias = Sequence[Tensor]
 Function: TypeAlias = Callable[..., Any]
@@ -76,10 +76,7 @@ def walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, w
     z = z.contiguous(memory_format=torch.channels_last)
     if _compiles(z) and torch.is_grad_enabled() and any(w.requires_grad for w in weights) and not z.requires_grad:
         z = z.detach().requires_grad_()  # or the first evaluation would be compiled apart from the others
-    times = (z.new_zeros(()),) * propagating_stages(tableau)
-    for h in sizes:
-        z = combine(z, h, tableau.b, stages(tableau, lambda _, x: rate(arithmetic, x, weights), times, z, h))
-    return z
+    return step_through(tableau, lambda _, x: rate(arithmetic, x, weights), sizes, z)
 
 
 def lean_walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, weights: Weights) -> Tensor:
@@ -102,9 +99,7 @@ class _LeanWalk(torch.autograd.Function):
             inputs.append(x)
             return cast(Tensor, function(low, x, *weights))
 
-        times = (z.new_zeros(()),) * propagating_stages(tableau)
-        for h in sizes:
-            z = combine(z, h, tableau.b, stages(tableau, noted, times, z, h))
+        z = step_through(tableau, noted, sizes, z)
         ctx.tableau, ctx.sizes, ctx.low = tableau, sizes, low
         ctx.save_for_backward(*weights, *inputs)
         return z

@@ -49,6 +49,14 @@ def stages(
     return rates
 
 
+def step_through(tableau: Tableau, rate: Rate, sizes: Sequence[float | Tensor], z: Tensor) -> Tensor:
+    """z after steps of these sizes, with a rate that is the same at all times."""
+    times = (z.new_zeros(()),) * propagating_stages(tableau)
+    for h in sizes:
+        z = combine(z, h, tableau.b, stages(tableau, rate, times, z, h))
+    return z
+
+
 def stage_nodes(tableau: Tableau, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
     """The times of the stages of steps between two ends, [stages, ...]: t + h may err past the end by rounding."""
     return np.stack([end if c == 1.0 else start + c * (end - start) for c in tableau.c])
