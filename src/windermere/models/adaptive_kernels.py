@@ -16,7 +16,9 @@ import triton
 import triton.language as tl
 
 from windermere.models.kernels import (
+    _begin_back,
     _begin_gradients,
+    _end_back,
     _load_state,
     _load_weights,
     _mixed,
@@ -24,9 +26,7 @@ from windermere.models.kernels import (
     _pulled_back,
     _rate,
     _scaled,
-    _store_gradients,
     _store_state,
-    _transposed,
 )
 
 DONE, FULL, TROUBLE, RUNNING = (tl.constexpr(status) for status in range(4))
@@ -241,9 +241,7 @@ def adapt_backward(
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
     held = tl.minimum(rows, samples - 1)
     weights = _load_weights(lift, lift_bias, mix, mix_bias, lower, lower_bias, member, CHANNELS, WIDTH, TILE, PRECISION)
-    taps_back = (_transposed(weights[2][2]), _transposed(weights[2][1]), _transposed(weights[2][0]))
-    on_z = _load_state(on_ends + member * samples * POINTS, held, POINTS)
-    on_z = _scaled(tl.where(rows < samples, 1.0, 0.0), on_z, POINTS)
+    on_z, taps_back = _begin_back(on_ends, weights, samples, POINTS, TILE)
     slices, totals = _begin_gradients(lift, lift_bias, member, CHANNELS, WIDTH, TILE)
     on_end, on_inputs = on_z, ()
     for _ in tl.static_range(KEPT):
@@ -271,7 +269,4 @@ def adapt_backward(
         for j in tl.static_range(KEPT):
             new = new + (_select(i == j, on_input, on_inputs[j], POINTS),)
         on_inputs, x = new, before
-    _store_state(on_starts + member * samples * POINTS, rows, on_z, samples, POINTS)
-    members = tl.num_programs(0)
-    share = shares + tl.program_id(1).to(tl.int64) * members * (3 * CHANNELS * CHANNELS + 4 * CHANNELS + 1)
-    _store_gradients(share, totals, member, members, CHANNELS, WIDTH)
+    _end_back(on_starts, shares, on_z, totals, samples, POINTS, CHANNELS, WIDTH, TILE)

@@ -324,6 +324,35 @@ def _store_gradients(base, gradients, member, members, CHANNELS: tl.constexpr, W
     tl.store(base + members * (4 + 3 * CHANNELS) * CHANNELS + member, tl.sum(on_lower_bias, axis=0))
 
 
+@triton.jit
+def _begin_back(on_ends, weights, samples, POINTS: tl.constexpr, TILE: tl.constexpr):
+    """The cotangent of a tile's end, zero beyond the last sample, and the taps for the way back."""
+    member, rows = tl.program_id(0).to(tl.int64), tl.program_id(1) * TILE + tl.arange(0, TILE)
+    on_z = _load_state(on_ends + member * samples * POINTS, tl.minimum(rows, samples - 1), POINTS)
+    on_z = _scaled(tl.where(rows < samples, 1.0, 0.0), on_z, POINTS)
+    return on_z, (_transposed(weights[2][2]), _transposed(weights[2][1]), _transposed(weights[2][0]))
+
+
+@triton.jit
+def _end_back(
+    on_starts,
+    shares,
+    on_z,
+    totals,
+    samples,
+    POINTS: tl.constexpr,
+    CHANNELS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    TILE: tl.constexpr,
+):
+    """Store the cotangent of a tile's start, and its share of the gradients."""
+    member, rows = tl.program_id(0).to(tl.int64), tl.program_id(1) * TILE + tl.arange(0, TILE)
+    _store_state(on_starts + member * samples * POINTS, rows, on_z, samples, POINTS)
+    members = tl.num_programs(0)
+    share = shares + tl.program_id(1).to(tl.int64) * members * (3 * CHANNELS * CHANNELS + 4 * CHANNELS + 1)
+    _store_gradients(share, totals, member, members, CHANNELS, WIDTH)
+
+
 @triton.jit(do_not_specialize=("samples", "room"))
 def walk_backward(
     on_ends,  # [S, B, d]
@@ -353,9 +382,7 @@ def walk_backward(
     rows = tl.program_id(1) * TILE + tl.arange(0, TILE)
     held = tl.minimum(rows, samples - 1)
     weights = _load_weights(lift, lift_bias, mix, mix_bias, lower, lower_bias, member, CHANNELS, WIDTH, TILE, PRECISION)
-    taps_back = (_transposed(weights[2][2]), _transposed(weights[2][1]), _transposed(weights[2][0]))
-    on_z = _load_state(on_ends + member * samples * POINTS, held, POINTS)
-    on_z = _scaled(tl.where(rows < samples, 1.0, 0.0), on_z, POINTS)
+    on_z, taps_back = _begin_back(on_ends, weights, samples, POINTS, TILE)
     slices, totals = _begin_gradients(lift, lift_bias, member, CHANNELS, WIDTH, TILE)
 
     steps = tl.load(counts + member)
@@ -384,7 +411,4 @@ def walk_backward(
             )
             on_inputs = on_inputs + (on_input,)
             on_z = _plus(on_z, 1.0, on_input, POINTS)
-    _store_state(on_starts + member * samples * POINTS, rows, on_z, samples, POINTS)
-    members = tl.num_programs(0)
-    share = shares + tl.program_id(1).to(tl.int64) * members * (3 * CHANNELS * CHANNELS + 4 * CHANNELS + 1)
-    _store_gradients(share, totals, member, members, CHANNELS, WIDTH)
+    _end_back(on_starts, shares, on_z, totals, samples, POINTS, CHANNELS, WIDTH, TILE)
