@@ -1,6 +1,6 @@
 """Windermere beside torchdiffeq, diffrax and `lax.scan` on a GPU, on the same weights and data:
 
-    PYTHONPATH=src python3 -m benchmarks.gpu_peers OUT.json [--tiny]
+    PYTHONPATH=src python3 -m benchmarks.gpu_peers OUT.json [--only adjoint rk4] [--tiny]
 
 Milliseconds of a Sphere2 training step, medians of bursts of steps between two waits for the device; compilation is
 apart. Losses and gradients are compared first. Every result is written as soon as it is there; whatever fails is
@@ -141,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[""], help="words of which a work's name must hold one")
     parser.add_argument("--seconds", type=float, default=240.0)
     given = parser.parse_args()
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
@@ -153,7 +154,8 @@ def main() -> None:
 
     give_up = time.monotonic() + given.seconds
     for work in works(given.tiny):
-        measured(work, keep, give_up)
+        if any(word in f"{work}, {work.members} members" for word in given.only):
+            measured(work, keep, give_up)
 
 
 if __name__ == "__main__":

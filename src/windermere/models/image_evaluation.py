@@ -313,9 +313,10 @@ class Shares:
         m, mix, c, width = self.walk.matrices, self.mix.sum(dim=0), self.walk.channels, self.walk.hidden
         lift, lower = self.lift.sum(dim=0), self.lower.sum(dim=0).mT  # [W, 16], [2, 16, W]
         on_lift = lift[:, :c] + lift[:, c : 2 * c]
-        first = 8 if self.walk.source == "levels" else 0
-        on_lower = lower[0, first : first + c] + lower[0, first + 4 : first + 4 + c]
-        positive = lower[1, :c] + lower[1, 4 : 4 + c]
+        positive, on_lower = lower[1, :c] + lower[1, 4 : 4 + c], lower[0, :c] + lower[0, 4 : 4 + c]
+        if self.walk.source == "levels":
+            middle = lower[0, 8:] - lower[1, 8:] / 2  # levels are rounded up
+            on_lower = middle[:c] + middle[4 : 4 + c]
         on_bias = (m.lower * positive).sum(dim=0)
         if self.factored:
             # One channel's last weights are a factor, left out so far: as if it were summed for on_rate itself.

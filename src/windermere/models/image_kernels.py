@@ -14,7 +14,7 @@ Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), 
 and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [ROWS, 4] say where
 the second hidden layer is positive: column 64 g + 8 j + 2 t + e in word t, bit 7 - j of byte 2 g + e (between them four
 threads have a row of a product, and t is theirs); *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS],
-the pixel's largest. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an accumulator for
+the pixel's largest, rounded up. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an accumulator for
 each. Products are bfloat16 where patches are, and float32 where they are that.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
@@ -121,8 +121,8 @@ def _store_words(bits, words, pixel, rows):
 
 @triton.jit
 def _store_levels(levels, hidden, unit, pixel, rows, WIDTH: tl.constexpr, START: tl.constexpr, SIZE: tl.constexpr):
-    """Multiples of a unit, [TILE], to the nearest."""
-    level = (hidden * tl.where(unit > 0.0, 1.0 / unit, 0.0)[:, None] + 0.5).to(tl.uint8)
+    """Multiples of a unit, [TILE], rounded up: what is positive is at least one."""
+    level = tl.minimum(tl.ceil(hidden * tl.where(unit > 0.0, 1.0 / unit, 0.0)[:, None]), 255.0).to(tl.uint8)
     place = pixel[:, None] * WIDTH + START + tl.arange(0, SIZE)[None, :]
     tl.store(levels + place, level, mask=(pixel < rows)[:, None])
 
@@ -432,11 +432,13 @@ def lower_gradient(
     The factors of a pixel are high(on_rate) and low(on_rate), room for four of each, and both again in the units that
     its hidden layer is given in.
     """
+    # Products from shared memory are better with pixels by lines; those from registers have them so already.
+    WIDE: tl.constexpr = SOURCE == "recomputed"
     entry = tl.arange(0, PATCH)[None, :]
     on_bias, sums, ones = tl.zeros((PATCH,), tl.float32), (), ()
     for b in tl.static_range(BLOCKS):
-        sums = sums + (tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32),)
-        ones = ones + (tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32),)
+        sums = sums + (tl.full((COLUMNS[b][1], PATCH) if WIDE else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
+        ones = ones + (tl.full((COLUMNS[b][1], PATCH) if WIDE else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
     for n in range(ROUNDS):
         pixel = (tl.program_id(0) * ROUNDS + n) * TILE + tl.arange(0, TILE)
         held = tl.minimum(pixel, rows - 1)
@@ -451,7 +453,7 @@ def lower_gradient(
         high = value.to(patches.dtype.element_ty).to(tl.float32)
         factors = tl.where(entry % 8 < 4, high, value - high).to(patches.dtype.element_ty)
         new, new_ones, words = (), (), tl.zeros((TILE, 4), tl.int32)
-        if SOURCE != "recomputed":
+        if SOURCE == "bits":
             words = _load_words(bits, held)
         for b in tl.static_range(BLOCKS):
             if SOURCE == "recomputed":
@@ -459,16 +461,18 @@ def lower_gradient(
                 positive = tl.where(hidden > 0.0, 1.0, 0.0).to(factors.dtype)
                 words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
                 new = new + (_over_pixels(hidden, factors, sums[b]),)
+                new_ones = new_ones + (tl.dot(tl.trans(positive), factors, ones[b], input_precision="ieee"),)
+            elif SOURCE == "levels":
+                column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
+                level = tl.load(levels + held[:, None] * WIDTH + column[None, :])
+                positive = tl.minimum(level, 1).to(factors.dtype)
+                new = new + (tl.dot(tl.trans(factors), level.to(factors.dtype), sums[b], input_precision="ieee"),)
             else:
                 one = tl.full((TILE, COLUMNS[b][1]), 1.0, tl.float32)
                 positive = _masked(one, words, factors, COLUMNS[b][0], COLUMNS[b][1], ASSEMBLY)
-            if SOURCE == "levels":
-                column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
-                level = tl.load(levels + held[:, None] * WIDTH + column[None, :]).to(factors.dtype)
-                new = new + (tl.dot(tl.trans(level), factors, sums[b], input_precision="ieee"),)
-            if SOURCE == "bits":
                 new = new + (sums[b],)
-            new_ones = new_ones + (tl.dot(tl.trans(positive), factors, ones[b], input_precision="ieee"),)
+            if not WIDE:
+                new_ones = new_ones + (tl.dot(tl.trans(factors), positive, ones[b], input_precision="ieee"),)
         sums, ones = new, new_ones
         if SOURCE == "recomputed":
             _store_words(bits, words, pixel, rows)
@@ -477,8 +481,8 @@ def lower_gradient(
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         share = shares + (tl.program_id(0) * 2 * WIDTH + column[:, None]) * PATCH + entry
         if SOURCE != "bits":
-            _add(share, sums[b])
-        _add(share + WIDTH * PATCH, ones[b])
+            _add(share, sums[b] if WIDE else tl.trans(sums[b]))
+        _add(share + WIDTH * PATCH, ones[b] if WIDE else tl.trans(ones[b]))
 
 
 @triton.jit
