@@ -14,8 +14,8 @@ Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), 
 and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [ROWS, 4] say where
 the second hidden layer is positive: column 64 g + 8 j + 2 t + e in word t, bit 7 - j of byte 2 g + e (between them four
 threads have a row of a product, and t is theirs); *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS],
-the pixel's largest, rounded up. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an accumulator for
-each. Products are bfloat16 where patches are, and float32 where they are that.
+the pixel's largest, rounded up. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an
+accumulator for each. Products are bfloat16 where patches are, and float32 where they are that.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
 # mypy: ignore-errors
