@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from windermere.errors import DivergedError, UsageError
-from windermere.solvers import FixedStep
-from windermere.training import Outcome, RunConfig, StopSign, open_run, train_together
-from windermere.training.captured import CapturedSteps, CaptureFailed
+from windermere.solvers import FixedStep, Tableau
+from windermere.training import Outcome, RunConfig, StopSign, captured, make_ensemble, open_run, train_together
+from windermere.training.captured import CapturedSteps, CaptureFailed, fewer_steps_cost_less
 
 from .small import a_config, checkpoint, some_spheres, trained
 from .test_captured import assert_close_run
@@ -49,6 +50,15 @@ def test_runs_that_train_together_equal_each_by_itself(tmp_path: Path, optimizer
     for i, config in enumerate(wanted):
         trained(tmp_path / f"alone {i}", config)
         assert_close_run(tmp_path / str(i), tmp_path / f"alone {i}")
+
+
+def test_the_kernels_are_asked_about_states_that_go_with_the_members_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    def goes_together(tableau: Tableau, z: Tensor, weights: list[Tensor]) -> bool:
+        return z.ndim == 3 and all(len(weight) == len(z) for weight in weights)
+
+    monkeypatch.setattr(captured, "can_walk", goes_together)
+    config = a_config(seeds=(4, 1, 2))
+    assert fewer_steps_cost_less(make_ensemble(config), config.solver, some_spheres()[0][0])
 
 
 def test_where_a_step_cannot_be_captured_runs_still_train_together(

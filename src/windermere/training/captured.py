@@ -70,7 +70,7 @@ def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tenso
 def fewer_steps_cost_less(ensemble: Ensemble, solver: Solver, inputs: Tensor) -> bool:
     """Whether members that walk together may have very different steps: the kernels stop each one where its steps end,
     other walks take all of them as far as the longest."""
-    field, z = ensemble.first_solve(inputs)
+    field, z = ensemble.first_solve(inputs[:1].expand(ensemble.size, 1, *inputs.shape[1:]))
     return isinstance(field.field, SphereField) and can_walk(solver.tableau, z, list(field.tensors.values()))
 
 
