@@ -231,11 +231,12 @@ class Evaluation:
         row: Sequence[float],
         out: Tensor,
         patches: Tensor,
+        other: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        """base + h sum_i row_i terms_i, into a state and into patches."""
+        """base + h sum_i row_i terms_i, into a state and into patches; and another state into others."""
         tile = self.launch.pointwise
-        self.kernels.combine[(-(-self.rows // tile),)](
-            *(out if base is None else base, terms, sizes, step, out, patches, self.rows),
+        self.kernels.combine[(-(-self.rows // tile), 1 if other is None else 2)](
+            *(out if base is None else base, terms, sizes, step, out, patches, *(other or (out, patches)), self.rows),
             WEIGHTS=tuple(float(weight) for weight in row) or (0.0,),
             TERMS=len(row),
             FROM_BASE=base is not None,
@@ -258,10 +259,14 @@ class Evaluation:
             **self.shared_out(tile),
         )
 
-    def backward(self, on_patches: Tensor, bits: Tensor, patches: Tensor, on_x: Tensor, sums: "Shares") -> None:
+    def backward(
+        self, on_patches: Tensor, bits: Tensor, patches: Tensor, on_x: Tensor, sums: "Shares", *, add: bool = False
+    ) -> None:
+        """The cotangent of x, or it is added to what is there."""
         m, tile = self.matrices, self.launch.back
         self.kernels.field_backward[(self.tiles(tile),)](
             *(on_patches, bits, m.lower_back, m.mix_back, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
+            ADD=add,
             ASSEMBLY=self.assembly,
             CHANNELS=self.channels,
             **self.sides,

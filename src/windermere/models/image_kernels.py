@@ -157,6 +157,8 @@ def combine(
     step,
     out,  # a state; may be the base
     patches,
+    other,  # a state
+    other_patches,
     rows,
     WEIGHTS: tl.constexpr,
     TERMS: tl.constexpr,
@@ -166,25 +168,38 @@ def combine(
     LENGTH: tl.constexpr,
     TILE: tl.constexpr,
 ):
-    """base + h sum_i w_i terms_i, or without the base: as a state, and as patches."""
+    """base + h sum_i w_i terms_i, or without the base: as a state, and as patches. A second row of programs makes
+    patches of another state."""
     pixel = tl.program_id(0) * TILE + tl.arange(0, TILE)
     entry = tl.arange(0, PATCH)[None, :]
     place = _place(pixel[:, None], entry % CHANNELS, CHANNELS, HEIGHT * LENGTH)
     real = (pixel < rows)[:, None]
     used = real & (entry < 3 * CHANNELS)
-    value = tl.zeros((TILE, PATCH), tl.float32)
-    if FROM_BASE:
-        value = tl.load(base + place, mask=used, other=0.0)
-    h = tl.load(sizes + step)
-    for i in tl.static_range(TERMS):
-        if WEIGHTS[i] != 0.0:
-            value += h * WEIGHTS[i] * tl.load(terms + i * rows * CHANNELS + place, mask=used, other=0.0)
-    tl.store(out + place, value, mask=real & (entry < CHANNELS))
+    if tl.program_id(1) == 0:
+        value = tl.zeros((TILE, PATCH), tl.float32)
+        if FROM_BASE:
+            value = tl.load(base + place, mask=used, other=0.0)
+        h = tl.load(sizes + step)
+        for i in tl.static_range(TERMS):
+            if WEIGHTS[i] != 0.0:
+                value += h * WEIGHTS[i] * tl.load(terms + i * rows * CHANNELS + place, mask=used, other=0.0)
+        tl.store(out + place, value, mask=real & (entry < CHANNELS))
+        _store_patches(patches, value, pixel, rows, CHANNELS, HEIGHT, LENGTH)
+    else:
+        value = tl.load(other + place, mask=used, other=0.0)
+        _store_patches(other_patches, value, pixel, rows, CHANNELS, HEIGHT, LENGTH)
+
+
+@triton.jit
+def _store_patches(patches, value, pixel, rows, CHANNELS: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr):
+    """From a value in every place of a patch that is made of one."""
+    entry = tl.arange(0, PATCH)[None, :]
     high = value.to(patches.dtype.element_ty).to(tl.float32)
     part = tl.where((entry >= CHANNELS) & (entry < 2 * CHANNELS), value - high, high)
     part = tl.where(entry < 3 * CHANNELS, part, tl.where(entry < 3 * CHANNELS + 2, 1.0, 0.0))
     row = _patch_row(pixel, HEIGHT, LENGTH)
-    tl.store(patches + row[:, None] * PATCH + entry, part.to(patches.dtype.element_ty), mask=real)
+    place = patches + row[:, None] * PATCH + entry
+    tl.store(place, part.to(patches.dtype.element_ty), mask=(pixel < rows)[:, None])
 
 
 @triton.jit
@@ -292,9 +307,10 @@ def field_backward(
     patches,  # of x
     lift,  # [16, WIDTH]
     lift_back,  # [c, WIDTH]: float32
-    on_x,  # a state
+    on_x,  # a state; added to, where ADD
     shares,  # [tiles, WIDTH, 16]: added to; of what patches are multiplied with
     rows,
+    ADD: tl.constexpr,
     CHANNELS: tl.constexpr,
     HEIGHT: tl.constexpr,
     LENGTH: tl.constexpr,
@@ -338,7 +354,9 @@ def field_backward(
         share = tl.full((COLUMNS[b][1], PATCH), 0.0, tl.float32)
         _add(shares + place, _over_pixels(on_lifted, patch, share))
     for ch in tl.static_range(CHANNELS):
-        tl.store(on_x + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH), sums[ch], mask=real)
+        place = on_x + _place(pixel, ch, CHANNELS, HEIGHT * LENGTH)
+        before = tl.load(place, mask=real, other=0.0) if ADD else 0.0
+        tl.store(place, before + sums[ch], mask=real)
 
 
 @triton.jit(do_not_specialize=("rows",))
