@@ -261,7 +261,10 @@ class Sweep:
             if time.perf_counter() > self.end:
                 findings.note("sweep", name, {"error": "no time left"})
                 continue
-            found = findings.keep("sweep", name, kernel_time, self.bases[case][0], kernel, launch)
+            data, base = self.bases[case]
+            found = findings.keep("sweep", name, kernel_time, data, kernel, launch)
+            if launch == base:
+                findings.note("default", f"{data}: {kernel}", found)
             if found.get("ms", float("inf")) < fastest.get((case, kernel), float("inf")):
                 fastest[case, kernel] = found["ms"]
                 best[case] = replace(best[case], **settings(kernel, launch))

@@ -62,6 +62,8 @@ def _training(found: Found) -> str:
         f"{_bounded_by(found)}\n\n"
         f"All 85 trainings of Figure 4 (a) and (b), with rows, evaluations and checkpoints: "
         f"{figure['both as runs, s']:.0f} s, extrapolated from 2000 (Euler) and 1000 (rk4) of 10,000 iterations.\n"
+        f"`study run sphere2-fixed --device cuda` as a whole, on a fresh machine: {figure['study run']['seconds']:.0f} "
+        f"s (commit `{figure['study run']['commit']}`): that, and the kernels' compilation, tests, and figures.\n"
     )
 
 
@@ -116,7 +118,8 @@ def _images(found: Found) -> str:
         if "ms" in long.get(kind, {})
     ]
     return (
-        f"## One H200: images\n\n{_made(found)}. A training iteration, Euler, 16 steps, batch 256, milliseconds:\n\n"
+        f"## One H200: images\n\n{_made(found)} ({found['environment']['note']}). A training iteration, Euler, 16 "
+        "steps, batch 256, milliseconds:\n\n"
         f"{_table(('', 'CIFAR-10', 'MNIST'), *rows)}\n"
         f"The 3x3 convolutions of CIFAR-10 alone are {FLOOR:.1f} ms of arithmetic at the chip's {PEAK:.0f} TFLOP/s. "
         "Hidden layers are never written to\nmemory, except for one byte and one bit of each value of the second.\n\n"
