@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu quick-studies clean
+.PHONY: demo test lint bench bench-gpu quick-studies quick-image-studies clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -29,8 +29,15 @@ bench: $(READY)
 QUICK := trajectories decision-regions fan crossing-field sphere2-fixed sphere3-fixed sphere10-fixed sphere900-fixed \
 	sphere2-adaptive sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2
 
+QUICK_IMAGES := mnist-fixed mnist-adaptive step-adaptation-mnist cifar10-fixed cifar10-adaptive step-adaptation-cifar10 table1
+
 quick-studies: $(READY)
 	set -e; for name in $(QUICK); do $(BIN)/windermere study run $$name --quick --seeds 1; done
+
+quick-image-studies: $(READY)
+	$(BIN)/windermere data get mnist
+	$(BIN)/windermere data get cifar10
+	set -e; for name in $(QUICK_IMAGES); do $(BIN)/windermere study run $$name --quick; done
 
 bench-gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu runs/gpu

@@ -9,10 +9,11 @@ from tests.studies.grid_tables import a_grid, a_model
 from tests.training.small import a_config, some_spheres
 from tests.training.small import trained as train_some
 from windermere.errors import DivergedError
+from windermere.models.arithmetic import IMAGES
 from windermere.records import Row, read_rows, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.grids import GRIDS, adaptive_runs, fixed_runs
-from windermere.studies.measuring import Score, described, measure, scores, trials
+from windermere.studies.measuring import Score, described, measure, part_to_test, scores, trials
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.running import Part, _row_of_diverged
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
@@ -30,10 +31,11 @@ COLUMNS = (
 
 @pytest.mark.parametrize("study", GRIDS, ids=lambda study: study.name)
 @pytest.mark.parametrize("quick", [False, True])
-def test_every_run_has_a_name_of_its_own_and_all_seeds(study: Study, quick: bool) -> None:
+def test_every_run_has_a_name_of_its_own_and_all_seeds_but_quick_ones_on_images_one(study: Study, quick: bool) -> None:
     runs = study.runs(quick)
     assert len({str(config) for config in runs.values()}) == len(runs)
-    assert all(config.seeds == SEEDS for config in runs.values())
+    for config in runs.values():
+        assert config.seeds == ((1,) if quick and config.data in IMAGES else SEEDS)
     assert find_study(study.name) is study
 
 
@@ -77,6 +79,13 @@ def test_quick_grids_are_parts_of_the_full_ones_with_less_to_do(study: Study) ->
     full, quick = study.runs(False), study.runs(True)
     assert quick.keys() < full.keys()
     assert all(config.iterations < full[name].iterations for name, config in quick.items())
+
+
+def test_quick_runs_on_images_are_tested_on_fewer_of_them() -> None:
+    quick, whole = (fixed_runs("mnist", is_quick)["euler-1"] for is_quick in (True, False))
+    samples = torch.zeros(300, 1), torch.zeros(300, dtype=torch.int64)
+    configs = (quick, whole, fixed_runs("sphere2", True)["euler-1"], fixed_runs("sphere900", False)["euler-1"])
+    assert [len(part_to_test(config, samples)[1]) for config in configs] == [256, 300, 300, 300]
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -37,7 +37,10 @@ def list_command() -> None:
 def run_command(
     name: Name,
     quick: Quick = False,
-    seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5; with --quick on images, one."),
+    ] = None,
     device: Device = None,
     out: Out = None,
     time_limit: TimeLimit = None,

@@ -9,7 +9,7 @@ import numpy as np
 
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.studies.measuring import scores, tested_on
+from windermere.studies.measuring import scores
 from windermere.studies.study import MAIN, Finished, Tables
 from windermere.training import RunConfig
 
@@ -56,10 +56,10 @@ def _metrics(run: Finished) -> dict[int, list[Row]]:
 def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
     """A row for each seed and test solver: the training solver, finer ones, and extra ones."""
     trained, config = run.trained, run.trained.config
-    test_set, metrics, rows = tested_on(run), _metrics(run), []
+    metrics, rows = _metrics(run), list[Row]()
     for test in (*_test_solvers(config.solver), *extra):
         solvers = [test.of(own) for own in trained.solvers]
-        found = scores(trained.ensemble, solvers, test_set)
+        found = scores(trained.ensemble, solvers, run.test_set)
         for s, seed in enumerate(config.seeds):
             rows.append(
                 {

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
+from windermere.models.arithmetic import IMAGES
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.study import MAIN, Finished, Tables
@@ -27,8 +28,8 @@ TESTED_WITH = {
 """By training method."""
 SPAN = 1.0
 """The paper's T: no step is larger."""
-FEWER_SAMPLES = 2000
-"""Runs shorter than the paper's are tested on so many."""
+FEWER_IMAGES = 256
+"""Runs on images that are shorter than the paper's are tested on so many."""
 BEYOND_FLOAT32 = (ToleranceError, VanishingStepError, StepBudgetError)
 """What an adaptive solver meets where rounding is as large as the error it may make."""
 
@@ -36,9 +37,9 @@ BEYOND_FLOAT32 = (ToleranceError, VanishingStepError, StepBudgetError)
 def measure(run: Finished) -> Tables:
     """The paper's tests of one run."""
     config, about, by_seed = run.trained.config, described(run.name, run.trained.config), costs(run)
-    test_set, rows = tested_on(run), []
+    rows = []
     for trial in trials(config.solver):
-        found = scores(run.trained.ensemble, [trial.solver] * len(config.seeds), test_set)
+        found = scores(run.trained.ensemble, [trial.solver] * len(config.seeds), run.test_set)
         for seed, cost, score in zip(config.seeds, by_seed, found, strict=True):
             rows.append({"run": run.name, "seed": seed, **about, "cost": cost, **trial.columns(), **vars(score)})
     return {MAIN: rows}
@@ -73,9 +74,10 @@ def costs(run: Finished) -> list[float]:
     return [last[seed]["evaluations_forward"] / last[seed]["iteration"] for seed in config.seeds]
 
 
-def tested_on(run: Finished) -> Labelled:
-    inputs, labels = run.test_set
-    return (inputs, labels) if is_whole(run.trained.config) else (inputs[:FEWER_SAMPLES], labels[:FEWER_SAMPLES])
+def part_to_test(config: RunConfig, test_set: Labelled) -> Labelled:
+    inputs, labels = test_set
+    fewer = config.data in IMAGES and not is_whole(config)
+    return (inputs[:FEWER_IMAGES], labels[:FEWER_IMAGES]) if fewer else test_set
 
 
 def is_whole(config: RunConfig) -> bool:

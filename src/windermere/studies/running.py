@@ -20,7 +20,7 @@ from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
 from windermere.studies.folder import StudyFolder, reached, read_tables, refuse_another_study
-from windermere.studies.measuring import described
+from windermere.studies.measuring import described, part_to_test
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
     Labelled,
@@ -45,7 +45,8 @@ class Choice:
     """How much of a study to run, and on what."""
 
     quick: bool = False
-    seeds: tuple[int, ...] = SEEDS
+    seeds: tuple[int, ...] | None = None
+    """None leaves them as the study has them."""
     device: str = "cpu"
     only: str = "*"
     """A pattern for the names of runs."""
@@ -147,7 +148,7 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
 
 
 def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
-    config = replace(config, seeds=choice.seeds, device=choice.device)
+    config = replace(config, seeds=choice.seeds or config.seeds, device=choice.device)
     if choice.arithmetic is None or config.data.startswith("sphere"):
         return config
     return replace(config, arithmetic=choice.arithmetic)
@@ -201,7 +202,8 @@ def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, share
 
 def _train(group: Sequence[Part], sign: StopSign, shares: "_Shares") -> list[Outcome]:
     config = group[0].config
-    sets = _sets(config.data, config.data_seed)
+    training_set, test_set = _sets(config.data, config.data_seed)
+    sets = training_set, part_to_test(config, test_set)
     with ExitStack() as stack:
         runs = [stack.enter_context(_opened(part)) for part in group]
         if len(group) == 1:
@@ -240,8 +242,8 @@ def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
 
 def _measure(folder: StudyFolder, part: Part, together: int) -> None:
     config = part.config
-    inputs, labels = _sets(config.data, config.data_seed)[1]
     trained = trained_ensemble(part.folder, device=config.device)
+    inputs, labels = part_to_test(config, _sets(config.data, config.data_seed)[1])
     test_set = inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
     with convolving_in(config.arithmetic):
         tables = folder.study.measure(Finished(part.name, trained, test_set, part.folder))

@@ -20,7 +20,7 @@ from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
 from windermere.studies.grid_findings import within_a_factor_of_two
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
-from windermere.studies.table1_lines import GRID, PRINTED_BRACKET, PRINTED_GRID, Line, lines
+from windermere.studies.table1_lines import GRID, PRINTED_BRACKET, PRINTED_GRID, QUICK_GRID, Line, lines
 from windermere.training import RunConfig, paper_settings
 
 LENDERS = ("sphere2-fixed", "cifar10-fixed", "step-adaptation-sphere2", "step-adaptation-cifar10")
@@ -41,19 +41,21 @@ def runs(quick: bool) -> dict[str, RunConfig]:
 
 
 def _runs(data: str, quick: bool) -> dict[str, RunConfig]:
-    rates = [paper_settings(data, FixedStep("euler", step=1.0))["lr"], *([OTHER_LR[data]] if data in OTHER_LR else [])]
+    rates = [paper_settings(data, FixedStep("euler", step=1.0))["lr"]]
+    if data in OTHER_LR and not quick:
+        rates.append(OTHER_LR[data])
     grid = {
-        f"{data}-euler-{steps}" + (f"-lr{written(lr)}" if len(rates) > 1 else ""): _constant(data, steps, lr, quick)
+        f"{data}-euler-{steps}" + (f"-lr{written(lr)}" if data in OTHER_LR else ""): _constant(data, steps, lr, quick)
         for lr in rates
-        for steps in GRID[data]
+        for steps in (QUICK_GRID if quick else GRID)[data]
     }
     return {**grid, **algorithm_2(data, quick)}
 
 
 def _constant(data: str, steps: int, lr: float, quick: bool) -> RunConfig:
     solver = FixedStep.of("euler", steps=steps)
-    values = {**paper_settings(data, solver), "lr": lr, **(QUICK[data] if quick else {})}
-    return RunConfig(data=data, solver=solver, seeds=SEEDS, evaluate_every=values["iterations"] // 10, **values)
+    values = {"seeds": SEEDS, **paper_settings(data, solver), "lr": lr, **(QUICK[data] if quick else {})}
+    return RunConfig(data=data, solver=solver, evaluate_every=values["iterations"] // 10, **values)
 
 
 def measure(run: Finished) -> Tables:

@@ -10,8 +10,9 @@ from windermere.records import Row
 from windermere.studies.adaptation_findings import NAMES, is_whole
 from windermere.studies.critical import THRESHOLD, did_train
 
-GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (8, 16, 32)}
-"""Euler steps around the paper's critical ones."""
+GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
+"""Euler steps around the paper's critical ones, and around ours."""
+QUICK_GRID = {**GRID, "cifar10": (1, 4)}
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Steps; as evaluations the paper prints 65-129 and 17-33."""
 PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
@@ -79,7 +80,8 @@ def lines(rows: Sequence[Row]) -> list[Line]:
 def _line(data: str, lr: float, rows: Sequence[Row]) -> Line:
     fixed = [row for row in rows if row.get("steps") is not None and row["method"] == "euler"]
     adapted = [row for row in rows if row.get("algorithm") == "paper" and row["own"]]
-    entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in GRID[data]]
+    counts = sorted({row["steps"] for row in fixed})
+    entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in counts]
     return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, is_whole(rows))
 
 
