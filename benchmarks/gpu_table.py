@@ -42,6 +42,11 @@ def _made(found: Found) -> str:
     return f"{where['device_name']}, torch {where['torch']}, commit `{where['commit'][:7]}`"
 
 
+def _note(found: Found) -> str:
+    note = found["environment"].get("note")
+    return f" ({note})" if note else ""
+
+
 def _table(*lines: tuple[str, ...]) -> str:
     head, *rest = (f"| {' | '.join(line)} |" for line in lines)
     return "\n".join([head, "|---" * len(lines[0]) + "|", *rest]) + "\n"
@@ -62,8 +67,18 @@ def _training(found: Found) -> str:
         f"{_bounded_by(found)}\n\n"
         f"All 85 trainings of Figure 4 (a) and (b), with rows, evaluations and checkpoints: "
         f"{figure['both as runs, s']:.0f} s, extrapolated from 2000 (Euler) and 1000 (rk4) of 10,000 iterations.\n"
-        f"`study run sphere2-fixed --device cuda` as a whole, on a fresh machine: {figure['study run']['seconds']:.0f} "
-        f"s (commit `{figure['study run']['commit']}`): that, and the kernels' compilation, tests, and figures.\n"
+        f"{_whole_study(figure)}"
+    )
+
+
+def _whole_study(figure: Found) -> str:
+    whole = figure.get("study run")
+    if whole is None:
+        return ""
+    training = " and ".join(f"{seconds} s of {method}" for method, seconds in whole["training, s"].items())
+    return (
+        f"`study run sphere2-fixed --device cuda` as a whole, on a fresh machine (commit `{whole['commit']}`): "
+        f"{whole['seconds']:.0f} s; training took {training},\nwith the compilation of the kernels.\n"
     )
 
 
@@ -90,7 +105,7 @@ def _peers(found: Found) -> str:
             known[name] = min(row["ms"], known.get(name, float("inf")))
     rows = [(work, str(members), *_cells(known)) for (work, members), known in best.items() if "windermere" in known]
     return (
-        f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']} ({found['environment']['note']}). "
+        f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']}{_note(found)}. "
         "Milliseconds of a Sphere2 training step; in brackets how many times Windermere's.\n\n"
         f"{_table(('work', 'members', *COLUMNS), *rows)}"
     )
@@ -118,7 +133,7 @@ def _images(found: Found) -> str:
         if "ms" in long.get(kind, {})
     ]
     return (
-        f"## One H200: images\n\n{_made(found)} ({found['environment']['note']}). A training iteration, Euler, 16 "
+        f"## One H200: images\n\n{_made(found)}{_note(found)}. A training iteration, Euler, 16 "
         "steps, batch 256, milliseconds:\n\n"
         f"{_table(('', 'CIFAR-10', 'MNIST'), *rows)}\n"
         f"The 3x3 convolutions of CIFAR-10 alone are {FLOOR:.1f} ms of arithmetic at the chip's {PEAK:.0f} TFLOP/s. "

@@ -40,8 +40,9 @@ def let_the_interpreter_round() -> None:
         return TensorHandle(bits.view(torch.bfloat16).float().numpy(), tl.float32)
 
     def rounded(self: Any, x: Any, to: Any) -> Any:
-        if (x.dtype.scalar, to.scalar) != (tl.float32, tl.bfloat16):
+        if to.scalar != tl.bfloat16 or not (x.dtype.scalar == tl.float32 or x.dtype.scalar.is_int()):
             return cast(self, x, to)
+        x = cast(self, x, tl.float32) if x.dtype.scalar.is_int() else x
         low = torch.from_numpy(np.ascontiguousarray(x.data)).bfloat16()
         return TensorHandle(low.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
 

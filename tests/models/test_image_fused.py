@@ -81,7 +81,8 @@ EXACT = {
 """In float32 throughout."""
 LEVELS = make_case("euler", 1, 3, 32)
 ROUNDED = {
-    "three channels": make_case("euler", 2, 3, 32, kept=False, precision="bf16"),
+    "three channels": make_case("euler", 2, 3, 32, precision="bf16"),
+    "three channels, nothing kept": make_case("euler", 2, 3, 32, kept=False, precision="bf16"),
     "one channel": make_case("euler", 1, 1, 32, precision="bf16"),
 }
 CASES = EXACT | {"levels": LEVELS} | {f"rounded, {name}": case for name, case in ROUNDED.items()}
@@ -150,7 +151,7 @@ def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: An
 @needs_triton
 def test_levels_cost_the_last_layers_gradient_alone_its_last_digits(found: Any) -> None:
     apart = errors(found["levels"], LEVELS)
-    assert 1e-5 < apart.pop("lower") <= 0.01
+    assert 1e-5 < apart.pop("lower") <= 0.0025
     assert max(apart.values()) <= ACCURACY
 
 

@@ -17,7 +17,7 @@ from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
-from windermere.records import read_json, read_rows, write_json
+from windermere.records import read_json, read_rows, write_json, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import folder as study_folder
 from windermere.studies import running
@@ -263,6 +263,19 @@ def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(loop, "evaluate", fails_with_all_six)
     monkeypatch.setattr(loop, "_failing", lambda *_: (3,))
+
+
+def test_rows_of_runs_of_another_length_are_refused_and_left_alone(tmp_path: Path) -> None:
+    folder, other = tmp_path / "older", tmp_path / "newer"
+    StudyFolder(folder, SMALL, quick=False)
+    name, config = next(iter(SMALL.runs(False).items()))
+    write_rows(folder / "table.csv", [{"run": name, "seed": 0, "iterations": config.iterations + 1}])
+    before = (folder / "table.csv").read_bytes()
+    with pytest.raises(RunError, match=f"{config.iterations + 1} iterations, .* trains it for {config.iterations}: "):
+        run_study(SMALL, folder, Choice())
+    with pytest.raises(RunError, match="take this one away"):
+        StudyFolder(other, SMALL, quick=False).merge(folder)
+    assert (folder / "table.csv").read_bytes() == before
 
 
 def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> None:

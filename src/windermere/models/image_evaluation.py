@@ -23,7 +23,7 @@ Hidden: TypeAlias = Literal["levels", "recomputed"]
 Source: TypeAlias = Literal["recomputed", "levels", "bits"]
 Second: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """Of the second hidden layer: bits [R, 4], where it is positive (in words: see the kernels), and levels [R, W], its
-values in 255ths of scales [R], each pixel's largest."""
+values in units of scales [R], each pixel's largest, over 254.5 (rounded up)."""
 
 
 @dataclass(frozen=True, kw_only=True)

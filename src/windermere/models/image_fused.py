@@ -172,7 +172,7 @@ def _back(tableau: Tableau, sizes: Tensor, on_end: Tensor, walk: Evaluation, kep
     """The cotangents of a step's stage inputs, from the last on; that of the first is added to those of the others and
     of the step's end, and all together are that of the state before it."""
     stages, patches, on_patches = kept.stages, walk.new_patches(), walk.new_patches()
-    terms = walk.new_states(stages + 1)  # of the stages' inputs but the first, and of the step's end
+    terms = walk.new_states(stages + 1)  # of the stages' inputs (the first's is not used), and of the step's end
     terms[stages].copy_(on_end)
     on_rate, (bits, levels, scales) = torch.empty_like(terms[0]), walk.new_hidden(1)
     for n in reversed(range(len(sizes))):
@@ -181,8 +181,8 @@ def _back(tableau: Tableau, sizes: Tensor, on_end: Tensor, walk: Evaluation, kep
             row = (*(0.0,) * (i + 1), *(tableau.a[j][i] for j in range(i + 1, stages)), tableau.b[i])
             walk.combine(None, terms, sizes, n, row, on_rate, on_patches, (x, patches))
             walk.lower_gradient(on_rate, patches, hidden, sums)
-            for later in range(1, stages) if i == 0 else ():
-                terms[stages].add_(terms[later])
+            if i == 0 and stages > 1:
+                terms[stages].add_(terms[1:stages].sum(dim=0))
             walk.backward(on_patches, hidden[0], patches, terms[i or stages], sums, add=i == 0)
             walk.mix_gradient(patches, on_patches, hidden[0], sums)
     return terms[stages].clone()

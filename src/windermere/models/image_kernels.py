@@ -13,9 +13,9 @@ with a border of zeros: there the bias goes out with the ones, and the hidden la
 Shapes: B images of HEIGHT x LENGTH pixels, ROWS in all; c channels (CHANNELS), w hidden ones, padded to WIDTH. States
 and cotangents are float32 [B, c, HEIGHT, LENGTH]; patches [B, HEIGHT + 2, LENGTH + 2, 16]; *bits* [ROWS, 4] say where
 the second hidden layer is positive: column 64 g + 8 j + 2 t + e in word t, bit 7 - j of byte 2 g + e (between them four
-threads have a row of a product, and t is theirs); *levels* [ROWS, WIDTH] are its values, in 255ths of *scales* [ROWS],
-the pixel's largest, rounded up. COLUMNS are pairs (start, size) that share WIDTH out in powers of two: there is an
-accumulator for each. Products are bfloat16 where patches are, and float32 where they are that.
+threads have a row of a product, and t is theirs); *levels* [ROWS, WIDTH] are its values, rounded up to multiples of
+the pixel's largest, *scales* [ROWS], over TOP. COLUMNS are pairs (start, size) that share WIDTH out in powers of two:
+there is an accumulator for each. Products are bfloat16 where patches are, and float32 where they are that.
 """
 # Triton's own language in Python's clothes: it has no types, and cannot unpack a tuple into another.
 # mypy: ignore-errors
@@ -28,6 +28,8 @@ from windermere.models.kernels import _relu
 
 PATCH: tl.constexpr = tl.constexpr(16)
 """The least depth of a product on tensor cores."""
+TOP: tl.constexpr = tl.constexpr(254.5)
+"""Units in a pixel's largest value: its level, 255, stands for the middle of what is rounded up to it."""
 
 
 @triton.jit
@@ -286,7 +288,7 @@ def field_forward(
         if KEEP_BITS:
             words += _words_of(hidden, COLUMNS[b][0], COLUMNS[b][1])
         if KEEP_LEVELS:
-            _store_levels(levels, hidden, scale / 255.0, pixel, rows, WIDTH, COLUMNS[b][0], COLUMNS[b][1])
+            _store_levels(levels, hidden, scale / TOP, pixel, rows, WIDTH, COLUMNS[b][0], COLUMNS[b][1])
         new = ()
         for ch in tl.static_range(CHANNELS):
             new = new + (sums[ch] + tl.sum(hidden * tl.load(lower + ch * WIDTH + column)[None, :], axis=1),)
@@ -444,19 +446,19 @@ def lower_gradient(
     ASSEMBLY: tl.constexpr,
 ):
     """Of the last layer, and what the mixing bias needs. The second hidden layer's SOURCE is "recomputed" (the bits are
-    then written), its "levels" and bits, or its "bits" alone, without the first half of the shares. A program sums over
+    then written), its "levels", or its "bits" alone, without the first half of the shares. A program sums over
     ROUNDS tiles.
 
     The factors of a pixel are high(on_rate) and low(on_rate), room for four of each, and both again in the units that
     its hidden layer is given in.
     """
     # Products from shared memory are better with pixels by lines; those from registers have them so already.
-    WIDE: tl.constexpr = SOURCE == "recomputed"
+    BY_COLUMN: tl.constexpr = SOURCE == "recomputed"
     entry = tl.arange(0, PATCH)[None, :]
     on_bias, sums, ones = tl.zeros((PATCH,), tl.float32), (), ()
     for b in tl.static_range(BLOCKS):
-        sums = sums + (tl.full((COLUMNS[b][1], PATCH) if WIDE else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
-        ones = ones + (tl.full((COLUMNS[b][1], PATCH) if WIDE else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
+        sums = sums + (tl.full((COLUMNS[b][1], PATCH) if BY_COLUMN else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
+        ones = ones + (tl.full((COLUMNS[b][1], PATCH) if BY_COLUMN else (PATCH, COLUMNS[b][1]), 0.0, tl.float32),)
     for n in range(ROUNDS):
         pixel = (tl.program_id(0) * ROUNDS + n) * TILE + tl.arange(0, TILE)
         held = tl.minimum(pixel, rows - 1)
@@ -467,7 +469,7 @@ def lower_gradient(
         value = tl.load(on_rates + place, mask=(pixel < rows)[:, None] & (entry % 4 < CHANNELS), other=0.0)
         on_bias += tl.sum(value, axis=0)
         if SOURCE == "levels":
-            value *= tl.where(entry < 8, 1.0, (tl.load(scales + held) / 255.0)[:, None])
+            value *= tl.where(entry < 8, 1.0, (tl.load(scales + held) / TOP)[:, None])
         high = value.to(patches.dtype.element_ty).to(tl.float32)
         factors = tl.where(entry % 8 < 4, high, value - high).to(patches.dtype.element_ty)
         new, new_ones, words = (), (), tl.zeros((TILE, 4), tl.int32)
@@ -489,7 +491,7 @@ def lower_gradient(
                 one = tl.full((TILE, COLUMNS[b][1]), 1.0, tl.float32)
                 positive = _masked(one, words, factors, COLUMNS[b][0], COLUMNS[b][1], ASSEMBLY)
                 new = new + (sums[b],)
-            if not WIDE:
+            if not BY_COLUMN:
                 new_ones = new_ones + (tl.dot(tl.trans(factors), positive, ones[b], input_precision="ieee"),)
         sums, ones = new, new_ones
         if SOURCE == "recomputed":
@@ -499,8 +501,8 @@ def lower_gradient(
         column = COLUMNS[b][0] + tl.arange(0, COLUMNS[b][1])
         share = shares + (tl.program_id(0) * 2 * WIDTH + column[:, None]) * PATCH + entry
         if SOURCE != "bits":
-            _add(share, sums[b] if WIDE else tl.trans(sums[b]))
-        _add(share + WIDTH * PATCH, ones[b] if WIDE else tl.trans(ones[b]))
+            _add(share, sums[b] if BY_COLUMN else tl.trans(sums[b]))
+        _add(share + WIDTH * PATCH, ones[b] if BY_COLUMN else tl.trans(ones[b]))
 
 
 @triton.jit

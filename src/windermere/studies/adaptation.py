@@ -1,7 +1,8 @@
 """Figure 5 and Appendix C: precision adapted while training, with Algorithms 2 and 3 and with the steady controller.
 
 Steps start from Hairer's first step, tolerances from 1e-6; scores further apart than 0.1 are not the same, and every
-50 iterations there is a review. Beside each of the paper's pairs stands the steady controller with the same methods.
+50 iterations there is a review. (Quick runs on images start from 1/8, with a review every 10.) Beside each of the
+paper's pairs stands the steady controller with the same methods.
 """
 
 from collections import defaultdict
@@ -96,7 +97,7 @@ def _adapted(data: str, pair: str, quick: bool, **settings: Any) -> RunConfig:
         solver=solver,
         check=check,
         first_step=first_step,
-        evaluate_every=50 * max(1, values["iterations"] // 1000),  # about 20 times, each at a review
+        evaluate_every=50 * max(1, values["iterations"] // 1000),  # each at a review; of full runs, about 20 times
         **values,
     )
 

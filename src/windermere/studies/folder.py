@@ -33,15 +33,27 @@ class StudyFolder:
     def __init__(self, path: Path, study: Study, *, quick: bool) -> None:
         """Makes the folder, or refuses one that holds something else."""
         self.path, self.study = path, study
-        self.order = {name: k for k, name in enumerate(study.runs(quick))}
+        self.iterations = {name: config.iterations for name, config in study.runs(quick).items()}
+        self.order = {name: k for k, name in enumerate(self.iterations)}
         about = {"study": study.name, "quick": quick}
         with storing(path, "created"):
             if (path / ABOUT).exists():
                 _refuse_another(path, about)
+                self._refuse_other_lengths(path)
                 return
             _refuse_other_files(path)
             (path / RUNS).mkdir(parents=True, exist_ok=True)
         write_json(path / ABOUT, about)
+
+    def _refuse_other_lengths(self, path: Path) -> None:
+        """Rows of runs that this version of the study trains for longer, or less long, are not its own."""
+        for row in read_rows(path / f"{MAIN}.csv"):
+            planned = self.iterations.get(row.get("run", ""))
+            if planned is not None and row.get("iterations") not in (None, planned):
+                raise RunError(
+                    f"{path} has rows of '{row['run']}' after {row['iterations']} iterations, and this version of the "
+                    f"study trains it for {planned}: name another folder with --out, or take this one away"
+                )
 
     @property
     def runs(self) -> Path:
@@ -73,6 +85,7 @@ class StudyFolder:
         """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
         run folders that are not here or less far. Returns how many of each."""
         _refuse_another(other, read_json(self.path / ABOUT))
+        self._refuse_other_lengths(other)
         done = self.done()
         tables = {
             name: [row for row in rows if (key := _key(row)) is not None and key not in done]

@@ -18,8 +18,8 @@ QUICK_IMAGES: Mapping[str, Mapping[str, Any]] = {
     "mnist": {"iterations": 200, "batch_size": 32, "seeds": (1,)},
     "cifar10": {"iterations": 500, "batch_size": 32, "seeds": (1,)},
 }
-"""What a laptop trains in minutes, and what is enough for a model to be tied to its solver. One seed: MNIST's first
-diverges at the paper's learning rate from eight Euler steps on."""
+"""What a CPU can train, and what is enough for a model to be tied to its solver. MNIST's seed 0 diverges with eight
+Euler steps, with the paper's batches of 256 too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Study:
     draw: Callable[[Tables, Path], list[Path]]
     """Draws the figures from the tables into a folder; returns their paths."""
     runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=_nothing_to_train)
-    """Its runs by name, for all five seeds; scaled down if quick."""
+    """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
     measure: Callable[[Finished], Tables] = field(default=_nothing_to_measure)
     """What a trained run contributes to the tables."""
     borrow: Callable[[Path, bool], Sequence[Row]] = field(default=_nothing_to_borrow)

@@ -28,7 +28,7 @@ NOTE = """\
 Evaluations are of the field, per training iteration, those of all checks included. The paper counts one more than the
 steps (65-129 for 64-128, 17-33 for 16-32); ours are Euler's own, one for each step. The grid's two numbers are the
 finest that fails the check of Algorithm 2 on the test set and the coarsest from which on all pass, averaged over the
-seeds that trained; its accuracy is that of the latter.
+seeds that trained; its accuracy is that of the latter. (The check's midpoint steps, or the finest that were tested.)
 """
 
 
