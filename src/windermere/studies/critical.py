@@ -13,19 +13,24 @@ from windermere.errors import UsageError
 from windermere.records import Row
 from windermere.solvers import adaptive_names
 from windermere.solvers.tableaus import tableau
+from windermere.studies.study import QUICK_IMAGES
 
 THRESHOLD = 0.1
 """Algorithm 2's: accuracies further apart are not the same."""
 LEAST_ACCURACY = {"mnist": 0.8, "cifar10": 0.35}
 LEAST_ON_SPHERES = 0.8
 """A seed whose accuracy with its own solver is below did not train: it is drawn in grey, and not averaged."""
+LEAST_OF_QUICK = {"mnist": 0.6, "cifar10": 0.25}
+"""In as little training as quick studies of images do."""
 
 
 def did_train(own: Row) -> bool:
     """Whether a model, by the row of its test with its own solver, is one to average over."""
     if own.get("diverged_at") is not None or own.get("accuracy") is None:
         return False
-    return bool(own["accuracy"] >= LEAST_ACCURACY.get(own["data"], LEAST_ON_SPHERES))
+    data = own["data"]
+    quick = data in QUICK_IMAGES and own.get("iterations") == QUICK_IMAGES[data]["iterations"]
+    return bool(own["accuracy"] >= (LEAST_OF_QUICK if quick else LEAST_ACCURACY).get(data, LEAST_ON_SPHERES))
 
 
 @dataclass(frozen=True, kw_only=True)
