@@ -10,9 +10,6 @@ from windermere.records import Row
 from windermere.studies.adaptation_findings import NAMES, is_whole
 from windermere.studies.critical import THRESHOLD, did_train
 
-GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
-"""Euler steps around the paper's critical ones, and around ours."""
-QUICK_GRID = {**GRID, "cifar10": (1, 4)}
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Steps; as evaluations the paper prints 65-129 and 17-33."""
 PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
