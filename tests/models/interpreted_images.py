@@ -12,19 +12,28 @@ import triton.language as tl
 from torch import Tensor
 
 from tests.models.interpreted import let_the_interpreter_count
-from windermere.models.image_fused import image_walk
+from windermere.models.image_fused import image_adapt, image_walk
 from windermere.solvers import METHODS
 
 
 def results(case: dict[str, Any]) -> list[Tensor]:
-    """The end state, the gradients of its product with a cotangent, and the end again without gradients."""
+    """The end state, the gradients of its product with a cotangent, the end again without gradients, and what an
+    adaptive solve cost."""
     start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
-    arguments = (METHODS[case["method"]], case["grid"], start, weights, case["launch"])
-    end = image_walk(*arguments)
+    tableau, given = METHODS[case["method"]], (start, weights, case["launch"])
+
+    def walked() -> tuple[Tensor, ...]:
+        if "solvers" not in case:
+            return (image_walk(tableau, case["grid"], *given),)
+        adapted = image_adapt(tableau, case["solvers"], case["times"], *given)
+        assert adapted is not None
+        return adapted.end, torch.from_numpy(np.stack(adapted[1:]))
+
+    end, *counts = walked()
     gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])
     with torch.no_grad():
-        quiet = image_walk(*arguments)
-    return [end.detach(), *gradients, quiet]
+        quiet, *_ = walked()
+    return [end.detach(), *gradients, quiet, *counts]
 
 
 def let_the_interpreter_round() -> None:

@@ -10,8 +10,9 @@ import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,7 +21,7 @@ from torch._subclasses import FakeTensorMode
 
 from windermere.errors import UsageError
 from windermere.models.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
-from windermere.solvers import METHODS, FixedStep
+from windermere.solvers import METHODS, Adaptive, FixedStep, solve
 from windermere.solvers.grid import Grid, Steps, make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
@@ -28,6 +29,9 @@ ROOT = Path(__file__).parents[2]
 NAMES = ["end", "start", "lift", "lift bias", "mix", "mix bias", "lower", "lower bias"]
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
+LEVELS_COST = 0.0025
+CLOSENESS = 1e-4
+"""Over steps that differ a little, since error estimates of high order are rounding for a part."""
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
@@ -70,6 +74,20 @@ def make_case(
     }
 
 
+def adaptive_case(
+    method: str,
+    tolerances: list[float],
+    channels: int,
+    *,
+    steepness: float = 1.0,
+    times: tuple[float, float] = (0.0, 1.0),
+    **settings: Any,
+) -> dict[str, Any]:
+    made = make_case("euler", 1, channels, 32, **settings)
+    made["weights"] = [w * steepness for w in made["weights"]]
+    return {**made, "method": method, "solvers": [Adaptive(method, tolerance=e) for e in tolerances], "times": times}
+
+
 EXACT = {
     "three channels, recomputed": make_case("rk4", 1, 3, 32, kept=False),
     "one channel, kept": make_case("euler", 2, 1, 32),
@@ -85,7 +103,14 @@ ROUNDED = {
     "three channels, nothing kept": make_case("euler", 2, 3, 32, kept=False, precision="bf16"),
     "one channel": make_case("euler", 1, 1, 32, precision="bf16"),
 }
-CASES = EXACT | {"levels": LEVELS} | {f"rounded, {name}": case for name, case in ROUNDED.items()}
+ADAPTIVE = {
+    "FSAL": adaptive_case("dopri54", [1e-1], 3),
+    "FSAL, with a rejection": adaptive_case("bosh32", [1e-3], 1, steepness=0.6),
+    "not FSAL, with a rejection": adaptive_case("fehlberg21", [1e-2], 1, steepness=1.5),
+    "backwards in time": adaptive_case("fehlberg21", [1e-1], 1, times=(1.0, 0.5)),
+    "members with tolerances of their own": adaptive_case("fehlberg21", [1e-1, 1e-3], 1, steepness=0.3, members=2),
+}
+CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for name, case in ROUNDED.items()}
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +161,10 @@ def expected(case: dict[str, Any]) -> list[Tensor]:
 
 def errors(found: list[Tensor], case: dict[str, Any]) -> dict[str, float]:
     """Relative to the norm."""
-    wanted = expected(case)
+    return relative(found, expected(case))
+
+
+def relative(found: list[Tensor], wanted: list[Tensor]) -> dict[str, float]:
     assert [x.shape for x in found[: len(wanted)]] == [x.shape for x in wanted]
     apart = [float((got - want).norm() / want.norm()) for got, want in zip(found, wanted, strict=False)]
     return dict(zip(NAMES, apart, strict=True))
@@ -151,7 +179,7 @@ def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: An
 @needs_triton
 def test_levels_cost_the_last_layers_gradient_alone_its_last_digits(found: Any) -> None:
     apart = errors(found["levels"], LEVELS)
-    assert 1e-5 < apart.pop("lower") <= 0.0025
+    assert 1e-5 < apart.pop("lower") <= LEVELS_COST
     assert max(apart.values()) <= ACCURACY
 
 
@@ -165,9 +193,35 @@ def test_in_bfloat16_nothing_is_rounded_but_the_factors_of_the_big_products(name
 
 
 @needs_triton
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_adaptive_solves_by_the_kernels_take_the_steps_of_the_plain_ones_and_have_their_gradients(
+    name: str, found: Any
+) -> None:
+    case = ADAPTIVE[name]
+    start, *weights = (x.double().requires_grad_() for x in (case["z"], *case["weights"]))
+
+    def field(_: Tensor, z: Tensor) -> Tensor:
+        if z.ndim == 4:
+            return convolved(weights, z, low=False)
+        return torch.stack([convolved([w[s] for w in weights], zs, low=False) for s, zs in enumerate(z)])
+
+    solvers = case["solvers"]
+    plain = solve(field, start, solvers if start.ndim == 5 else solvers[0], times=case["times"])
+    end = cast(Tensor, plain.final)
+    wanted = [end.detach(), *torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])]
+    counts = np.stack([plain.stats.evaluations, plain.stats.accepted, plain.stats.rejected]).reshape(3, -1)
+    assert found[name][-1].tolist() == counts.tolist()
+    assert bool(counts[2].sum()) is ("rejection" in name)
+    apart = relative(found[name], wanted)
+    assert apart.pop("lower") <= LEVELS_COST
+    assert max(apart.values()) <= CLOSENESS
+
+
+@needs_triton
 @pytest.mark.parametrize("name", CASES)
 def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
-    assert torch.equal(found[name][0], found[name][-1])
+    end, *_, quiet = found[name][: len(NAMES) + 1]
+    assert torch.equal(end, quiet)
 
 
 def test_step_sizes_are_those_of_the_grid() -> None:
@@ -191,7 +245,7 @@ def test_a_walk_without_steps_stays_where_it_is() -> None:
 
 def test_only_states_on_a_gpu_are_taken() -> None:
     case = EXACT["one channel, kept"]
-    assert not can_walk_images(METHODS["euler"], case["grid"], case["z"], case["weights"])
+    assert not can_walk_images(case["z"], case["weights"])
 
 
 @needs_triton
@@ -206,7 +260,7 @@ def test_only_states_with_the_weights_members_are_taken(
     with FakeTensorMode():  # tensors of a GPU that need not be there
         z = torch.zeros(*lead, *case["z"].shape, device="cuda")
         weights = [torch.zeros(*members, *w.shape, device="cuda") for w in case["weights"]]
-        assert can_walk_images(METHODS["euler"], case["grid"], z, weights) is taken
+        assert can_walk_images(z, weights) is taken
 
 
 @needs_triton

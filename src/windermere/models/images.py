@@ -21,8 +21,9 @@ from torch.autograd.function import once_differentiable
 from windermere.errors import UsageError
 from windermere.models.arithmetic import products_in
 from windermere.models.image_evaluation import Hidden
-from windermere.models.image_fused import can_walk_images, image_walk, tuned
-from windermere.solvers import Prepared, Tableau
+from windermere.models.image_fused import can_walk_images, image_adapt, image_walk, tuned
+from windermere.solvers import Adaptive, Prepared, Tableau
+from windermere.solvers.field import Adapted, Groups
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import propagating_stages, step_through
 
@@ -37,6 +38,7 @@ def image_field(weights: Weights, arithmetic: str) -> Prepared:
         tensors=lambda: tuple(weights),
         walk=partial(_walked, walk, arithmetic, weights),
         lean=partial(_walked, lean_walk, arithmetic, weights),
+        adapt=partial(_adapted, arithmetic, weights),
     )
 
 
@@ -44,7 +46,7 @@ def _walked(
     one: Callable[..., Tensor], arithmetic: str, weights: Weights, tableau: Tableau, grid: Grid | Steps, z: Tensor
 ) -> Tensor:
     """Every member over its own grid, of which it takes no more steps than it has; by fused kernels where they can."""
-    if arithmetic == "bfloat16" and can_walk_images(tableau, grid, z, weights):
+    if arithmetic == "bfloat16" and can_walk_images(z, weights):
         hidden: Hidden = "recomputed" if one is lean_walk else "levels"
         return image_walk(tableau, grid, z, weights, tuned(weights, hidden))
     if isinstance(grid, Steps):
@@ -56,6 +58,22 @@ def _walked(
         return one(arithmetic, tableau, sizes, zs, own)
 
     return _by_member(alone, weights, z)
+
+
+def _adapted(
+    arithmetic: str,
+    weights: Weights,
+    tableau: Tableau,
+    solvers: Sequence[Adaptive],
+    times: Sequence[float],
+    groups: Groups,
+    z: Tensor,
+) -> Adapted | None:
+    """By fused kernels where they can: with members as groups."""
+    by_member = groups == z.shape[:-4] and all(s.control == "batch" for s in solvers)
+    if arithmetic != "bfloat16" or not by_member or not can_walk_images(z, weights):
+        return None
+    return image_adapt(tableau, solvers, times, z, weights, tuned(weights, "levels"))
 
 
 def _by_member(work: Callable[[Weights, Tensor, int], Tensor], weights: Weights, z: Tensor) -> Tensor:
