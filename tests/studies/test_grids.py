@@ -212,13 +212,13 @@ def test_figures_are_drawn_from_the_csv_alone_and_always_the_same(tmp_path: Path
 
 
 def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(tmp_path: Path) -> None:
-    findings = find_study("sphere2-fixed").findings(_read_back(tmp_path, _with_a_diverged_seed()))
-    drop, own, critical, *_, left_out = findings
+    study, tables = find_study("sphere2-fixed"), _read_back(tmp_path, _with_a_diverged_seed())
+    drop, own, critical, *_ = study.findings(tables)
     assert (drop.agrees, own.agrees, critical.agrees) == (True, True, True)
     assert critical.ours.startswith("64-128, checked by rk4 at 0.5 times the training step")
-    assert "euler-2 seed 1 (0.500)" in left_out.ours
-    assert "euler-2 seed 2 (diverged at iteration 9)" in left_out.ours
-    assert "rk4-8 seed 2 (diverged at iteration 9)" in left_out.ours
+    assert "euler-2 seed 1 (0.500)" in study.left_out(tables)
+    assert "euler-2 seed 2 (diverged at iteration 9)" in study.left_out(tables)
+    assert "rk4-8 seed 2 (diverged at iteration 9)" in study.left_out(tables)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, old
     row = _row_of_diverged(Part(name=run, config=config, folder=tmp_path), 2, DivergedError("", iteration=9))
     if older:
         del row["gradient"]
-    *_, left_out = find_study(study).findings(_read_back(tmp_path, [measured, row]))
-    assert left_out.ours == f"1 of 2 did not: {run} seed 2 (diverged at iteration 9)"
+    told = find_study(study).left_out(_read_back(tmp_path, [measured, row]))
+    assert told == f"1 of 2 models did not train and are in no mean: {run} seed 2 (diverged at iteration 9)."
     assert len(find_study(study).draw(_read_back(tmp_path, [measured, row]), tmp_path)) == 4
 
 

@@ -44,7 +44,6 @@ def fixed_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> Ite
         yield _own(grid, "number of steps")
         if grid[0]["method"] == "euler" and grid[0]["data"] in PAPER_STEPS:
             yield _critical(grid)
-    yield _left_out(rows)
 
 
 def adaptive_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> Iterator[Finding]:
@@ -60,7 +59,6 @@ def adaptive_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> 
             yield _declines(grid)
         else:
             yield _own(grid, "tolerance")
-    yield _left_out(rows)
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -140,15 +138,13 @@ def _poor_at_large_tolerances(grid: Sequence[Row]) -> Finding:
     return Finding(claim=claim, ours=ours, agrees=_is_lower(coarse, fine))
 
 
-def _left_out(rows: Sequence[Row]) -> Finding:
-    claim = "Means are over the seeds that trained (the paper's too)"
-    left = [
-        model for grid in grids_in(rows).values() for e in _entries(grid) for model in e.models if not model.trained
-    ]
-    count = sum(len(e.models) for grid in grids_in(rows).values() for e in _entries(grid))
+def left_out(rows: Sequence[Row]) -> str:
+    """Which seeds are in no mean."""
+    models = [model for grid in grids_in(rows).values() for entry in _entries(grid) for model in entry.models]
+    left = [model for model in models if not model.trained]
     if not left:
-        return Finding(claim=claim, ours=f"all {count} did", agrees=None)
-    return Finding(claim=claim, ours=f"{len(left)} of {count} did not: {'; '.join(map(_why, left))}", agrees=None)
+        return f"All {len(models)} models trained."
+    return f"{len(left)} of {len(models)} models did not train and are in no mean: {'; '.join(map(_why, left))}."
 
 
 def _why(model: Model) -> str:

@@ -13,7 +13,7 @@ from windermere.records import Row
 from windermere.report import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.critical import Check, Critical, critical_steps, did_train, finest_check, written
-from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, title
+from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
 from windermere.studies.measuring import described, measure
 from windermere.studies.study import MAIN, QUICK_IMAGES, SEEDS, Finding, Study, Tables
 from windermere.training import RunConfig, paper_settings
@@ -21,7 +21,7 @@ from windermere.training import RunConfig, paper_settings
 __all__ = ["GRIDS", "Check", "Critical", "adaptive_runs", "critical_steps", "did_train", "finest_check", "fixed_runs"]
 
 CIFAR10_RATES = (1e-3, 1e-4)
-"""The paper prints the first; measured on the real data, the second comes closer to its accuracies."""
+"""The paper prints the first, with which our accuracies lie a little below its own; with the second they lie above."""
 
 
 def powers_of_two(most: int) -> tuple[int, ...]:
@@ -45,8 +45,8 @@ SPHERE900_ITERATIONS = 2000
 """Instead of 10 000: its classes are far apart, and every seed is through long before."""
 QUICK: Mapping[str, Mapping[str, Any]] = {"sphere900": {"iterations": 200, "lr": 1e-3}, **QUICK_IMAGES}
 QUICK_SPHERE = {"iterations": 1500, "lr": 1e-3}
-QUICK_MNIST_ADAM = 1e-3
-"""With adaptive solvers: so little training at the paper's 1e-4 is none."""
+QUICK_MNIST_ITERATIONS = 300
+"""With adaptive solvers, whose learning rate is lower: with ten times as high a one, fine tolerances do not train."""
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfi
     if quick:
         values |= QUICK.get(data, QUICK_SPHERE)
         if data == "mnist" and isinstance(solver, Adaptive):
-            values["lr"] = QUICK_MNIST_ADAM
+            values["iterations"] = QUICK_MNIST_ITERATIONS
     elif data == "sphere900":
         values["iterations"] = SPHERE900_ITERATIONS
     values |= settings
@@ -194,7 +194,14 @@ def _study(name: str, paper: str, what: str, runs: Any, findings: Any) -> Study:
         return list(findings(rows, known.unfinished(rows)))
 
     return Study(
-        name=name, paper=paper, what=what, runs=runs, measure=measure, draw=partial(draw, known), findings=found
+        name=name,
+        paper=paper,
+        what=what,
+        runs=runs,
+        measure=measure,
+        draw=partial(draw, known),
+        findings=found,
+        left_out=lambda tables: left_out(known.completed(tables.get(MAIN, ()))),
     )
 
 

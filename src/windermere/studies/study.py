@@ -65,6 +65,10 @@ def _no_findings(tables: Tables) -> list[Finding]:
     return []
 
 
+def _nobody(tables: Tables) -> str:
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """One experiment of the paper. Either it trains runs and measures each, or all of it is computed at once."""
@@ -86,3 +90,5 @@ class Study:
     """The tables of a study that trains nothing."""
     findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
     """What the tables say of the paper's claims."""
+    left_out: Callable[[Tables], str] = field(default=_nobody)
+    """A sentence about models that are in no mean; if empty, those that diverged are named."""
