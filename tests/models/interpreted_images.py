@@ -4,7 +4,8 @@ Triton chooses between compiling and interpreting when it is first imported, so 
 """
 
 import sys
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,24 +13,46 @@ import triton.language as tl
 from torch import Tensor
 
 from tests.models.interpreted import let_the_interpreter_count
-from windermere.models.image_fused import image_adapt, image_walk
-from windermere.solvers import METHODS
+from windermere.errors import SolverError
+from windermere.models import images
+from windermere.models.image_fused import image_walk
+from windermere.models.images import image_field
+from windermere.solvers import METHODS, Prepared, solve
 
 
-def results(case: dict[str, Any]) -> list[Tensor]:
+@dataclass(frozen=True)
+class Field:
+    """The image networks' field, with weights as they are."""
+
+    weights: list[Tensor]
+
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.prepare().rate(t, z)
+
+    def prepare(self) -> Prepared:
+        return image_field(self.weights, "bfloat16")
+
+
+def results(case: dict[str, Any]) -> list[Any]:
     """The end state, the gradients of its product with a cotangent, the end again without gradients, and what an
-    adaptive solve cost."""
+    adaptive solve cost; or why it failed."""
     start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
-    tableau, given = METHODS[case["method"]], (start, weights, case["launch"])
 
     def walked() -> tuple[Tensor, ...]:
         if "solvers" not in case:
-            return (image_walk(tableau, case["grid"], *given),)
-        adapted = image_adapt(tableau, case["solvers"], case["times"], *given)
-        assert adapted is not None
-        return adapted.end, torch.from_numpy(np.stack(adapted[1:]))
+            return (image_walk(METHODS[case["method"]], case["grid"], start, weights, case["launch"]),)
+        for name, answer in (("can_walk_images", True), ("tuned", case["launch"])):
+            setattr(images, name, lambda *_, answer=answer: answer)
+        solvers = case["solvers"] if start.ndim == 5 else case["solvers"][0]
+        solution = solve(Field(weights), start, solvers, times=case["times"])
+        stats = solution.stats
+        counts = np.stack([stats.evaluations, stats.accepted, stats.rejected]).reshape(3, -1)
+        return cast(Tensor, solution.final), torch.from_numpy(counts)
 
-    end, *counts = walked()
+    try:
+        end, *counts = walked()
+    except SolverError as error:
+        return [str(error)]
     gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])
     with torch.no_grad():
         quiet, *_ = walked()

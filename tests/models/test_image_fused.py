@@ -81,11 +81,13 @@ def adaptive_case(
     *,
     steepness: float = 1.0,
     times: tuple[float, float] = (0.0, 1.0),
+    max_steps: int = 100,
     **settings: Any,
 ) -> dict[str, Any]:
     made = make_case("euler", 1, channels, 32, **settings)
     made["weights"] = [w * steepness for w in made["weights"]]
-    return {**made, "method": method, "solvers": [Adaptive(method, tolerance=e) for e in tolerances], "times": times}
+    solvers = [Adaptive(method, tolerance=e, max_steps=max_steps) for e in tolerances]
+    return {**made, "method": method, "solvers": solvers, "times": times}
 
 
 EXACT = {
@@ -110,6 +112,7 @@ ADAPTIVE = {
     "backwards in time": adaptive_case("fehlberg21", [1e-1], 1, times=(1.0, 0.5)),
     "members with tolerances of their own": adaptive_case("fehlberg21", [1e-1, 1e-3], 1, steepness=0.3, members=2),
 }
+FAILING = adaptive_case("fehlberg21", [1e-3], 1, max_steps=2)
 CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for name, case in ROUNDED.items()}
 
 
@@ -117,7 +120,7 @@ CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for na
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once, from the interpreter."""
     folder = tmp_path_factory.mktemp("images")
-    torch.save(CASES, folder / "cases.pt")
+    torch.save({**CASES, "failing": FAILING}, folder / "cases.pt")
     module = "tests.models.interpreted_images"
     command = [sys.executable, "-m", module, str(folder / "cases.pt"), str(folder / "results.pt")]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -215,6 +218,12 @@ def test_adaptive_solves_by_the_kernels_take_the_steps_of_the_plain_ones_and_hav
     apart = relative(found[name], wanted)
     assert apart.pop("lower") <= LEVELS_COST
     assert max(apart.values()) <= CLOSENESS
+
+
+@needs_triton
+def test_an_adaptive_solve_that_fails_says_why(found: Any) -> None:
+    (message,) = found["failing"]
+    assert message.startswith("2 steps (0 of them rejected) brought the solve only to t = ")
 
 
 @needs_triton

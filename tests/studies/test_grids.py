@@ -12,6 +12,7 @@ from windermere.errors import DivergedError
 from windermere.models.arithmetic import IMAGES
 from windermere.records import Row, read_rows, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies.grid_findings import adaptive_findings, fixed_findings
 from windermere.studies.grids import GRIDS, adaptive_runs, fixed_runs
 from windermere.studies.measuring import Score, described, measure, part_to_test, scores, trials
 from windermere.studies.registry import STUDIES, find_study
@@ -213,7 +214,7 @@ def test_figures_are_drawn_from_the_csv_alone_and_always_the_same(tmp_path: Path
 
 def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(tmp_path: Path) -> None:
     study, tables = find_study("sphere2-fixed"), _read_back(tmp_path, _with_a_diverged_seed())
-    drop, own, critical, *_ = study.findings(tables)
+    drop, own, critical = fixed_findings(a_grid({1: 0.5, 2: 0.7, 64: 0.85, 128: 1.0}))
     assert (drop.agrees, own.agrees, critical.agrees) == (True, True, True)
     assert critical.ours.startswith("64-128, checked by rk4 at 0.5 times the training step")
     assert "euler-2 seed 1 (0.500)" in study.left_out(tables)
@@ -266,14 +267,14 @@ def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
 @pytest.mark.parametrize(("fine", "agrees"), [(0.7, True), (0.958, False)])
 def test_a_decline_at_small_tolerances_counts_seeds_that_learnt_little(fine: float, agrees: bool) -> None:
     rows = _tolerances({1e-1: 0.96, 1e-3: 0.95, 1e-5: fine})
-    found = {finding.claim: finding for finding in find_study("sphere2-adaptive").findings({MAIN: rows})}
+    found = {finding.claim: finding for finding in adaptive_findings(rows)}
     declines = next(finding for claim, finding in found.items() if "declines at small tolerances" in claim)
     assert declines.agrees is agrees
 
 
 def test_the_adjoint_is_poor_where_large_tolerances_score_less() -> None:
     rows = _tolerances({1e-1: 0.6, 1e-3: 0.95, 1e-5: 0.95}, gradient="adjoint")
-    poor = find_study("sphere2-adjoint").findings({MAIN: rows})[1]
+    _, poor = adaptive_findings(rows)
     assert "relatively low at large tolerances" in poor.claim
     assert poor.agrees
 
@@ -281,17 +282,24 @@ def test_the_adjoint_is_poor_where_large_tolerances_score_less() -> None:
 def test_a_seed_that_diverged_at_a_large_tolerance_did_poorly_there() -> None:
     rows = _tolerances({1e-1: 0.95, 1e-3: 0.95, 1e-5: 0.95}, gradient="adjoint")
     rows = [row for row in rows if row["tolerance"] != 1e-1]
-    rows += [{"run": "dopri54-1e-1", "seed": seed, "own": True, "accuracy": None, "diverged_at": 9} for seed in (0, 1)]
-    poor = find_study("sphere2-adjoint").findings({MAIN: rows})[1]
+    lost = {**rows[0], "run": "dopri54-1e-1", "tolerance": 1e-1, "own": True, "accuracy": None, "diverged_at": 9}
+    _, poor = adaptive_findings([*rows, *({**lost, "seed": seed} for seed in (0, 1))])
     assert poor.ours.startswith("all seeds, tested with the training solver: 2 failed at 1e-1, 0.951 ± 0.001 at 1e-3")
     assert poor.agrees
 
 
 def test_mnist_with_dopri54_is_the_exception() -> None:
     rows = _tolerances({1e-1: 0.95, 1e-3: 0.95}, data="mnist")
-    exception = find_study("mnist-adaptive").findings({MAIN: rows})[0]
+    exception, own = adaptive_findings(rows)
     assert "is the exception" in exception.claim
-    assert exception.agrees
+    assert (exception.agrees, own.agrees) == (True, True)
+
+
+def test_what_is_said_of_all_of_a_grid_is_open_until_it_is_there_unless_an_entry_breaks_it() -> None:
+    rows = _tolerances({1e-1: 0.95, 1e-3: 0.94}, data="mnist")
+    assert [finding.agrees for finding in find_study("mnist-adaptive").findings({MAIN: rows})] == [None, None]
+    broken = rows + _tolerances({1e-5: 0.8}, data="mnist")
+    assert [finding.agrees for finding in adaptive_findings(broken, unfinished={"dopri54"})] == [None, False]
 
 
 def test_a_study_without_rows_has_no_figures_and_nothing_to_say(tmp_path: Path) -> None:

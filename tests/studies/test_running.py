@@ -17,7 +17,7 @@ from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
-from windermere.records import read_json, read_rows, write_json, write_rows
+from windermere.records import RunFolder, read_json, read_metrics, read_rows, write_json, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import folder as study_folder
 from windermere.studies import running
@@ -167,6 +167,76 @@ def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
     names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
     assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
     assert len(list((tmp_path / "one/runs").glob("[!.]*"))) == len(list((tmp_path / "one/runs").glob("*seeds*"))) == 1
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_a_merge_killed_while_it_replaces_a_run_leaves_one_that_goes_on(
+    whole: Path, moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    _stopped_at(10, here)
+    shutil.copytree(here, there)
+    _stopped_at(30, there)
+    renamed, rename = list[Path](), Path.rename
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(renamed) == moment + 1:
+            raise KeyboardInterrupt
+        renamed.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        patch.setattr(study_folder, "_remove", lambda path: _raise_if(len(renamed) == moment + 1))
+        with pytest.raises(KeyboardInterrupt):
+            StudyFolder(here, SMALL, quick=False).merge(there)
+    StudyFolder(here, SMALL, quick=False)
+    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == (10, 30)[moment]
+    assert not list((here / "runs").glob(".*.*"))
+    ran(here)
+    assert_same_tables(here, whole)
+
+
+def _raise_if(over: bool) -> None:
+    if over:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("used", ["here", "there"])
+def test_a_merge_refuses_runs_that_are_in_use_and_leaves_them_as_they_are(used: str, tmp_path: Path) -> None:
+    _stopped_at(10, tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    _stopped_at(30, tmp_path / "there")
+    with RunFolder.reopen(tmp_path / used / "runs" / "euler-16_seeds-0-1-2") as run:
+        with pytest.raises(RunError, match="is in use by process"):
+            StudyFolder(tmp_path / "here", SMALL, quick=False).merge(tmp_path / "there")
+        run.log({"iteration": 99, "seed": 0})
+    assert reached(tmp_path / "here" / "runs" / "euler-16_seeds-0-1-2") == 10
+    assert read_metrics(tmp_path / used / "runs" / "euler-16_seeds-0-1-2")[-1]["iteration"] == 99
+
+
+def test_a_merge_that_takes_no_rows_takes_no_provenance(tmp_path: Path) -> None:
+    ran(tmp_path / "one", only="euler-1")
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    made = {
+        name: {**how, "device_name": "another"} for name, how in read_json(tmp_path / "one/provenance.json").items()
+    }
+    write_json(tmp_path / "other/provenance.json", made)
+    assert StudyFolder(tmp_path / "one", SMALL, quick=False).merge(tmp_path / "other") == (0, 0)
+    assert "another" not in (tmp_path / "one/provenance.json").read_text()
+
+
+def test_seeds_of_one_run_are_not_trained_in_different_arithmetics(tmp_path: Path) -> None:
+    ran(tmp_path / "one", seeds=(0,), only="euler-1")
+    made = read_json(tmp_path / "one/provenance.json")
+    write_json(
+        tmp_path / "one/provenance.json", {name: {**how, "arithmetic": "bfloat16"} for name, how in made.items()}
+    )
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in bfloat16, and others would be in float32"):
+        ran(tmp_path / "one", only="euler-1")
+    ran(tmp_path / "other", seeds=(1,), only="euler-1")
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in float32, and others would be in bfloat16"):
+        StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one")
 
 
 def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:

@@ -1,40 +1,34 @@
-"""A whole solve of the image networks' field on the GPU, by kernels that keep its hidden layers on chip.
+"""A whole fixed-step solve of the image networks' field on the GPU, by kernels that keep its hidden layers on chip.
 
-An evaluation is a few launches, and the loop over steps is Python's. Over a fixed grid nothing waits for the device or
-looks at numbers that lie there: it can be captured in a CUDA graph, and the sizes of `Steps` may be changed in place
-between two replays. An adaptive solve waits for each of its error estimates. The same inputs give the same bits: shares
-of the gradients are added in a fixed order.
+An evaluation is a few launches, and the loop over steps is Python's. Nothing here waits for the device or looks at
+numbers that lie there: it can be captured in a CUDA graph, and the sizes of `Steps` may be changed in place between two
+replays. The same inputs give the same bits: shares of the gradients are added in a fixed order.
 
 Shapes: B images of H x L pixels, c channels, w hidden ones, N steps of s stages. A *state* is [B, c, H, L]. *Weights*
 are those of Conv2d(c, w, 1), Conv2d(w, w, 3, padding=1) and Conv2d(w, c, 1), each with its bias.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, TypeAlias, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from windermere.errors import SolverError, UsageError
+from windermere.errors import UsageError
 from windermere.models.fused import Weights, _has_triton
 from windermere.models.image_evaluation import PATCH, Evaluation, Hidden, Launch, Second, Shares, Tile
-from windermere.models.native_call import is_graded
-from windermere.solvers import Adaptive, Tableau
-from windermere.solvers.adaptive import walk_adaptively
-from windermere.solvers.field import Adapted, lay_out
+from windermere.models.native import is_looked_through
+from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
+from windermere.solvers.runge_kutta import propagating_stages
 
-__all__ = ["Launch", "Tile", "can_walk_images", "image_adapt", "image_walk", "step_sizes", "tuned"]
+__all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
 CHANNELS_UP_TO, WIDTH_UP_TO = 4, 128
 """What a patch holds, and what an accumulator does in registers."""
-_Evaluated: TypeAlias = tuple[Tensor, Second | None]
-"""An input, and what is kept of the second hidden layer there."""
 HOPPER = (9, 0)
 DEFAULT = Launch()
 TUNED = {96: Launch(back=Tile(columns=64, stages=3))}
@@ -50,7 +44,7 @@ def tuned(weights: Weights, hidden: Hidden) -> Launch:
 def can_walk_images(z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take solves from here: on a GPU of Hopper's kind or later, in float32, of the paper's field,
     and small enough. Any explicit method will do."""
-    if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton():
+    if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton() or is_looked_through():
         return False
     exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
     if not exact or torch.cuda.get_device_capability(z.device) < HOPPER:
@@ -94,49 +88,16 @@ def step_sizes(grid: Grid | Steps, member: int, like: Tensor) -> Tensor:
 
 
 def _walk_alone(tableau: Tableau, sizes: Tensor, z: Tensor, weights: Weights, launch: Launch) -> Tensor:
-    if z.shape[1] > CHANNELS_UP_TO or weights[0].shape[0] > WIDTH_UP_TO:
-        raise UsageError(f"the image kernels take up to {CHANNELS_UP_TO} channels and a width of {WIDTH_UP_TO}")
+    check_size(z, weights)
     if len(sizes) == 0:
         return z.clone()
     keep = torch.is_grad_enabled()
     return cast(Tensor, _ImageWalk.apply(tableau, launch, keep, sizes, z, *weights))  # type: ignore[no-untyped-call]
 
 
-def image_adapt(
-    tableau: Tableau,
-    solvers: Sequence[Adaptive],
-    times: Sequence[float],
-    z: Tensor,
-    weights: Weights,
-    launch: Launch = DEFAULT,
-) -> Adapted | None:
-    """z at the end of a solve whose steps are chosen as adaptive.py does, by each member for itself; None where one
-    fails. For a model alone the member axis is left out."""
-    if z.ndim == 4:
-        alone = image_adapt(tableau, solvers, times, z.unsqueeze(0), [w.unsqueeze(0) for w in weights], launch)
-        return alone and alone._replace(end=alone.end.squeeze(0))
-    try:
-        solved = [
-            _adapt_alone(tableau, solver, times, z[s], [w[s] for w in weights], launch)
-            for s, solver in enumerate(solvers)
-        ]
-    except SolverError:
-        return None
-    counts = [[w.evaluations, w.accepted, w.rejected] for w in solved]
-    return Adapted(torch.stack([w.states[-1] for w in solved]), *np.stack(counts, axis=1))
-
-
-def _adapt_alone(
-    tableau: Tableau, solver: Adaptive, times: Sequence[float], z: Tensor, weights: Weights, launch: Launch
-) -> Walked:
-    keep, start = is_graded(z, weights), z.detach().contiguous()
-    with torch.no_grad(), torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
-        steps = _Accepted(tableau, Evaluation(launch, start, weights), keep)
-        layout = lay_out(start, members=None, samples=False)
-        walked = walk_adaptively(Problem(tableau, steps.rate, layout, settle=steps.settle), [solver], times, start)
-    if keep:
-        walked.states[-1] = _AdaptedWalk.apply(tableau, steps, walked.states[-1:], z, *weights)  # type: ignore[no-untyped-call]
-    return walked
+def check_size(z: Tensor, weights: Weights) -> None:
+    if z.shape[1] > CHANNELS_UP_TO or weights[0].shape[0] > WIDTH_UP_TO:
+        raise UsageError(f"the image kernels take up to {CHANNELS_UP_TO} channels and a width of {WIDTH_UP_TO}")
 
 
 class _ImageWalk(torch.autograd.Function):
@@ -148,7 +109,7 @@ class _ImageWalk(torch.autograd.Function):
     ) -> Tensor:
         with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
             walk = Evaluation(launch, z, weights)
-            kept = _Kept.room_for(walk, len(sizes), propagating_stages(tableau), keep)
+            kept = _OnGrid.room_for(walk, len(sizes), propagating_stages(tableau), keep)
             end = _there(tableau, sizes, z, walk, kept)
         if keep:
             ctx.tableau, ctx.launch = tableau, launch
@@ -159,31 +120,24 @@ class _ImageWalk(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Any:
         sizes, inputs, bits, levels, scales, *weights = ctx.saved_tensors
-        kept = _Kept(inputs, (bits, levels, scales), propagating_stages(ctx.tableau))
-        return *(None,) * 4, *_pulled_back(ctx.tableau, ctx.launch, sizes, grads[0], weights, kept)
+        kept = _OnGrid(inputs, (bits, levels, scales), propagating_stages(ctx.tableau))
+        return *(None,) * 4, *pulled_back(ctx.tableau, ctx.launch, sizes, grads[0], weights, kept)
 
 
-class _AdaptedWalk(torch.autograd.Function):
-    """An adaptive solve that has been done; the backward pass is the exact gradient of its accepted steps."""
+class Kept(Protocol):
+    """What the way back finds of each evaluation: stage i of step n."""
 
-    @staticmethod
-    def forward(
-        ctx: Any, tableau: Tableau, steps: "_Accepted", end: Sequence[Tensor], z: Tensor, *weights: Tensor
-    ) -> Tensor:
-        ctx.tableau, ctx.steps = tableau, steps
-        ctx.save_for_backward(*weights)  # so that weights changed in between are an error
-        return end[0]
+    @property
+    def stages(self) -> int: ...
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        steps, sizes = ctx.steps, grads[0].new_tensor(ctx.steps.sizes)
-        on_all = _pulled_back(ctx.tableau, steps.walk.launch, sizes, grads[0], ctx.saved_tensors, steps)
-        return *(None,) * 3, *on_all
+    def input(self, n: int, i: int) -> Tensor: ...
+
+    def second(self, n: int, i: int) -> Second | None:
+        """What is known of the second hidden layer there."""
 
 
-def _pulled_back(
-    tableau: Tableau, launch: Launch, sizes: Tensor, on_end: Tensor, weights: Weights, kept: "_Kept | _Accepted"
+def pulled_back(
+    tableau: Tableau, launch: Launch, sizes: Tensor, on_end: Tensor, weights: Weights, kept: Kept
 ) -> tuple[Tensor, ...]:
     """The cotangents of the start and of the weights."""
     with torch.cuda.device_of(on_end):  # type: ignore[no-untyped-call]
@@ -195,8 +149,8 @@ def _pulled_back(
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """What the way back finds of each evaluation."""
+class _OnGrid:
+    """Of a fixed grid, in a few large tensors."""
 
     inputs: Tensor
     """[N s + 1, a state], or with room for two alone: a step's start and one of its stages."""
@@ -207,7 +161,7 @@ class _Kept:
     """Whether all inputs are kept."""
 
     @classmethod
-    def room_for(cls, walk: Evaluation, steps: int, stages: int, keep: bool) -> "_Kept":
+    def room_for(cls, walk: Evaluation, steps: int, stages: int, keep: bool) -> "_OnGrid":
         evaluations = steps * stages
         hidden = walk.new_hidden(evaluations if keep and walk.source != "recomputed" else 0)
         # The last step's end is the start of one more.
@@ -218,49 +172,12 @@ class _Kept:
         return self.inputs[n * self.stages + i if self.whole else min(i, 1)]
 
     def second(self, n: int, i: int) -> Second | None:
-        """What is known of the second hidden layer there."""
         bits, levels, scales = self.hidden
         e = n * self.stages + i
         return (bits[e], levels[e], scales[e]) if len(bits) else None
 
 
-class _Accepted:
-    """The same of an adaptive solve: told of every evaluation, and after each trial whether its step was accepted."""
-
-    def __init__(self, tableau: Tableau, walk: Evaluation, keep: bool) -> None:
-        self.stages, self.walk, self.sizes = propagating_stages(tableau), walk, list[float]()
-        self._tableau, self._patches = tableau, walk.new_patches()
-        self._keep, self._keep_hidden = keep, keep and walk.source != "recomputed"
-        self._steps, self._latest = list[list[_Evaluated]](), list[_Evaluated]()
-
-    def rate(self, _: Tensor, x: Tensor) -> Tensor:
-        rate, hidden = torch.empty_like(x), self.walk.new_hidden(1) if self._keep_hidden else None
-        second = hidden and (hidden[0][0], hidden[1][0], hidden[2][0])
-        self.walk.combine(x, rate, rate, 0, (), rate, self._patches)  # x as patches
-        self.walk.forward(self._patches, rate, second)
-        if self._keep:
-            self._latest.append((x, second))
-        return rate
-
-    def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
-        """The trial's first stage was evaluated first (which at the start a probe followed), its others last."""
-        if not self._keep:
-            return
-        first, trial = self._latest[0], self._latest[1 - self._tableau.stages :]
-        self._latest = [first]
-        if accepted is None or bool(accepted):
-            self.sizes.append(float(h))
-            self._steps.append([first, *trial][: self.stages])
-            self._latest = trial[-1:] if self._tableau.fsal else []
-
-    def input(self, n: int, i: int) -> Tensor:
-        return self._steps[n][i][0]
-
-    def second(self, n: int, i: int) -> Second | None:
-        return self._steps[n][i][1]
-
-
-def _there(tableau: Tableau, sizes: Tensor, z: Tensor, walk: Evaluation, kept: _Kept) -> Tensor:
+def _there(tableau: Tableau, sizes: Tensor, z: Tensor, walk: Evaluation, kept: _OnGrid) -> Tensor:
     """Every stage's input is combined from the rates before it, and the next step's first from all."""
     stages, patches = kept.stages, walk.new_patches()
     rates = walk.new_states(stages)
@@ -275,9 +192,7 @@ def _there(tableau: Tableau, sizes: Tensor, z: Tensor, walk: Evaluation, kept: _
     return kept.input(len(sizes), 0).clone()
 
 
-def _back(
-    tableau: Tableau, sizes: Tensor, on_end: Tensor, walk: Evaluation, kept: _Kept | _Accepted, sums: Shares
-) -> Tensor:
+def _back(tableau: Tableau, sizes: Tensor, on_end: Tensor, walk: Evaluation, kept: Kept, sums: Shares) -> Tensor:
     """The cotangents of a step's stage inputs, from the last on; that of the first is added to those of the others and
     of the step's end, and all together are that of the state before it."""
     stages, patches, on_patches = kept.stages, walk.new_patches(), walk.new_patches()

@@ -20,8 +20,9 @@ from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.arithmetic import products_in
+from windermere.models.image_adaptive import image_adapt
 from windermere.models.image_evaluation import Hidden
-from windermere.models.image_fused import can_walk_images, image_adapt, image_walk, tuned
+from windermere.models.image_fused import can_walk_images, image_walk, tuned
 from windermere.solvers import Adaptive, Prepared, Tableau
 from windermere.solvers.field import Adapted, Groups
 from windermere.solvers.grid import Grid, Steps

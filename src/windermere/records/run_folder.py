@@ -158,6 +158,19 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
+def not_in_use(path: Path) -> Iterator[None]:
+    """Refuses a run that some process writes, and inside lets none begin to. Nothing is written there."""
+    if not (path / LOCK).exists():
+        yield
+        return
+    with storing(path / LOCK, "read"):
+        lock = FileIO(path / LOCK)
+    with lock:
+        _take(lock, path, shared=True)
+        yield
+
+
+@contextmanager
 def _locked(path: Path) -> Iterator[FileIO]:
     """Holds the folder's lock, for good if the body succeeds (closing the file frees it)."""
     with storing(path / LOCK, "written"):
@@ -173,11 +186,11 @@ def _locked(path: Path) -> Iterator[FileIO]:
         raise
 
 
-def _take(lock: FileIO, path: Path) -> None:
+def _take(lock: FileIO, path: Path, *, shared: bool = False) -> None:
     if sys.platform == "win32":
         return
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
         lock.seek(0)
         holder = f"process {pid}" if (pid := lock.read().decode().strip()) else "another process"

@@ -127,8 +127,8 @@ def _column(name: str, rows: Sequence[Row], curves: Sequence[Row]) -> AdaptedRun
     first, at_the_end = rows[0], defaultdict[str, dict[Any, float]](dict)
     for row in rows:
         at_the_end[_solver_name(row)][row["seed"]] = row["accuracy"]
-    own = [row for row in rows if row["own"]]
-    settings = f"learning rate {first['lr']:g}, {fmean(row['cost'] for row in own):.1f} evaluations per iteration"
+    costs = {row["seed"]: row["cost"] for row in rows}
+    settings = f"learning rate {first['lr']:g}, {fmean(costs.values()):.1f} evaluations per iteration"
     return AdaptedRun(
         title=described(first),
         detail=settings,

@@ -6,10 +6,8 @@ from math import log2
 from statistics import fmean, stdev
 
 from windermere.records import Row
-from windermere.solvers import FixedStep
-from windermere.studies.critical import THRESHOLD
+from windermere.studies.critical import THRESHOLD, is_whole
 from windermere.studies.study import MAIN, Finding, Tables
-from windermere.training import paper_settings
 
 NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 FLUCTUATES = log2(1.1)
@@ -39,12 +37,6 @@ def described(row: Row) -> str:
         return f"Steady, target {row['target']:g}"
     number = 2 if row["final_tolerance"] is None else 3
     return f"Algorithm {number}, threshold {row['threshold']:g}"
-
-
-def is_whole(rows: Sequence[Row]) -> bool:
-    """Whether these were trained as long as the paper did: quick runs tell nothing of its numbers."""
-    as_printed = {data: paper_settings(data, FixedStep("euler", step=1.0))["iterations"] for data in NAMES}
-    return all(row["iterations"] >= as_printed[row["data"]] for row in rows)
 
 
 def spread(values: Sequence[float]) -> float:
@@ -122,7 +114,7 @@ def _of(runs: Sequence[Adapted], algorithm: str, *pair: str) -> list[Adapted]:
 
 
 def _told(rows: Sequence[Row], agrees: bool) -> bool | None:
-    return agrees if is_whole(rows) else None
+    return agrees if all(is_whole(row["data"], row["iterations"]) for row in rows) else None
 
 
 def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from windermere.errors import RunError
-from windermere.records import Row, read_json, read_rows, read_tensors, storing, write_json, write_rows
+from windermere.records import Row, not_in_use, read_json, read_rows, read_tensors, storing, write_json, write_rows
 from windermere.studies.study import MAIN, Study, Tables
 
 if sys.platform != "win32":
@@ -40,6 +40,7 @@ class StudyFolder:
             if (path / ABOUT).exists():
                 _refuse_another(path, about)
                 self._refuse_other_lengths(path)
+                self._tidy_up()
                 return
             _refuse_other_files(path)
             (path / RUNS).mkdir(parents=True, exist_ok=True)
@@ -58,9 +59,6 @@ class StudyFolder:
     @property
     def runs(self) -> Path:
         return self.path / RUNS
-
-    def tables(self) -> dict[str, list[Row]]:
-        return read_tables(self.path)
 
     def done(self) -> set[Key]:
         return {key for row in read_rows(self.path / f"{MAIN}.csv") if (key := _key(row)) is not None}
@@ -91,25 +89,67 @@ class StudyFolder:
             name: [row for row in rows if (key := _key(row)) is not None and key not in done]
             for name, rows in read_tables(other).items()
         }
-        known, theirs = _provenance(self.path), _provenance(other)
-        newer = {name: how for name, how in theirs.items() if _finished(how) > _finished(known.get(name))}
-        self.add({name: rows for name, rows in tables.items() if rows}, newer)
+        taken = {key for row in tables.get(MAIN, ()) if (key := _key(row)) is not None}
+        made = {name: how for name, how in _provenance(other).items() if taken & set(_keys_of(name))}
+        for name, how in made.items():
+            self.refuse_other_arithmetic(_keys_of(name)[0][0], _arithmetic(how))
+        self.add({name: rows for name, rows in tables.items() if rows}, made)
         begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
         for path in begun:
             self._take_over(path)
         return len(self.done() - done), len(begun)
 
+    def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
+        """The seeds of a run are averaged, so all are trained in one."""
+        for name, how in _provenance(self.path).items():
+            if any(own == run for own, _ in _keys_of(name)) and _arithmetic(how) != arithmetic:
+                raise RunError(
+                    f"{self.path} has seeds of '{run}' in {_arithmetic(how)}, and others would be in {arithmetic}: say "
+                    f"--arithmetic {_arithmetic(how)}, or name another folder with --out"
+                )
+
     def _reached(self, name: str) -> int:
         return reached(self.runs / name) if (self.runs / name).exists() else -1
 
     def _take_over(self, path: Path) -> None:
-        """A copy of a run's folder, which is there whole or not at all, in the place of one that is less far."""
-        here, partial = self.runs / path.name, self.runs / f".{path.name}.partial"
-        with storing(here, "written"):
+        """A copy of a run's folder in the place of one that is less far; neither may be in use. Killed in between, it
+        leaves one of them, which `_tidy_up` puts where it belongs."""
+        here, partial, old = (self.runs / name for name in (path.name, *_beside(path.name)))
+        with storing(here, "written"), _alone(self.runs), not_in_use(path), not_in_use(here):
             _remove(partial)
             shutil.copytree(path, partial)
-            _remove(here)
+            if here.exists():
+                here.rename(old)
             partial.rename(here)
+            _remove(old)
+
+    def _tidy_up(self) -> None:
+        """After a process that was killed while it took over a run."""
+        if not any(self.runs.glob(".*.*")):
+            return
+        with storing(self.runs, "written"), _alone(self.runs):
+            for old in self.runs.glob(".*.old"):
+                here = self.runs / old.name[1:].removesuffix(".old")
+                if not here.exists():
+                    old.rename(here)
+                _remove(old)
+            for partial in self.runs.glob(".*.partial"):
+                _remove(partial)
+
+
+def _beside(name: str) -> tuple[str, str]:
+    """Of a run's folder: a copy that is being made, and what it replaces."""
+    return f".{name}.partial", f".{name}.old"
+
+
+def _keys_of(name: str) -> list[Key]:
+    """The seeds that an entry of the provenance is about, by the name of their run's folder."""
+    run, _, seeds = name.partition("_seeds-")
+    return [(run, int(seed)) for seed in seeds.split("-") if seed.isdecimal()]
+
+
+def _arithmetic(made: Mapping[str, Any]) -> str:
+    return str(made.get("arithmetic", "float32"))
 
 
 def read_tables(path: Path) -> dict[str, list[Row]]:
@@ -155,11 +195,6 @@ def _alone(runs: Path) -> Iterator[None]:
 
 def _provenance(path: Path) -> dict[str, Any]:
     return dict(read_json(path / PROVENANCE)) if (path / PROVENANCE).exists() else {}
-
-
-def _finished(made: Mapping[str, Any] | None) -> str:
-    """When: ISO dates are in order as words are."""
-    return "" if made is None else str(made.get("finished", "0"))
 
 
 def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:

@@ -13,8 +13,9 @@ from windermere.errors import SolverError, StepBudgetError, ToleranceError, Vani
 from windermere.models.arithmetic import IMAGES
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.studies.critical import is_whole
 from windermere.studies.study import MAIN, Finished, Tables
-from windermere.training import Ensemble, Labelled, RunConfig, evaluate, paper_settings
+from windermere.training import Ensemble, Labelled, RunConfig, evaluate
 
 STEP_FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
 TOLERANCE_FACTORS = (0.1, 1.0, 10.0)
@@ -76,13 +77,8 @@ def costs(run: Finished) -> list[float]:
 
 def part_to_test(config: RunConfig, test_set: Labelled) -> Labelled:
     inputs, labels = test_set
-    fewer = config.data in IMAGES and not is_whole(config)
+    fewer = config.data in IMAGES and not is_whole(config.data, config.iterations)
     return (inputs[:FEWER_IMAGES], labels[:FEWER_IMAGES]) if fewer else test_set
-
-
-def is_whole(config: RunConfig) -> bool:
-    """Whether a run is trained as long as the paper's."""
-    return config.iterations >= int(paper_settings(config.data, config.solver)["iterations"])
 
 
 # ---------------------------------------------------------------------------------------------------------

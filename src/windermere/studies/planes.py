@@ -18,9 +18,10 @@ from windermere.records import Row
 from windermere.report import DecisionRegions, Frame, OutputsPanel, TrajectoryPanel, draw_outputs, draw_trajectories
 from windermere.solvers import FixedStep, Solver, solve
 from windermere.studies.critical import THRESHOLD
+from windermere.studies.measuring import scores
 from windermere.studies.rows import Floats, drawn, state_rows, states_of, where
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
-from windermere.training import RunConfig, Trained, evaluate, paper_settings
+from windermere.training import RunConfig, Trained, paper_settings
 from windermere.training.ensemble import StackedField
 
 COARSE, FINE = FixedStep.of("euler", steps=2), FixedStep.of("euler", steps=128)
@@ -96,11 +97,12 @@ def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
     trained, rows = run.trained, list[Row]()
     for count in test_steps:
         solvers = (FixedStep.of("euler", steps=count),) * trained.ensemble.size
-        found = evaluate(trained.ensemble, solvers, run.test_set).accuracy
-        for seed, solver, accuracy in zip(trained.config.seeds, trained.solvers, found, strict=True):
+        found = scores(trained.ensemble, solvers, run.test_set)
+        for seed, solver, score in zip(trained.config.seeds, trained.solvers, found, strict=True):
             steps = round(1 / solver.precision)
             row = {"run": run.name, "seed": seed, "method": solver.method, "steps": steps}
             own = (solver.method, steps) == ("euler", count)
+            accuracy = score.accuracy or 0.0  # one that fails classifies nothing
             rows.append({**row, "test_method": "euler", "test_steps": count, "own": own, "accuracy": accuracy})
     return rows
 

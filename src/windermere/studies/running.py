@@ -111,8 +111,9 @@ def run_study(
         folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
-    for part in parts:
-        _sets(part.config.data, part.config.data_seed)  # one that is missing is told before hours of training
+    for part in parts:  # what is amiss is told before hours of training
+        folder.refuse_other_arithmetic(part.name, part.config.arithmetic)
+        _sets(part.config.data, part.config.data_seed)
     shares = _Shares(parts, report)
     for group in _groups(parts):
         if sign.check() or not _carry_out(folder, group, sign, shares):
@@ -228,7 +229,7 @@ def _without_diverged(folder: StudyFolder, group: Sequence[Part], error: Diverge
         if part.folder != error.run:
             kept.append(part)
             continue
-        folder.add({MAIN: [_row_of_diverged(part, seed, error) for seed in error.seeds]}, _provenance(part))
+        folder.add({MAIN: [_row_of_diverged(part, seed, error) for seed in error.seeds]}, _provenance(part, len(group)))
         if seeds := tuple(seed for seed in part.config.seeds if seed not in error.seeds):
             kept.append(replace(part, config=replace(part.config, seeds=seeds)))
     return kept
@@ -250,7 +251,7 @@ def _measure(folder: StudyFolder, part: Part, together: int) -> None:
     folder.add(tables, _provenance(part, together))
 
 
-def _provenance(part: Part, together: int = 1) -> dict[str, Any]:
+def _provenance(part: Part, together: int) -> dict[str, Any]:
     """Of the training: of runs that were trained together, each took its share of the time."""
     rows = [row for row in read_metrics(part.folder) if "seconds" in row]
     seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0

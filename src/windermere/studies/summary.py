@@ -122,13 +122,19 @@ def _provenance(folder: Path) -> str:
     if not (made := [how for how in every if not how.get("borrowed")]):
         return others
     commits = sorted({_commit(how) for how in made})
-    devices = sorted({str(how.get("device_name") or how.get("device") or "an unknown device") for how in made})
+    devices = sorted({_device(how) for how in made})
     dates = sorted({str(how["finished"])[:10] for how in made if how.get("finished")})
     seconds = sum(float(how.get("seconds") or 0) for how in made)
     took = f", {_duration(seconds)} of training" if seconds else ""
     when = "" if not dates else f", {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "")
     quick = " A quick version, scaled down." if _is_quick(folder) else ""
     return f"Made at {', '.join(commits)} on {', '.join(devices)}{when}{took}.{quick} {others}".rstrip()
+
+
+def _device(how: Mapping[str, Any]) -> str:
+    """And its arithmetic, where it is not the usual."""
+    name, arithmetic = how.get("device_name") or how.get("device") or "an unknown device", how.get("arithmetic")
+    return str(name) if arithmetic in (None, "float32") else f"{name} in {arithmetic}"
 
 
 def _commit(how: Mapping[str, Any]) -> str:

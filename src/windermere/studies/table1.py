@@ -18,14 +18,12 @@ from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
 from windermere.studies.adaptation_findings import NAMES, PAPER, percent, span, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
-from windermere.studies.grid_findings import within_a_factor_of_two
+from windermere.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
 from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
-from windermere.studies.table1_lines import PRINTED_BRACKET, PRINTED_GRID, Line, lines
+from windermere.studies.table1_lines import GRID, PRINTED_GRID, Line, lines
 from windermere.training import RunConfig, paper_settings
 
 LENDERS = ("sphere2-fixed", "cifar10-fixed", "step-adaptation-sphere2", "step-adaptation-cifar10")
-GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
-"""Euler steps around the paper's critical ones, and around ours."""
 QUICK_GRID = {**GRID, "cifar10": (1, 4)}
 NOTE = """\
 Evaluations are of the field, per training iteration, those of all checks included. The paper counts one more than the

@@ -7,11 +7,11 @@ from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
 from windermere.records import Row
-from windermere.studies.adaptation_findings import NAMES, is_whole
-from windermere.studies.critical import THRESHOLD, did_train
+from windermere.studies.adaptation_findings import NAMES
+from windermere.studies.critical import THRESHOLD, did_train, is_whole
 
-PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
-"""Steps; as evaluations the paper prints 65-129 and 17-33."""
+GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
+"""Euler steps around the paper's critical ones, and around ours."""
 PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
 """Accuracy of its coarsest run that passes, and the spread over seeds."""
 
@@ -41,6 +41,7 @@ class Line:
     adapted: list[Row]
     """A row for each seed."""
     whole: bool
+    """Whether all of the grid is there, and trained in full."""
 
     @property
     def fails(self) -> int | None:
@@ -79,7 +80,8 @@ def _line(data: str, lr: float, rows: Sequence[Row]) -> Line:
     adapted = [row for row in rows if row.get("algorithm") == "paper" and row["own"]]
     counts = sorted({row["steps"] for row in fixed})
     entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in counts]
-    return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, is_whole(rows))
+    whole = all(is_whole(data, row["iterations"]) for row in rows) and set(counts) >= set(GRID[data])
+    return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, whole)
 
 
 def _entry(steps: int, rows: Sequence[Row]) -> Entry:
