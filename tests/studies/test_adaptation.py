@@ -296,7 +296,7 @@ def test_quick_runs_leave_findings_open() -> None:
 def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
     flow = {"table": rows_of("a", [0.99, 0.99], [0.98, 0.81])}
     assert told(flow, "stays a flow") == (
-        "at the end the furthest finer solver is 9.5 points away, seeds 1.0 to 18.0",
+        "at the end the furthest finer solver is 9.5 points away, seeds 1.0 to 18.0: within in 1 of 2 seeds",
         True,
     )
     assert told({"table": rows_of("a", [0.99, 0.99], [0.9, 0.7])}, "stays a flow")[1] is False
@@ -305,7 +305,7 @@ def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
 def test_a_finer_solver_that_fails_is_as_far_away_as_can_be() -> None:
     rows = rows_of("a", [0.99], [0.98])
     rows.append({**rows[1], "accuracy": None})
-    ours = "at the end the furthest finer solver is 99.0 points away, seeds 99.0"
+    ours = "at the end the furthest finer solver is 99.0 points away, seeds 99.0: within in 0 of 1 seeds"
     assert told({"table": rows}, "stays a flow") == (ours, False)
 
 
@@ -320,9 +320,9 @@ def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None
     steady = rows_of(
         "b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075, log2_step_std=0.1, cost=60.0
     )
-    ours, agrees = told({"table": [*rows_of("a", [0.98], [0.95]), *steady]}, "does not oscillate")
-    assert agrees is True
-    assert ours == (
+    (finding,) = (f for f in step_findings({"table": [*rows_of("a", [0.98], [0.95]), *steady]}) if f.beyond)
+    assert finding.agrees is None
+    assert finding.ours == (
         "swings 0.10 against 0.40, evaluations per iteration 60.0 against 90.0, accuracy 99.0 % against 98.0 %, "
         "furthest finer solver 1.0 points away against 3.0"
     )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.training.small import a_config
 from windermere.records import write_json, write_rows
 from windermere.studies.study import Finding, Study, Tables
 from windermere.studies.summary import INTRO, write_summary
@@ -13,21 +14,27 @@ def findings(tables: Tables) -> list[Finding]:
         Finding(claim="it works", ours=f"{best:.1%} | {len(tables['curves'])} rows", agrees=True),
         Finding(claim="it is cheap", ours="not with us", agrees=False),
         Finding(claim="it is known", ours="by nobody", agrees=None),
+        Finding(claim="left to others", ours="we do it", agrees=None, beyond=True),
     ]
 
 
 FIRST = Study(
-    name="first", paper="Figure 4", what="what comes first", draw=lambda tables, folder: [], findings=findings
+    name="first",
+    paper="Figure 4",
+    what="what comes first",
+    runs=lambda quick: dict.fromkeys(("one", "two", "three"), a_config()),
+    draw=lambda tables, folder: [],
+    findings=findings,
 )
 SECOND = Study(name="second", paper="Figure 5", what="what comes next", draw=lambda tables, folder: [])
 THIRD = Study(name="third", paper="Figure 6", what="what comes last", draw=lambda tables, folder: [])
 STUDIES = (FIRST, SECOND, THIRD)
 
 PAGE = """
-| study | paper | agree | differ | open |
-|---|---|---|---|---|
-| [first](#first) | Figure 4 | 1 | 1 | 1 |
-| [third](#third) | Figure 6 | 0 | 0 | 0 |
+| study | paper | runs | agree | differ | open |
+|---|---|---|---|---|---|
+| [first](#first) | Figure 4 | 2 of 3 | 1 | 1 | 1 |
+| [third](#third) | Figure 6 |  | 0 | 0 | 0 |
 
 Not run yet: second.
 
@@ -46,6 +53,7 @@ Figure 4: what comes first.
 | it works | 99.0% &#124; 2 rows | agrees |
 | it is cheap | not with us | differs |
 | it is known | by nobody | open |
+| left to others | we do it | ours |
 
 Runs: 2. Seeds of each: 1 to 2. Diverged, and left out: seed 1 of one (iteration 37).
 

@@ -49,6 +49,11 @@ def percent(values: Sequence[float]) -> str:
     return f"{100 * fmean(values):.1f}{around} %"
 
 
+def is_same(values: Sequence[float], mean: float, around: float) -> bool:
+    """Whether a mean over seeds is as printed: no further away than both spreads together."""
+    return abs(fmean(values) - mean) <= around + spread(values)
+
+
 def span(values: Sequence[float], form: str = "{:.1f}") -> str:
     """From the lowest to the highest seed."""
     low, high = form.format(min(values)), form.format(max(values))
@@ -123,11 +128,10 @@ def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
         if (printed := PAPER.get(data)) is None:
             continue
         where = f"on {NAMES[data]}, Euler steps checked by midpoint"
-        reached = fmean(accuracy) >= printed.accuracy - printed.spread - spread(accuracy)
         yield Finding(
             claim=f"Algorithm 2 {where}, reaches {100 * printed.accuracy:.1f} ± {100 * printed.spread:.1f} %",
             ours=f"{percent(accuracy)} (learning rate {run.rows[0]['lr']:g}, {len(accuracy)} seeds)",
-            agrees=_told(run.rows, reached),
+            agrees=_told(run.rows, is_same(accuracy, printed.accuracy, printed.spread)),
         )
         yield Finding(
             claim=f"it takes {printed.cost} evaluations per iteration {where}, all checks included",
@@ -152,7 +156,8 @@ def _flows(runs: Sequence[Adapted]) -> Iterator[Finding]:
         yield Finding(
             claim=f"the model stays a flow, so finer solvers score the same to within {THRESHOLD:g} ({run.who})",
             ours=f"at the end the furthest finer solver is {100 * fmean(run.gaps):.1f} points away, seeds "
-            f"{span([100 * gap for gap in run.gaps])}",
+            f"{span([100 * gap for gap in run.gaps])}: within in {sum(gap <= THRESHOLD for gap in run.gaps)} of "
+            f"{len(run.gaps)} seeds",
             agrees=_told(run.rows, fmean(run.gaps) <= THRESHOLD),
         )
 
@@ -195,5 +200,6 @@ def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
             f"{fmean(run.column('cost')):.1f} against {fmean(beside[0].column('cost')):.1f}, accuracy "
             f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, furthest finer solver "
             f"{100 * fmean(run.gaps):.1f} points away against {100 * fmean(beside[0].gaps):.1f}",
-            agrees=_told(run.rows, fmean(ours) < fmean(theirs)),
+            agrees=None,
+            beyond=True,
         )

@@ -212,7 +212,11 @@ def _mean_own(entry: Entry) -> float:
 
 
 def _drop(entry: Entry) -> str:
-    return spread([model.drop for model in entry.trained])
+    """Where seeds do not all tell the same, how many say what."""
+    drops = [model.drop for model in entry.trained]
+    above = sum(drop > THRESHOLD for drop in drops)
+    some = f" (above {THRESHOLD:g} in {above} of {len(drops)} seeds)" if 0 < above < len(drops) else ""
+    return f"{spread(drops)}{some}"
 
 
 def _own_accuracy(entry: Entry) -> str:

@@ -149,7 +149,7 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
 
 
 def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
-    config = replace(config, seeds=choice.seeds or config.seeds, device=choice.device)
+    config = replace(config, seeds=config.seeds if choice.seeds is None else choice.seeds, device=choice.device)
     if choice.arithmetic is None or config.data.startswith("sphere"):
         return config
     return replace(config, arithmetic=choice.arithmetic)

@@ -32,6 +32,8 @@ class Finding:
     """Our numbers, with their spread."""
     agrees: bool | None
     """None where what is there does not tell."""
+    beyond: bool = False
+    """Whether the paper claims nothing, and the finding is about something of ours."""
 
 
 @dataclass(frozen=True)
