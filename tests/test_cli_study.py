@@ -72,6 +72,50 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(run: Command, tmp_pat
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["table.csv"]
 
 
+def test_a_study_that_is_computed_at_once_is_not_merged(run: Command) -> None:  # noqa: F811
+    run("study", "run", "crossing-field", "--out", "there")
+    refused = run("study", "merge", "crossing-field", "there", "--out", "here")
+    assert (refused.code, refused.out) == (1, "")
+    assert "'crossing-field' is computed at once, so there is nothing to merge: copy its folder" in refused.err
+    assert not Path("here").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        ("study.json", "[]", "study.json is damaged (it does not say which study this is)"),
+        ("provenance.json", '{"a": 3}', "provenance.json is damaged (it does not say of each run how it was made)"),
+        ("provenance.json", "{", "provenance.json is damaged"),
+        ("table.csv", "run,seed,method,lr\na,0,euler,1\n", "here is damaged (a table lacks what belongs there"),
+    ],
+)
+def test_a_damaged_folder_is_one_sentence_before_anything_is_trained(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+    file: str,
+    text: str,
+    why: str,
+) -> None:
+    run("study", "run", "sphere2-fixed", "--time-limit", "0s", "--out", "here")
+    (tmp_path / "here" / file).write_text(text)
+    refused = run("study", "run", "sphere2-fixed", "--time-limit", "0s", "--out", "here")
+    assert refused.code == 1
+    assert why in refused.err
+    assert not list((tmp_path / "here" / "runs").glob("[!.]*"))
+
+
+@pytest.mark.parametrize("flags", [("--seeds", "0"), ("--arithmetic", "fp8")])
+def test_flags_that_mean_nothing_are_refused_before_anything_is_made(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+    flags: tuple[str, str],
+) -> None:
+    refused = run("study", "run", "small", *flags)
+    assert (refused.code, refused.out) == (1, "")
+    assert flags[1] in refused.err
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_merge_that_is_refused_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
     assert run("study", "merge", "small", "nowhere").code == 1
     assert not (tmp_path / "results").exists()

@@ -61,7 +61,8 @@ def test_more_seeds_of_a_studys_run_have_lines_too(capsys: pytest.CaptureFixture
             for iteration in (500, 1000):
                 report(Progress("euler-1", "step", replace(REPORT, iteration=iteration), 0.1))
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split("  ")[0] for line in lines[1:]] == ["euler-1 500/1000", "euler-1 1000/1000"] * 2
+    assert [line.split("  ")[0] for line in lines] == ["euler-1 500/1000", "euler-1 1000/1000"] * 2
+    assert all(line.endswith("; of the study 10% done") for line in lines)
 
 
 def test_a_line_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:

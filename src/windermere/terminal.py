@@ -1,5 +1,6 @@
 """What long work shows while it runs: a bar on a terminal, plain lines elsewhere. All of it on standard error."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
@@ -66,7 +67,8 @@ def training_progress(
 ) -> Iterator[Callable[[Report], None]]:
     """A bar that is fed with reports; off a terminal, a line for every twentieth of the way."""
     if not stderr.is_terminal:
-        yield _line_writer(title, precision_name)
+        write = _line_writer(title, precision_name)
+        yield lambda report: write(report, "")
         return
     columns = (TextColumn(title, markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _TrainingBar(*columns, console=stderr) as progress:
@@ -75,17 +77,17 @@ def training_progress(
         yield lambda report: progress.update(task, completed=report.iteration, numbers=describe(report, precision_name))
 
 
-def _line_writer(title: str, precision_name: str) -> Callable[[Report], None]:
+def _line_writer(title: str, precision_name: str) -> Callable[[Report, str], None]:
     shown = -1
 
-    def write(report: Report) -> None:
+    def write(report: Report, more: str) -> None:
         nonlocal shown
         share = 20 * report.iteration // report.iterations
         if share != shown:  # less than shown where a study comes to more seeds of the same run
             shown = share
             left = report.seconds / report.iteration * (report.iterations - report.iteration)
             where = f"{title} {report.iteration}/{report.iterations}"
-            stderr.print(f"{where}  {describe(report, precision_name)}  {left:.0f} s left", soft_wrap=True)
+            stderr.print(f"{where}  {describe(report, precision_name)}  {left:.0f} s left{more}", soft_wrap=True)
 
     return write
 
@@ -111,14 +113,17 @@ def study_progress(title: str, sign: StopSign) -> Iterator[Callable[[Progress], 
 
 
 def _study_lines() -> Callable[[Progress], None]:
-    """A line writer for each run, which tells the share of all work as well."""
-    writers: dict[str, Callable[[Report], None]] = {}
+    """A line writer for each run, which tells of all the study as well how much is done, and the time left."""
+    writers: dict[str, Callable[[Report, str], None]] = {}
+    begun: tuple[float, float] | None = None
 
     def write(now: Progress) -> None:
-        if now.name not in writers:
-            stderr.print(f"{100 * now.share:.0f}% done, now {now.name}", soft_wrap=True)
-            writers[now.name] = _line_writer(now.name, now.precision_name)
-        writers[now.name](now.report)
+        nonlocal begun
+        begun = begun or (time.monotonic(), now.share)
+        seconds, done = time.monotonic() - begun[0], now.share - begun[1]
+        left = f", {seconds / done * (1 - now.share):.0f} s left" if done > 0 else ""
+        writer = writers.setdefault(now.name, _line_writer(now.name, now.precision_name))
+        writer(now.report, f"; of the study {100 * now.share:.0f}% done{left}")
 
     return write
 

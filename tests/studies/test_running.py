@@ -241,11 +241,11 @@ def test_seeds_of_one_run_are_not_trained_in_different_arithmetics(tmp_path: Pat
 
 def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
     lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
-    study = replace(SMALL, borrow=lambda results, quick: lent)
+    study = replace(SMALL, borrow=lambda results, quick: (lent, {row["run"]: {"borrowed": "small"} for row in lent}))
     run_study(study, tmp_path, Choice(seeds=(0,), only="euler-1"))
     lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
     run_study(study, tmp_path, Choice(seeds=(0,)))
-    assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": True} for name in ("euler-1", "euler-16")}
+    assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": "small"} for name in ("euler-1", "euler-16")}
 
 
 def test_processes_that_add_at_the_same_time_write_over_nothing(

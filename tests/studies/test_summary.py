@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.training.small import a_config
+from windermere.errors import RunError
 from windermere.records import write_json, write_rows
 from windermere.studies.study import Finding, Study, Tables
 from windermere.studies.summary import INTRO, write_summary
@@ -107,13 +110,31 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
 
 def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
     some_results(tmp_path)
-    made = {"one": {"borrowed": True}, "two_seeds-0": {"commit": "0123456789abcdef", "device": "cpu"}}
+    lent, sitting = {"borrowed": "third", "commit": "abc"}, {"commit": "fedcba9876543210", "device": "cpu"}
+    own = {"commit": "0123456789abcdef", "device": "cpu", "arithmetic": "bfloat16", "resumed": [sitting]}
+    made = {"third/one_seeds-0": lent, "two_seeds-0": own}
     write_json(tmp_path / "first" / "provenance.json", made)
     write_summary(tmp_path, tmp_path / "page.md", STUDIES)
-    assert "\nMade at 0123456789 on cpu. 1 runs are other studies' (see there).\n" in (tmp_path / "page.md").read_text()
-    write_json(tmp_path / "first" / "provenance.json", {"one": {"borrowed": True}})
+    told = "\nMade at 0123456789, fedcba9876 on cpu, cpu in bfloat16. Taken from third (see there).\n"
+    assert told in (tmp_path / "page.md").read_text()
+    write_json(tmp_path / "first" / "provenance.json", {"third/one_seeds-0": lent})
     write_summary(tmp_path, tmp_path / "page.md", STUDIES)
-    assert "\n1 runs are other studies' (see there).\n" in (tmp_path / "page.md").read_text()
+    assert "\nTaken from third (see there).\n" in (tmp_path / "page.md").read_text()
+
+
+def test_a_folder_of_another_study_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    some_results(tmp_path)
+    write_json(tmp_path / "first" / "study.json", {"study": "third", "quick": False})
+    with pytest.raises(RunError, match="holds the study 'third', not the study 'first'"):
+        write_summary(tmp_path, tmp_path / "page.md", STUDIES)
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_a_table_without_its_columns_is_said_to_be_damaged(tmp_path: Path) -> None:
+    some_results(tmp_path)
+    write_rows(tmp_path / "first" / "table.csv", [{"run": "one", "seed": 0}])
+    with pytest.raises(RunError, match=r"first is damaged \(a table lacks what belongs there: KeyError 'accuracy'\)"):
+        write_summary(tmp_path, tmp_path / "page.md", STUDIES)
 
 
 def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.training.small import a_config, one_thread, some_spheres, trained
-from windermere.records import Row, read_rows, write_rows
+from windermere.records import Row, read_rows, write_json, write_rows
 from windermere.solvers import FixedStep
 from windermere.studies import adaptation, table1
 from windermere.studies.study import Finished
@@ -160,7 +160,10 @@ def test_what_other_studies_have_measured_is_borrowed_under_our_names(tmp_path: 
     for study, rows in {"sphere2-fixed": [*grid, *other], "step-adaptation-sphere2": adapted([0.99], [60.0])}.items():
         (tmp_path / study).mkdir()
         write_rows(tmp_path / study / "table.csv", [*rows, *steady])
-    found = table1.borrowed(tmp_path)
+    made = {name: {"commit": name} for name in ("euler-16_seeds-0", "euler-64_seeds-0")}
+    write_json(tmp_path / "sphere2-fixed" / "provenance.json", made)
+    found, how = table1.borrowed(tmp_path)
+    assert how == {"sphere2-fixed/euler-64_seeds-0": {"commit": "euler-64_seeds-0", "borrowed": "sphere2-fixed"}}
     assert [(row["run"], row["accuracy"]) for row in found] == [
         ("sphere2-euler-64", 0.98),
         ("sphere2-euler-64", 0.97),

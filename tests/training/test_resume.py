@@ -12,7 +12,7 @@ import torch
 from windermere.errors import RunError, UsageError
 from windermere.records import read_json, read_metrics
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
-from windermere.training import leave_behind, loop, open_run, resumed_config, train, trained_ensemble
+from windermere.training import leave_behind, loop, open_run, resumed_config, runs, train, trained_ensemble
 
 from .small import a_config, assert_same_bits, assert_same_run, checkpoint, model, rows, some_spheres, trained
 
@@ -45,6 +45,18 @@ def test_a_run_stopped_twice_and_resumed_equals_one_that_was_not(
         assert (outcome.finished, outcome.iteration) == (stop_at is None, stop_at or 12)
         assert outcome.reason == ("finished" if stop_at is None else "interrupted")
     assert_same_run(tmp_path / "pieces", tmp_path / "whole")
+
+
+def test_a_run_that_goes_on_elsewhere_notes_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each change: sittings at the same one, with the same code, are not told apart."""
+    for name in ("here", "there", "there", "here"):
+        monkeypatch.setattr(runs, "environment", lambda device, name=name: {"started": 0, "device_name": name})
+        open_run(tmp_path, a_config(), resume=(tmp_path / "config.json").exists()).close()
+    noted = read_json(tmp_path / "environment.json")
+    assert (noted["device_name"], [sitting["device_name"] for sitting in noted["resumed"]]) == (
+        "here",
+        ["there", "here"],
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -10,6 +10,7 @@ from rich.table import Column, Table
 
 from windermere.cli.options import Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
 from windermere.errors import RunError
+from windermere.models.arithmetic import check_arithmetic
 from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
 from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.running import Choice, Ended, draw_study, run_study
@@ -50,7 +51,8 @@ def run_command(
     """Train and measure what is not done yet, then draw. Started again, it goes on where it was."""
     study, folder = find_study(name), _folder(name, out, quick)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
-    choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=arithmetic, **chosen)
+    rounding = None if arithmetic is None else check_arithmetic(arithmetic)
+    choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
     with stop_sign(read_seconds(time_limit)) as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
     given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
@@ -121,6 +123,7 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
         raise typer.Exit(130 if ended.reason == "interrupted" else 143)
 
 
-def _print_figures(figures: list[Path]) -> None:
-    for figure in figures:
-        stdout.print(f"figure: {figure}", soft_wrap=True)
+def _print_figures(drawn: list[Path]) -> None:
+    for path in drawn:
+        what = "table" if path.suffix in (".csv", ".md") else "figure"
+        stdout.print(f"{what}: {path}", soft_wrap=True)

@@ -1,6 +1,6 @@
 """What is kept on disk: run folders and the files inside."""
 
-from windermere.records.atomic import read_json, storing, write_atomically, write_json
+from windermere.records.atomic import damaged, read_json, storing, write_atomically, write_json
 from windermere.records.environment import environment
 from windermere.records.run_folder import Run, RunFolder, not_in_use, read_metrics, read_run
 from windermere.records.table import Row, read_rows, write_rows
@@ -11,6 +11,7 @@ __all__ = [
     "Run",
     "RunFolder",
     "TensorFile",
+    "damaged",
     "environment",
     "not_in_use",
     "read_json",

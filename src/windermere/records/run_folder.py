@@ -86,6 +86,14 @@ class RunFolder:
             _remove_partial_files(path)
             return cls(path, lock)
 
+    def note_environment(self, environment: Mapping[str, Any]) -> None:
+        """Adds to environment.json where the run goes on, if that is elsewhere, or with other code, than before."""
+        noted = read_json(self.path / ENVIRONMENT)
+        before = noted.get("resumed", [])
+        last = [noted, *before][-1]
+        if any(last.get(name) != value for name, value in environment.items() if name != "started"):
+            write_json(self.path / ENVIRONMENT, {**noted, "resumed": [*before, dict(environment)]})
+
     def rewrite_config(self, config: Mapping[str, Any]) -> None:
         """Replaces config.json, where a run is to go on for longer than it was started for."""
         write_json(self.path / CONFIG, dict(config))

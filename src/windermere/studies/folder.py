@@ -15,8 +15,18 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from windermere.errors import RunError
-from windermere.records import Row, not_in_use, read_json, read_rows, read_tensors, storing, write_json, write_rows
+from windermere.errors import RunError, UsageError, WindermereError
+from windermere.records import (
+    Row,
+    damaged,
+    not_in_use,
+    read_json,
+    read_rows,
+    read_tensors,
+    storing,
+    write_json,
+    write_rows,
+)
 from windermere.studies.study import MAIN, Study, Tables
 
 if sys.platform != "win32":
@@ -40,6 +50,7 @@ class StudyFolder:
             if (path / ABOUT).exists():
                 _refuse_another(path, about)
                 self._refuse_other_lengths(path)
+                read_provenance(path)
                 self._tidy_up()
                 return
             _refuse_other_files(path)
@@ -66,7 +77,7 @@ class StudyFolder:
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
         with _alone(self.runs):
-            write_json(self.path / PROVENANCE, dict(sorted({**_provenance(self.path), **made}.items())))
+            write_json(self.path / PROVENANCE, dict(sorted({**read_provenance(self.path), **made}.items())))
             for name in sorted(tables, key=lambda name: name == MAIN):
                 file = self.path / f"{name}.csv"
                 write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
@@ -90,9 +101,9 @@ class StudyFolder:
             for name, rows in read_tables(other).items()
         }
         taken = {key for row in tables.get(MAIN, ()) if (key := _key(row)) is not None}
-        made = {name: how for name, how in _provenance(other).items() if taken & set(_keys_of(name))}
+        made = {name: how for name, how in read_provenance(other).items() if taken & set(_keys_of(name))}
         for name, how in made.items():
-            self.refuse_other_arithmetic(_keys_of(name)[0][0], _arithmetic(how))
+            self.refuse_other_arithmetic(run_of(name), _arithmetic(how))
         self.add({name: rows for name, rows in tables.items() if rows}, made)
         begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
         for path in begun:
@@ -101,8 +112,8 @@ class StudyFolder:
 
     def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
         """The seeds of a run are averaged, so all are trained in one."""
-        for name, how in _provenance(self.path).items():
-            if any(own == run for own, _ in _keys_of(name)) and _arithmetic(how) != arithmetic:
+        for name, how in read_provenance(self.path).items():
+            if run_of(name) == run and _arithmetic(how) != arithmetic:
                 raise RunError(
                     f"{self.path} has seeds of '{run}' in {_arithmetic(how)}, and others would be in {arithmetic}: say "
                     f"--arithmetic {_arithmetic(how)}, or name another folder with --out"
@@ -142,10 +153,14 @@ def _beside(name: str) -> tuple[str, str]:
     return f".{name}.partial", f".{name}.old"
 
 
+def run_of(name: str) -> str:
+    """Whose folder that is; entries of the provenance are called so, too."""
+    return name.partition("_seeds-")[0]
+
+
 def _keys_of(name: str) -> list[Key]:
-    """The seeds that an entry of the provenance is about, by the name of their run's folder."""
-    run, _, seeds = name.partition("_seeds-")
-    return [(run, int(seed)) for seed in seeds.split("-") if seed.isdecimal()]
+    """The seeds that an entry of the provenance is about."""
+    return [(run_of(name), int(seed)) for seed in name.partition("_seeds-")[2].split("-") if seed.isdecimal()]
 
 
 def _arithmetic(made: Mapping[str, Any]) -> str:
@@ -167,10 +182,25 @@ def reached(run: Path) -> int:
 def refuse_another_study(path: Path, study: Study) -> None:
     """Where there is one, quick or not."""
     if (path / ABOUT).exists():
-        _refuse_another(path, {**read_json(path / ABOUT), "study": study.name})
+        found = read_json(path / ABOUT)
+        _refuse_another(path, {**(found if isinstance(found, dict) else {}), "study": study.name})
+
+
+@contextmanager
+def from_tables(path: Path) -> Iterator[None]:
+    """Tables are read as they were written: where one was changed by hand or cut, that is said."""
+    try:
+        yield
+    except WindermereError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(path, f"a table lacks what belongs there: {type(error).__name__} {error}") from error
 
 
 def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
+    """For a merge: of a study that trains runs."""
+    if not study.runs(quick):
+        raise UsageError(f"'{study.name}' is computed at once, so there is nothing to merge: copy its folder")
     _refuse_another(path, {"study": study.name, "quick": quick})
 
 
@@ -193,14 +223,21 @@ def _alone(runs: Path) -> Iterator[None]:
         yield
 
 
-def _provenance(path: Path) -> dict[str, Any]:
-    return dict(read_json(path / PROVENANCE)) if (path / PROVENANCE).exists() else {}
+def read_provenance(path: Path) -> dict[str, dict[str, Any]]:
+    if not (path / PROVENANCE).exists():
+        return {}
+    made = read_json(path / PROVENANCE)
+    if not isinstance(made, dict) or not all(isinstance(how, dict) for how in made.values()):
+        raise damaged(path / PROVENANCE, "it does not say of each run how it was made")
+    return made
 
 
 def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
     if not (path / ABOUT).exists():
         raise RunError(f"{path} is no study's folder: name one that `windermere study run` has written")
-    if (found := read_json(path / ABOUT)) != about:
+    if not isinstance(found := read_json(path / ABOUT), dict):
+        raise damaged(path / ABOUT, "it does not say which study this is")
+    if found != about:
         held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
         raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder")
 

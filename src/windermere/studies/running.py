@@ -15,11 +15,11 @@ from typing import Any
 
 from windermere import data
 from windermere.errors import DivergedError, UsageError
-from windermere.models.arithmetic import convolving_in
+from windermere.models.arithmetic import IMAGES, convolving_in
 from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
-from windermere.studies.folder import StudyFolder, reached, read_tables, refuse_another_study
+from windermere.studies.folder import StudyFolder, from_tables, reached, read_tables, refuse_another_study
 from windermere.studies.measuring import described, part_to_test
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
@@ -125,17 +125,18 @@ def run_study(
 
 def _borrow(folder: StudyFolder, quick: bool) -> None:
     """What studies beside this one have measured, where it is not there yet."""
-    done = folder.done()
-    rows = [row for row in folder.study.borrow(folder.path.parent, quick) if (row["run"], row["seed"]) not in done]
+    done, (lent, made) = folder.done(), folder.study.borrow(folder.path.parent, quick)
+    rows = [row for row in lent if (row["run"], row["seed"]) not in done]
     if rows:
-        folder.add({MAIN: rows}, {name: {"borrowed": True} for name in sorted({row["run"] for row in rows})})
+        folder.add({MAIN: rows}, made)
 
 
 def draw_study(study: Study, out: Path) -> list[Path]:
     """Its figures, from the tables that are on disk; none where there are none yet."""
     refuse_another_study(out, study)
     tables = read_tables(out)
-    return study.draw(tables, out) if tables.get(MAIN) else []
+    with from_tables(out):
+        return study.draw(tables, out) if tables.get(MAIN) else []
 
 
 def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
@@ -150,7 +151,7 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
 
 def _as_chosen(config: RunConfig, choice: Choice) -> RunConfig:
     config = replace(config, seeds=config.seeds if choice.seeds is None else choice.seeds, device=choice.device)
-    if choice.arithmetic is None or config.data.startswith("sphere"):
+    if choice.arithmetic is None or config.data not in IMAGES:
         return config
     return replace(config, arithmetic=choice.arithmetic)
 

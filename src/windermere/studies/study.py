@@ -10,6 +10,8 @@ from windermere.training import Labelled, RunConfig, Trained
 
 Tables: TypeAlias = Mapping[str, Sequence[Row]]
 """By name; each is a CSV file of the study's folder. Rows about a run have its name (`run`) and `seed`."""
+Borrowed: TypeAlias = tuple[Sequence[Row], Mapping[str, Any]]
+"""Other studies' rows, and by name how they were made (`borrowed` says by which study)."""
 MAIN = "table"
 """The table that every study has: with its rows in place, a run is done."""
 SEEDS = (0, 1, 2, 3, 4)
@@ -51,8 +53,8 @@ def _nothing_to_train(quick: bool) -> Mapping[str, RunConfig]:
     return {}
 
 
-def _nothing_to_borrow(results: Path, quick: bool) -> Sequence[Row]:
-    return ()
+def _nothing_to_borrow(results: Path, quick: bool) -> Borrowed:
+    return (), {}
 
 
 def _nothing_to_compute(quick: bool) -> Tables:
@@ -86,7 +88,7 @@ class Study:
     """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
     measure: Callable[[Finished], Tables] = field(default=_nothing_to_measure)
     """What a trained run contributes to the tables."""
-    borrow: Callable[[Path, bool], Sequence[Row]] = field(default=_nothing_to_borrow)
+    borrow: Callable[[Path, bool], Borrowed] = field(default=_nothing_to_borrow)
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
     compute: Callable[[bool], Tables] = field(default=_nothing_to_compute)
     """The tables of a study that trains nothing."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from windermere.records import Row, read_json, write_atomically
-from windermere.studies.folder import read_tables
+from windermere.studies.folder import from_tables, read_provenance, read_tables, refuse_another_study
 from windermere.studies.registry import ALL
 from windermere.studies.study import MAIN, Finding, Study, Tables
 
@@ -58,9 +58,14 @@ Algorithm 2, a factor of 1.1. A *decline* is by more than 0.01 and by more than 
 def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> None:
     """A section for every study that has a table in `results`."""
     there = [study for study in studies if (results / study.name / f"{MAIN}.csv").exists()]
+    for study in there:
+        refuse_another_study(results / study.name, study)
     missing = [study.name for study in studies if study not in there]
     tables = {study.name: read_tables(results / study.name) for study in there}
-    found = {study.name: study.findings(tables[study.name]) for study in there}
+    found = dict[str, Sequence[Finding]]()
+    for study in there:
+        with from_tables(results / study.name):
+            found[study.name] = study.findings(tables[study.name])
     parts = [INTRO, _overview(there, tables, found)]
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")
@@ -131,13 +136,12 @@ def _diverged(row: Row) -> bool:
 
 def _provenance(folder: Path) -> str:
     """Of all runs together; nothing where it was not kept."""
-    if not (folder / "provenance.json").exists():
-        return ""
-    every: list[dict[str, Any]] = list(read_json(folder / "provenance.json").values())
-    borrowed = sum(bool(how.get("borrowed")) for how in every)
-    others = f"{borrowed} runs are other studies' (see there)." if borrowed else ""
-    if not (made := [how for how in every if not how.get("borrowed")]):
+    every = list(read_provenance(folder).values())
+    lenders = sorted({how["borrowed"] for how in every if how.get("borrowed")})
+    others = f"Taken from {', '.join(lenders)} (see there)." if lenders else ""
+    if not (own := [how for how in every if not how.get("borrowed")]):
         return others
+    made = [*own, *(sitting for how in own for sitting in how.get("resumed", ()))]
     commits = sorted({_commit(how) for how in made})
     devices = sorted({_device(how) for how in made})
     dates = sorted({str(how["finished"])[:10] for how in made if how.get("finished")})

@@ -18,8 +18,9 @@ from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
 from windermere.studies.adaptation_findings import NAMES, PAPER, is_same, percent, span, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
+from windermere.studies.folder import read_provenance, run_of
 from windermere.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
-from windermere.studies.study import MAIN, SEEDS, Finding, Finished, Study, Tables
+from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables
 from windermere.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
 from windermere.training import RunConfig, paper_settings
 
@@ -70,11 +71,16 @@ def measure(run: Finished) -> Tables:
     return {MAIN: [{**row, "steps": row["final_steps"], "tolerance": None} for row in rows]}
 
 
-def borrowed(results: Path, quick: bool = False) -> list[Row]:
+def borrowed(results: Path, quick: bool = False) -> Borrowed:
     """What other studies' tables have of this one's runs, under the names that they have here."""
     names = {_key(_wanted_row(config)): name for name, config in runs(quick).items()}
-    found = [row for lender in LENDERS for row in read_rows(results / lender / f"{MAIN}.csv")]
-    return [{**row, "run": names[_key(row)]} for row in found if _key(row) in names]
+    rows, made = list[Row](), dict[str, Any]()
+    for lender in LENDERS:
+        lent = [row for row in read_rows(results / lender / f"{MAIN}.csv") if _key(row) in names]
+        rows += [{**row, "run": names[_key(row)]} for row in lent]
+        there, known = {row["run"] for row in lent}, read_provenance(results / lender).items()
+        made |= {f"{lender}/{name}": {**how, "borrowed": lender} for name, how in known if run_of(name) in there}
+    return rows, made
 
 
 def _wanted_row(config: RunConfig) -> Row:

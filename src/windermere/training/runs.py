@@ -29,6 +29,7 @@ def open_run(path: Path, config: RunConfig, *, resume: bool = False) -> RunFolde
         _refuse_a_contradiction(path, stored, config)
         if config != stored:
             run.rewrite_config(config.to_dict())
+        run.note_environment(environment(config.device))
     except BaseException:
         run.close()
         raise
