@@ -76,7 +76,7 @@ def test_steps_are_two_panels_in_a_png(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
     upper, lower = panels(figure)
     assert upper.get_title() == "In 4 of 8 reviews, a finer solver scored lower by more than 0.1"
-    assert lower.get_title() == "Number of steps: 8 at the start, 32 at the end"
+    assert lower.get_title() == "Number of steps: 8 at the start, 16 at the end"
 
 
 def test_the_number_of_steps_holds_from_one_review_to_the_next(tmp_path: Path) -> None:
@@ -92,6 +92,16 @@ def test_marks_lie_at_lower_scores_of_the_check_and_hang_on_the_training_score(t
     assert_close(strings.get_segments(), [[[100, 0.75], [100, 0.9]], [[200, 0.65], [200, 0.9]]])
     (tests,) = (line for line in upper.lines if line.get_marker() == "o")
     assert_close(tests.get_xydata(), [[100, 0.85], [200, 0.85]])
+
+
+@pytest.mark.parametrize(("check", "mark"), [("midpoint", "x"), ("rk4", "^"), ("heun", "v")])
+def test_the_finer_solver_has_the_papers_mark(tmp_path: Path, check: str, mark: str) -> None:
+    upper = panels(draw_adaptation(some_rows(), tmp_path / "figure.png", check=check))[0]
+    (marks,) = (line for line in upper.lines if line.get_marker() == mark)
+    assert_close(marks.get_xdata(), [100, 200])
+    legend = upper.get_legend()
+    assert legend is not None
+    assert legend.get_texts()[-1].get_text() == f"{check} on that batch, if over 0.1 lower"
 
 
 def test_a_last_step_that_is_shortened_counts_as_a_step(tmp_path: Path) -> None:
@@ -120,7 +130,7 @@ def test_a_steady_run_has_a_panel_with_its_signal_and_a_dashed_line_at_its_targe
     assert_close(target.get_ydata(), [0.025, 0.025])
     assert (target.get_linestyle(), watched.get_yscale()) == ("--", "log")
     assert watched.get_title() == "Share of probability mass that a finer solver moves (smoothed; dashed: target 0.025)"
-    assert precision.get_title() == "Number of steps: 8 at the start, 32 at the end"
+    assert precision.get_title() == "Number of steps: 8 at the start, 16 at the end"
 
 
 def test_without_a_target_the_signal_is_drawn_alone_and_steady_tolerances_are_four_panels(tmp_path: Path) -> None:
@@ -154,7 +164,7 @@ def test_tolerances_have_a_third_panel_with_evaluations_per_iteration(tmp_path: 
     assert size(tmp_path / "figure.png") == (1200, 1275)
     _, tolerance, evaluations = panels(figure)
     assert tolerance.get_yscale() == "log"
-    assert tolerance.get_title() == "Tolerance: 1.0e-05 at the start, 2.5e-06 at the end"
+    assert tolerance.get_title() == "Tolerance: 1.0e-05 at the start, 5.0e-06 at the end"
     assert_stairs(stairs(tolerance)[0], [1e-5, 1e-5, 5e-6, 5e-6, 2.5e-6], [0, 50, 100, 150, 200, 200])
     assert_stairs(stairs(evaluations)[0], [2, 6, 10, 14], [0, 50, 100, 150, 200])
     assert evaluations.get_title() == "Forward evaluations per iteration: 2 at the start, 14 at the end"

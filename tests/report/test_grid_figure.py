@@ -116,7 +116,7 @@ def test_a_grid_without_the_solver_of_training_is_refused(tmp_path: Path, draw: 
         ("step", 1 / 256, None, "finer solvers do not agree, not even at 256 steps"),
         ("step", None, None, "whether finer solvers agree is not known"),
         ("tolerance", 1e-3, 0.1 * 1e-3, "finer solvers agree from tolerance 1e-4 on, and not at 1e-3"),
-        ("tolerance", None, 0.1, "finer solvers agree everywhere, from tolerance 1e-1 on"),
+        ("tolerance", None, 0.1, "finer solvers agree from tolerance 1e-1 on"),
         ("tolerance", 1e-6, None, "finer solvers do not agree, not even at tolerance 1e-6"),
     ],
 )

@@ -110,12 +110,12 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
 
 def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
     some_results(tmp_path)
-    lent, sitting = {"borrowed": "third", "commit": "abc"}, {"commit": "fedcba9876543210", "device": "cpu"}
+    lent, sitting = {"borrowed": "third", "commit": "abc"}, {"commit": "fedcba9876543210", "device": "cuda"}
     own = {"commit": "0123456789abcdef", "device": "cpu", "arithmetic": "bfloat16", "resumed": [sitting]}
     made = {"third/one_seeds-0": lent, "two_seeds-0": own}
     write_json(tmp_path / "first" / "provenance.json", made)
     write_summary(tmp_path, tmp_path / "page.md", STUDIES)
-    told = "\nMade at 0123456789, fedcba9876 on cpu, cpu in bfloat16. Taken from third (see there).\n"
+    told = "\nMade at 0123456789, fedcba9876 on cpu in bfloat16, cuda in bfloat16. Taken from third (see there).\n"
     assert told in (tmp_path / "page.md").read_text()
     write_json(tmp_path / "first" / "provenance.json", {"third/one_seeds-0": lent})
     write_summary(tmp_path, tmp_path / "page.md", STUDIES)

@@ -284,5 +284,5 @@ def _drawn(config: RunConfig, out: Path, rows: list[dict[str, Any]]) -> Path | N
     if not any("before" in row for row in rows):
         return None
     target = config.target if config.adapt == "steady" else None
-    draw_adaptation(rows, out / "adaptation.png", threshold=config.threshold, target=target)
+    draw_adaptation(rows, out / "adaptation.png", check=config.check, threshold=config.threshold, target=target)
     return out / "adaptation.png"

@@ -37,6 +37,8 @@ class AdaptedRun:
     """Of metrics, as for `draw_adaptation`."""
     at_the_end: Mapping[str, Mapping[Any, float]]
     """Test accuracy by test solver (its own one first), by seed."""
+    check: str | None = None
+    """Method of the finer solver, which has the paper's mark."""
     threshold: float = 0.1
 
 
@@ -49,7 +51,7 @@ def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path], *, titl
     members = [members_of(run.rows, seeds) for run in runs]
     tolerances = any("tolerance" in row for run in runs for row in run.rows)
     lower = (draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)
-    figure = new_figure(max(4.4 * len(runs), 7.0), 7.6 + 2.2 * tolerances, padding=5 / 72)
+    figure = new_figure(max(4.4 * len(runs), 7.4), 7.6 + 2.2 * tolerances, padding=5 / 72)
     panels = figure.subplots(2 + len(lower), len(runs), squeeze=False, height_ratios=(3.0, *[2.0] * len(lower), 2.0))
     signs: dict[str, Line2D] = {}
     for run, own, column in zip(runs, members, panels.T, strict=True):
@@ -74,7 +76,7 @@ def _draw_column(
 ) -> list[Line2D]:
     """Returns what a legend has to explain."""
     accuracy, *middle, last = column
-    signs = draw_accuracy(accuracy, members, run.threshold)
+    signs = draw_accuracy(accuracy, members, run.threshold, run.check)
     accuracy.autoscale(axis="y")
     accuracy.set_ylim(top=min(accuracy.get_ylim()[1], 1.02))
     _entitle(accuracy, run)

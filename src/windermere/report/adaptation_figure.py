@@ -13,9 +13,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from windermere.errors import UsageError
+from windermere.report.grid_layout import MARKS
 from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save
 
 SAME = 1e-6
@@ -29,17 +31,22 @@ STAGGER = 0.4
 
 @house_style
 def draw_adaptation(
-    rows: Sequence[Mapping[str, Any]], path: Path, *, threshold: float = 0.1, target: float | None = None
+    rows: Sequence[Mapping[str, Any]],
+    path: Path,
+    *,
+    check: str | None = None,
+    threshold: float = 0.1,
+    target: float | None = None,
 ) -> Figure:
-    """Test accuracy over training, with marks where the check solver scored lower by more than `threshold`; what a
-    steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it took.
-    One colour and sign for each seed; saved as a PNG."""
+    """Test accuracy over training, with marks where the solver of the `check` scored lower by more than `threshold`;
+    what a steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it
+    took. One colour and sign for each seed; saved as a PNG."""
     members = members_of(rows)
     steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
     below = 1 + steady + adapts_tolerance
     figure = new_figure(8.0, 4.5 + 2.0 * below)
     panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
-    signs = draw_accuracy(panels[0], members, threshold)
+    signs = draw_accuracy(panels[0], members, threshold, check)
     panels[0].legend(handles=signs, fontsize=8.5, loc="best").set_zorder(6)
     if steady:
         _draw_signal(panels[1], members, target)
@@ -147,18 +154,18 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 # Panels
 
 
-def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> list[Line2D]:
+def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float, check: str | None) -> list[Line2D]:
     """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold.
     Returns what a legend has to explain."""
+    mark = _mark(check)
     lower = [member.lower(threshold) for member in members]
     for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
         axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
         axes.plot(*member.tests, **member.look, linewidth=1.6, zorder=4)
         at = at + STAGGER * (member.index - (member.of - 1) / 2) / member.of * member.reviews[0, 0]
         axes.vlines(at, checked, trained, color=member.color, linewidth=0.8, zorder=3)
-        axes.plot(
-            at, checked, "v", color=member.color, markeredgecolor="white", markeredgewidth=0.5, markersize=7, zorder=5
-        )
+        edge = {"markeredgecolor": "white", "markeredgewidth": 0.5} if mark.is_filled() else {"markeredgewidth": 1.6}
+        axes.plot(at, checked, marker=mark, linestyle="", color=member.color, **edge, markersize=7, zorder=5)
     marks, reviews = sum(own.shape[1] for own in lower), sum(member.reviews.shape[1] for member in members)
     axes.set(ylabel="accuracy")
     axes.set_ylim(top=1.02)
@@ -168,16 +175,21 @@ def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float) -> li
         else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
     )
     axes.grid()
-    return _signs(members, marked=marks > 0)
+    about = f"{check or 'the finer solver'} on that batch, if over {threshold:g} lower"
+    finer = Line2D([], [], color=INK, marker=mark, markersize=7, linestyle="", label=about)
+    return [*_signs(members), *([finer] if marks else [])]
 
 
-def _signs(members: Sequence[Member], *, marked: bool) -> list[Line2D]:
+def _mark(check: str | None) -> MarkerStyle:
+    """The paper's, of the method."""
+    return MarkerStyle(MARKS.get(check or "", "v"))
+
+
+def _signs(members: Sequence[Member]) -> list[Line2D]:
     """What is drawn for each seed, of what there is."""
     tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
     batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
-    marks = Line2D([], [], color=INK, marker="v", markersize=7, linestyle="", label="the finer solver, on that batch")
-    tested = any(member.tests.size for member in members)
-    return [*([tests] if tested else []), batches, *([marks] if marked else [])]
+    return [*([tests] if any(member.tests.size for member in members) else []), batches]
 
 
 def _draw_signal(axes: Axes, members: Sequence[Member], target: float | None) -> None:
@@ -208,7 +220,9 @@ def _draw_precision(axes: Axes, members: Sequence[Member], values: Sequence[Arra
     for member, own, width in zip(members, values, widths, strict=True):
         edges = np.concatenate([[0.0], member.reviews[0], [member.end]])
         _draw_stairs(axes, member, own, edges, width)
-    first, last = (_range([own[index] for own in values], written) for index in (0, -1))
+    # What a review in the last iteration chose, nothing was trained with.
+    lasts = [own[-2 if m.reviews[0, -1] >= m.end else -1] for m, own in zip(members, values, strict=True)]
+    first, last = _range([own[0] for own in values], written), _range(lasts, written)
     axes.set_title(f"{name[0].upper()}{name[1:]}: {first} at the start, {last} at the end")
     axes.set(ylabel=name)
     _scale(axes, np.concatenate(values), plain=name != "tolerance")

@@ -75,7 +75,8 @@ def critical_sentence(figure: GridFigure) -> str:
     if passes is not None and fails is not None:
         return f"finer solvers agree from {with_unit(passes, steps=steps)} on, and not at {written(fails, steps=steps)}"
     if passes is not None:
-        return f"finer solvers agree everywhere, from {with_unit(passes, steps=steps)} on"
+        everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
+        return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"
     if fails is not None:
         return f"finer solvers do not agree, not even at {with_unit(fails, steps=steps)}"
     return "whether finer solvers agree is not known"

@@ -134,6 +134,7 @@ def _column(name: str, rows: Sequence[Row], curves: Sequence[Row]) -> AdaptedRun
         detail=settings,
         rows=metrics_of([row for row in curves if row["run"] == name]),
         at_the_end=at_the_end,
+        check=first["check"],
         threshold=THRESHOLD,
     )
 

@@ -217,12 +217,17 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
         ),
         Finding(
             claim="With the large step, trajectories of different classes cross.",
-            ours=f"they do: {own_count['coarse']} times by seed among {points} test points; but so does the flow as "
-            f"seen at the same nodes ({flow_count['coarse']}), and {steps['fine']} steps ({own_count['fine']}, "
-            f"the flow {flow_count['fine']}): chords cross where a solution does not, so counts alone tell little",
+            ours=f"they do: {_listed(own_count['coarse'])} times by seed among {points} test points; but so does the "
+            f"flow as seen at the same nodes ({_listed(flow_count['coarse'])}), and {steps['fine']} steps "
+            f"({_listed(own_count['fine'])}, the flow {_listed(flow_count['fine'])}): chords cross where a solution "
+            "does not, so counts alone tell little",
             agrees=min(own_count["coarse"]) > 0,
         ),
     ]
+
+
+def _listed(counts: Sequence[int]) -> str:
+    return ", ".join(map(str, counts))
 
 
 def _all_or_none(holds: Sequence[bool]) -> bool | None:

@@ -141,11 +141,11 @@ def _provenance(folder: Path) -> str:
     others = f"Taken from {', '.join(lenders)} (see there)." if lenders else ""
     if not (own := [how for how in every if not how.get("borrowed")]):
         return others
-    made = [*own, *(sitting for how in own for sitting in how.get("resumed", ()))]
+    made = [*own, *({**how, **sitting} for how in own for sitting in how.get("resumed", ()))]
     commits = sorted({_commit(how) for how in made})
     devices = sorted({_device(how) for how in made})
     dates = sorted({str(how["finished"])[:10] for how in made if how.get("finished")})
-    seconds = sum(float(how.get("seconds") or 0) for how in made)
+    seconds = sum(float(how.get("seconds") or 0) for how in own)
     took = f", {_duration(seconds)} of training" if seconds else ""
     when = "" if not dates else f", {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "")
     quick = " A quick version, scaled down." if _is_quick(folder) else ""
