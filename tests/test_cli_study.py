@@ -116,6 +116,13 @@ def test_flags_that_mean_nothing_are_refused_before_anything_is_made(
     assert not (tmp_path / "results").exists()
 
 
+def test_a_study_whose_data_are_missing_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
+    refused = run("study", "run", "mnist-fixed", "--quick")
+    assert (refused.code, refused.out) == (1, "")
+    assert "windermere data get mnist" in refused.err
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_merge_that_is_refused_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
     assert run("study", "merge", "small", "nowhere").code == 1
     assert not (tmp_path / "results").exists()

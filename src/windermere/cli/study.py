@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from windermere.studies.registry import STUDIES, find_study
 from windermere.studies.running import Choice, Ended, draw_study, run_study
 from windermere.studies.summary import write_summary
 from windermere.terminal import stderr, study_progress
-from windermere.training import stop_sign
+from windermere.training import StopSign, stop_sign
 
 app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 
@@ -53,7 +54,10 @@ def run_command(
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
     choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
-    with stop_sign(read_seconds(time_limit)) as sign, study_progress(name, sign) as report:
+    limit = read_seconds(time_limit)
+    # What is computed at once cannot stop in good order: there Ctrl-C acts as ever, and nothing is written.
+    signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
+    with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
     given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
     _print(ended, folder, _command(name, folder, quick, given))

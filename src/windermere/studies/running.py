@@ -4,7 +4,7 @@ Killed or stopped at any moment, it goes on where it was, here or wherever its f
 are noted down, and the others of their run go on without them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -106,6 +106,8 @@ def run_study(
 ) -> Ended:
     """Train and measure what is not done yet, and draw all that is."""
     sign, chosen = sign or StopSign(), _chosen(study, choice)
+    if not out.exists():
+        _load_all(chosen.values())  # data that are missing leave no folder behind
     folder = StudyFolder(out, study, quick=choice.quick)
     if not chosen:
         folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
@@ -113,7 +115,7 @@ def run_study(
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
     for part in parts:  # what is amiss is told before hours of training
         folder.refuse_other_arithmetic(part.name, part.config.arithmetic)
-        _sets(part.config.data, part.config.data_seed)
+    _load_all(part.config for part in parts)
     shares = _Shares(parts, report)
     for group in _groups(parts):
         if sign.check() or not _carry_out(folder, group, sign, shares):
@@ -272,6 +274,11 @@ def _now() -> str:
 def _sets(name: str, seed: int) -> tuple[Labelled, Labelled]:
     loaded = data.load(name, seed=seed)
     return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+
+
+def _load_all(configs: Iterable[RunConfig]) -> None:
+    for config in configs:
+        _sets(config.data, config.data_seed)
 
 
 def _diverged(out: Path) -> dict[str, list[int]]:
