@@ -37,14 +37,18 @@ QUICK_STEPS = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
 QUICK_SPHERE10_STEPS = {"euler": (1, 2, 8, 32), "rk4": (1, 8)}
 QUICK_MNIST_STEPS, QUICK_CIFAR10_STEPS = {"euler": (1, 2, 8), "rk4": (1, 2)}, {"euler": (1, 4), "rk4": (1,)}
 QUICK_SPHERE900_STEPS = {"euler": (1, 2, 4), "rk4": (1,)}
-QUICK_TOLERANCES, QUICK_IMAGE_TOLERANCES = (1e-1, 1e-3, 1e-5), (1e-1, 1e-2)
+QUICK_TOLERANCES = dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3, 1e-5))
+QUICK_IMAGE_TOLERANCES: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "mnist": {"fehlberg21": (1e-1, 1e-2), "dopri54": (1e-1, 1e-2)},
+    "cifar10": {"fehlberg21": (1e-1, 1e-2), "dopri54": (1e-1,)},
+}
 
 SPHERE900_ITERATIONS = 2000
 """Instead of 10 000: its classes are far apart, and every seed is through long before."""
 QUICK: Mapping[str, Mapping[str, Any]] = {"sphere900": {"iterations": 200, "lr": 1e-3}, **QUICK_IMAGES}
 QUICK_SPHERE = {"iterations": 1500, "lr": 1e-3}
-QUICK_MNIST_ITERATIONS = 300
-"""With adaptive solvers, whose learning rate is lower: with ten times as high a one, fine tolerances do not train."""
+QUICK_ADAPTIVE = {"mnist": 300, "cifar10": 200}
+"""Iterations with adaptive solvers, at a learning rate of 1e-4: at 1e-3 fine tolerances hardly train, and cost most."""
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -63,11 +67,10 @@ def fixed_runs(data: str, quick: bool) -> dict[str, RunConfig]:
 
 def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]:
     """Trained with fehlberg21 and dopri54."""
-    of_images, of_spheres = (QUICK_IMAGE_TOLERANCES, QUICK_TOLERANCES) if quick else (IMAGE_TOLERANCES, TOLERANCES)
     solvers = (
         (f"{method}-{written(tolerance)}", Adaptive(method, tolerance=tolerance))
-        for method in ADAPTIVE_METHODS
-        for tolerance in (of_images if data in IMAGES else of_spheres)
+        for method, tolerances in _tolerances(data, quick).items()
+        for tolerance in tolerances
     )
     return dict(_with_rates(data, solvers, quick, gradient=gradient))
 
@@ -83,15 +86,24 @@ def _steps(data: str, quick: bool) -> Mapping[str, Sequence[int]]:
     return QUICK_STEPS if quick else STEPS
 
 
+def _tolerances(data: str, quick: bool) -> Mapping[str, Sequence[float]]:
+    if not quick:
+        return dict.fromkeys(ADAPTIVE_METHODS, IMAGE_TOLERANCES if data in IMAGES else TOLERANCES)
+    return QUICK_IMAGE_TOLERANCES.get(data, QUICK_TOLERANCES)
+
+
 def _with_rates(
     data: str, solvers: Iterator[tuple[str, Solver]], quick: bool, **settings: Any
 ) -> Iterator[tuple[str, RunConfig]]:
-    """CIFAR-10 is trained with both learning rates; a quick study takes the higher one."""
+    """CIFAR-10 is trained with both learning rates; a quick study takes the higher one, or with adaptive solvers the
+    lower."""
     for name, solver in solvers:
         if data != "cifar10":
             yield name, _config(data, solver, quick, **settings)
             continue
-        for lr in CIFAR10_RATES[: 1 if quick else None]:
+        high, low = CIFAR10_RATES
+        chosen = low if isinstance(solver, Adaptive) else high
+        for lr in (chosen,) if quick else CIFAR10_RATES:
             yield f"{name}-lr{written(lr)}", _config(data, solver, quick, lr=lr, **settings)
 
 
@@ -99,8 +111,8 @@ def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfi
     values = {"seeds": SEEDS, **paper_settings(data, solver)}
     if quick:
         values |= QUICK.get(data, QUICK_SPHERE)
-        if data == "mnist" and isinstance(solver, Adaptive):
-            values["iterations"] = QUICK_MNIST_ITERATIONS
+        if data in QUICK_ADAPTIVE and isinstance(solver, Adaptive):
+            values["iterations"] = QUICK_ADAPTIVE[data]
     elif data == "sphere900":
         values["iterations"] = SPHERE900_ITERATIONS
     values |= settings
