@@ -48,7 +48,7 @@ SPHERE900_ITERATIONS = 2000
 QUICK: Mapping[str, Mapping[str, Any]] = {"sphere900": {"iterations": 200, "lr": 1e-3}, **QUICK_IMAGES}
 QUICK_SPHERE = {"iterations": 1500, "lr": 1e-3}
 QUICK_ADAPTIVE = {"mnist": 300, "cifar10": 200}
-"""Iterations with adaptive solvers: MNIST's learning rate is lower with them, and a CIFAR-10 iteration takes seconds."""
+"""Iterations with adaptive solvers: MNIST's learning rate is lower with them; CIFAR-10's iterations take seconds."""
 
 
 # ---------------------------------------------------------------------------------------------------------
