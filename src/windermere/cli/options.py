@@ -67,7 +67,7 @@ def read_start(
 def read_seeds(text: str) -> tuple[int, ...]:
     if re.fullmatch(r"0*[1-9]\d*", text):
         return tuple(range(int(text)))
-    if re.fullmatch(r"\d+(,\d+)*,?", text) and "," in text:
+    if re.fullmatch(r"\d+,(\d+,)*\d*", text):
         return tuple(int(part) for part in text.split(",") if part)
     raise UsageError(f"--seeds takes a number (5 means seeds 0 to 4) or a list like 3,7,8 (or 3, alone), not '{text}'")
 

@@ -55,7 +55,7 @@ def run_command(
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
     choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
     limit = read_seconds(time_limit)
-    # What is computed at once cannot stop in good order: there Ctrl-C acts as ever, and nothing is written.
+    # What is computed at once cannot stop in good order: there Ctrl-C acts as ever, and no table is written.
     signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)

@@ -19,7 +19,7 @@ from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.adaptation_findings import NAMES, described, step_findings, tolerance_findings
 from windermere.studies.adaptation_measures import CURVES, measure, metrics_of
 from windermere.studies.critical import THRESHOLD, written
-from windermere.studies.study import MAIN, QUICK_IMAGES, SEEDS, Study, Tables
+from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables
 from windermere.training import RunConfig, paper_settings
 
 STEP_PAIRS = ("euler/midpoint", "euler/rk4", "midpoint/rk4")
@@ -33,10 +33,9 @@ CIFAR-10 MNIST's)."""
 OTHER_LR = {"cifar10": 1e-4}
 """The paper prints 1e-3 for CIFAR-10, and its accuracies lie between those of the two."""
 QUICK: Mapping[str, dict[str, Any]] = {
-    "sphere2": {"iterations": 1500, "lr": 1e-3},
+    "sphere2": {**QUICK_SPHERES},
     **{data: {**scaled, "review_every": 10, "log_every": 10} for data, scaled in QUICK_IMAGES.items()},
 }
-"""Sphere2 as in the demo."""
 QUICK_IMAGE_STEP = 1 / 8
 """To begin with: from the hundred steps that Algorithm 2 begins with, it would take hours."""
 QUICK_TOLERANCES = {"review_every": 10, "log_every": 10}

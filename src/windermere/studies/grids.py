@@ -15,7 +15,7 @@ from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.critical import critical_steps, did_train, written
 from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
 from windermere.studies.measuring import described, measure
-from windermere.studies.study import MAIN, QUICK_IMAGES, SEEDS, Finding, Study, Tables
+from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables
 from windermere.training import RunConfig, paper_settings
 
 CIFAR10_RATES = (1e-3, 1e-4)
@@ -46,7 +46,6 @@ QUICK_IMAGE_TOLERANCES: Mapping[str, Mapping[str, Sequence[float]]] = {
 SPHERE900_ITERATIONS = 2000
 """Instead of 10 000: its classes are far apart, and every seed is through long before."""
 QUICK: Mapping[str, Mapping[str, Any]] = {"sphere900": {"iterations": 200, "lr": 1e-3}, **QUICK_IMAGES}
-QUICK_SPHERE = {"iterations": 1500, "lr": 1e-3}
 QUICK_ADAPTIVE = {"mnist": 300, "cifar10": 200}
 """Iterations with adaptive solvers: MNIST's learning rate is lower with them; CIFAR-10's iterations take seconds."""
 
@@ -107,7 +106,7 @@ def _with_rates(
 def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfig:
     values = {"seeds": SEEDS, **paper_settings(data, solver)}
     if quick:
-        values |= QUICK.get(data, QUICK_SPHERE)
+        values |= QUICK.get(data, QUICK_SPHERES)
         if data in QUICK_ADAPTIVE and isinstance(solver, Adaptive):
             values["iterations"] = QUICK_ADAPTIVE[data]
     elif data == "sphere900":
