@@ -84,6 +84,13 @@ def test_the_number_of_steps_holds_from_one_review_to_the_next(tmp_path: Path) -
     assert_stairs(own, [8, 8, 16, 16, 32], [0, 50, 100, 150, 200, 200])
 
 
+def test_what_the_last_review_chose_holds_to_the_last_test(tmp_path: Path) -> None:
+    rows = [*some_rows(), {"iteration": 220, "seed": 0, "test_accuracy": 0.9, "evaluations_forward": 2000}]
+    (patch,) = stairs(panels(figure := draw_adaptation(rows, tmp_path / "figure.png"))[1])
+    assert_stairs(patch, [8, 8, 16, 16, 32], [0, 50, 100, 150, 200, 220])
+    assert panels(figure)[1].get_title() == "Number of steps: 8 at the start, 32 at the end"
+
+
 def test_marks_lie_at_lower_scores_of_the_check_and_hang_on_the_training_score(tmp_path: Path) -> None:
     upper = panels(draw_adaptation(some_rows(), tmp_path / "figure.png"))[0]
     (marks,) = (line for line in upper.lines if line.get_marker() == "v")

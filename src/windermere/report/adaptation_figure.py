@@ -96,7 +96,9 @@ class Member:
 
     @property
     def end(self) -> float:
-        return float(max(self.batches[0].max(initial=1), self.reviews[0].max()))
+        """The last iteration of which there is a row."""
+        there = (self.batches, self.tests, self.evaluations, self.reviews)
+        return float(max(rows[0].max(initial=1) for rows in there))
 
     @property
     def precision(self) -> Array:

@@ -58,7 +58,8 @@ def written(precision: float, *, steps: bool) -> str:
     """A step size as the number of steps, or a tolerance."""
     if steps or precision >= 1:
         return f"{round(1 / precision if steps else precision, 1):g}"
-    return np.format_float_scientific(precision, precision=2, trim="-", exp_digits=1)
+    # A tolerance times 0.1 has more digits than anyone wants.
+    return np.format_float_scientific(float(f"{precision:.3g}"), trim="-", exp_digits=1)
 
 
 def with_unit(precision: float, *, steps: bool) -> str:
