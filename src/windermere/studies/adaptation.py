@@ -28,8 +28,8 @@ TOLERANCE_PAIRS = ("fehlberg21/dopri54", "dopri54/dopri54")
 TARGET = RunConfig.target
 """The steady controller's default."""
 EQUAL_COST = {"sphere2": 0.075, "mnist": 0.08, "cifar10": 0.08}
-"""Targets at which steady Euler steps, checked by midpoint, cost about as much as Algorithm 2 (docs/adaptation.md; for
-CIFAR-10 MNIST's)."""
+"""Targets at which steady Euler steps, checked by midpoint, cost about as much as Algorithm 2 in short trainings
+(docs/adaptation.md; for CIFAR-10 MNIST's, with which they cost twice as much)."""
 OTHER_LR = {"cifar10": 1e-4}
 """The paper prints 1e-3 for CIFAR-10, and its accuracies lie between those of the two."""
 QUICK: Mapping[str, dict[str, Any]] = {
