@@ -30,7 +30,7 @@ class GridPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedValue:
-    """What the paper has: evaluations from and to (the same for one number), accuracy and its spread."""
+    """What the paper has: evaluations from and to (the same for one number), accuracy and its spread at the latter."""
 
     costs: tuple[float, float]
     accuracy: float
@@ -100,10 +100,9 @@ def _draw_grid(axes: Axes, grid: Sequence[GridPoint]) -> None:
 
 def _draw_printed(axes: Axes, printed: PrintedValue) -> None:
     low, high = printed.costs
-    middle = float(np.sqrt(low * high))
     style: dict[str, Any] = {"color": PRINTED, "zorder": 5, "linewidth": 1.6}
     axes.errorbar(
-        middle, printed.accuracy, printed.spread, [[middle - low], [high - middle]] if low < high else None,
+        high, printed.accuracy, printed.spread, [[high - low], [0.0]] if low < high else None,
         fmt="none" if low < high else "*", markersize=14, markeredgecolor="white", capsize=4, **style,
     )  # fmt: skip
 
@@ -125,7 +124,8 @@ def _legend() -> list[Line2D | Patch]:
         Line2D([], [], color=INK, **dot, label="constant Euler steps, own solver"),
         Line2D([], [], color=FAINT, markerfacecolor="white", **dot, label="the same models, check solver"),
         Patch(color=GRID, label="where the check begins to pass"),
-        Line2D([], [], color=ADAPTED, marker="D", markersize=8, linewidth=0, label="Algorithm 2 (small: each seed)"),
+        Line2D([], [], color=ADAPTED, marker="D", markersize=8, linewidth=0, label="Algorithm 2"),
+        Line2D([], [], color=FAINT, marker="o", markersize=4, linewidth=0, label="small: one seed"),
         Line2D([], [], color=PRINTED, marker="|", markersize=9, linewidth=1.6, label="printed: grid search"),
         Line2D([], [], color=PRINTED, marker="*", markersize=13, linewidth=0, label="printed: step adaptation"),
     ]

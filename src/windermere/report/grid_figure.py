@@ -78,7 +78,8 @@ def critical_sentence(figure: GridFigure) -> str:
         everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
         return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"
     if fails is not None:
-        return f"finer solvers do not agree, not even at {with_unit(fails, steps=steps)}"
+        even = "" if len({test.trained for test in figure.tests}) == 1 else ", not even"
+        return f"finer solvers do not agree{even} at {with_unit(fails, steps=steps)}"
     return "whether finer solvers agree is not known"
 
 

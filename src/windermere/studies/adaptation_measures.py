@@ -1,11 +1,9 @@
-"""What an adapted run contributes to its study's tables: what it cost, how it swung, and whether it ended as a flow."""
+"""What an adapted run contributes to its study's tables: what it cost, its way, and whether it ended as a flow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
-
-import numpy as np
 
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
@@ -107,15 +105,10 @@ def rule_of(config: RunConfig) -> Row:
 
 
 def _on_the_way(config: RunConfig, metrics: Sequence[Row]) -> Row:
-    """The paper's cost, forward evaluations and all of the checks' per iteration, and how far the precision swung."""
+    """The paper's cost: forward evaluations and all of the checks', per iteration."""
     last = [row for row in metrics if "evaluations_forward" in row][-1]
     forward, checks = last["evaluations_forward"], last["evaluations_checks"]
-    late = [row["after"] for row in metrics if "after" in row and row["iteration"] > config.iterations // 2]
-    return {
-        "cost": (forward + checks) / config.iterations,
-        "checks_share": checks / forward,
-        "log2_step_std": float(np.std(np.log2(late))) if late else None,
-    }
+    return {"cost": (forward + checks) / config.iterations, "checks_share": checks / forward}
 
 
 def _precision(of: str, solver: Solver) -> Row:

@@ -73,7 +73,7 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
         "trained finely, it does not"
     )
     if len(there) < 2:
-        return Finding(claim=claim, ours="too few entries of the grid trained", agrees=None)
+        return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
     worst, finest = max(there[:-1], key=_mean_drop), there[-1]
     critical = critical_steps(grid, grid[0]["method"])
     ours = (
@@ -99,7 +99,7 @@ def _own(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     _, there = _there(grid)
     claim = f"{title(grid)}: tested with the training solver, accuracy shows no clear dependence on the {name}"
     if len(there) < 2:
-        return Finding(claim=claim, ours="too few entries of the grid trained", agrees=None)
+        return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
     low, high = min(there, key=_mean_own), max(there, key=_mean_own)
     short = "steps" if name == "number of steps" else name
     ours = f"from {_own_accuracy(low)} at {_at(low, short)} to {_own_accuracy(high)} at {_at(high, short)}"

@@ -215,11 +215,11 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
         ),
         Finding(
             claim="With the large step, trajectories of different classes cross.",
-            ours=f"they do: {_listed(own_count['coarse'])} times by seed among {points} test points; but so does the "
+            ours=f"they do, {_listed(own_count['coarse'])} times by seed among {points} test points; but so does the "
             f"flow as seen at the same nodes ({_listed(flow_count['coarse'])}), and {steps['fine']} steps "
             f"({_listed(own_count['fine'])}, the flow {_listed(flow_count['fine'])}): chords cross where a solution "
             "does not, so counts alone tell little",
-            agrees=min(own_count["coarse"]) > 0,
+            agrees=_all_or_none([a > b for a, b in zip(own_count["coarse"], flow_count["coarse"], strict=True)]),
         ),
     ]
 

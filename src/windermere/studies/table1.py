@@ -214,7 +214,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         return
     own = critical.accuracy
     yield Finding(
-        claim=f"its coarsest run that passes reaches {100 * accuracy:.1f} ± {100 * around:.1f} %",
+        claim=f"the coarsest run on {NAMES[line.data]} that passes reaches {100 * accuracy:.1f} ± {100 * around:.1f} %",
         ours=f"{percent(own)} with {critical.steps} steps (learning rate {line.lr:g}, {len(own)} seeds)",
         agrees=is_same(own, accuracy, around) if line.whole else None,
     )
@@ -226,12 +226,12 @@ def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
     own, adapted, costs = critical.accuracy, line.adapted_column("accuracy"), line.adapted_column("cost")
     rate, par = f"learning rate {line.lr:g}", fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
     yield Finding(
-        claim=f"on {NAMES[line.data]}, Algorithm 2 is as accurate as that run, without a search",
+        claim=f"on {NAMES[line.data]}, Algorithm 2 is as accurate as the coarsest run that passes, without a search",
         ours=f"{percent(adapted)} against {percent(own)} ({rate}, {len(adapted)} and {len(own)} seeds)",
         agrees=par if line.whole else None,
     )
     yield Finding(
-        claim=f"on {NAMES[line.data]}, it costs no more than that run",
+        claim=f"on {NAMES[line.data]}, Algorithm 2 costs no more than the coarsest run that passes",
         ours=f"{fmean(costs):.1f} evaluations per iteration (seeds {span(costs)}) against {critical.steps} ({rate})",
         agrees=fmean(costs) <= critical.steps if line.whole else None,
     )
