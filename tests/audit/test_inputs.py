@@ -71,6 +71,59 @@ def test_numbers_that_make_no_sense_are_refused(how: dict[str, Any], words: str)
 def test_targets_of_a_regression_without_a_metric_are_refused() -> None:
     with pytest.raises(UsageError, match="give metric="):
         wm.audit(rotating(), (ring(), ring()))
+    with pytest.raises(UsageError, match=r"whole numbers.* there is a 0.37: for a regression .* give metric="):
+        wm.audit(rotating(nn.Linear(2, 1)), (ring(), torch.full((400,), 0.37)))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "changed", "words"),
+    [
+        (1, lambda y: 2 * y - 1, r"labels go from -1 to 1, but a single output .* 0 and 1: .*\(labels \+ 1\) / 2"),
+        (2, lambda y: y + 1, r"labels go from 1 to 2, but 2 outputs are the classes 0 to 1: subtract 1"),
+        (2, lambda y: y + 5, r"subtract 5"),
+        (2, lambda y: 7 * y, r"number the classes from 0"),
+        (2, lambda y: torch.where(y > 0, torch.nan, 0.0), r"\d+ of 400 labels are not finite"),
+        (2, lambda y: np.array(["cat", "dog"])[y.numpy()], r"'(cat|dog)'.*: number the classes from 0"),
+    ],
+)
+def test_labels_that_are_not_the_numbers_of_the_outputs_are_refused(outputs: int, changed: Any, words: str) -> None:
+    labels = labelled_by_itself(rotating(right_of_zero()), ring())
+    with pytest.raises(UsageError, match=words):
+        wm.audit(rotating(nn.Linear(2, outputs)), (ring(), changed(labels)))
+
+
+def test_whole_numbers_of_any_dtype_are_the_same_classes() -> None:
+    model = rotating(right_of_zero())
+    labels = labelled_by_itself(model, ring())
+    same = [labels, labels.float(), labels.bool(), labels[:, None], labels.numpy().astype(np.uint8)]
+    assert len({wm.audit(model, (ring(), each), evidence=False).gap for each in same}) == 1
+
+
+def distance_to(outputs: Any, targets: Any) -> Any:
+    return (outputs - targets).norm(dim=1)
+
+
+def test_a_metric_without_a_threshold_in_its_units_is_refused() -> None:
+    with pytest.raises(UsageError, match="units of its own: say by threshold="):
+        wm.audit(rotating(), (ring(), ring()), metric=distance_to)
+
+
+def test_a_regression_on_a_small_scale_is_tied_if_its_threshold_is_on_that_scale() -> None:
+    model = rotating()
+    with torch.no_grad():
+        batch = 0.001 * ring(), model(0.001 * ring())
+    small, large = (wm.audit(model, batch, metric=distance_to, threshold=t, evidence=False) for t in (1e-4, 0.1))
+    assert (small.outcome, large.outcome) == (Outcome.TIED, Outcome.FLOW)
+
+
+def test_a_metric_may_read_labels_that_are_text() -> None:
+    def named(outputs: Any, labels: Any) -> Any:
+        return np.array(["left", "right"])[outputs.argmax(dim=1)] == labels
+
+    model = rotating(right_of_zero())
+    labels = np.array(["left", "right"])[labelled_by_itself(model, ring())]
+    verdict = wm.audit(model, (ring(), labels), metric=named, threshold=0.1)
+    assert verdict.gap == rotation_verdict(2).gap
 
 
 def test_single_logits_are_decided_by_their_sign_and_probabilities_are_refused() -> None:

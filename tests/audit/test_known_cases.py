@@ -229,7 +229,7 @@ def test_what_cannot_be_audited_gets_a_sentence() -> None:
     with pytest.raises(UsageError, match="there are none"):
         wm.audit(nn.Linear(2, 2), [])
     with pytest.raises(UsageError, match="one score for each"):
-        rotation_verdict(2, metric=lambda outputs, labels: outputs.mean())
+        rotation_verdict(2, metric=lambda outputs, labels: outputs.mean(), threshold=0.1)
 
 
 def test_a_verdict_survives_json_and_carries_what_evidence_proves() -> None:

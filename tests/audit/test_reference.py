@@ -177,7 +177,7 @@ def test_a_regression_whose_mean_score_still_moves_has_no_reference_yet() -> Non
         return outputs.square().sum(dim=1)
 
     block = wm.ODEBlock(Lorenz(), wm.FixedStep("rk4", step=1 / 16), times=(0.0, 30.0))
-    verdict = wm.audit(nn.Sequential(block), (x, x), metric=squared, evidence=False, budget=30_000)
+    verdict = wm.audit(nn.Sequential(block), (x, x), metric=squared, threshold=0.1, evidence=False, budget=30_000)
     assert verdict.outcome is Outcome.UNDECIDED
 
 

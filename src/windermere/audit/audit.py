@@ -33,6 +33,9 @@ from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.solvers.runge_kutta import propagating_stages
 
+ACCURACY_THRESHOLD = 0.1
+"""The paper's."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
@@ -50,7 +53,7 @@ def audit(
     *,
     trained_with: Solver | None = None,
     metric: Metric | None = None,
-    threshold: float = 0.1,
+    threshold: float | None = None,
     agreement: float = 0.99,
     samples: int | None = 1000,
     seed: int = 0,
@@ -62,11 +65,11 @@ def audit(
 
     `model` is a module with ODEBlocks, a module that solves with another library, or predict(x, solver) together with
     `trained_with`. `batches` is a pair (inputs, labels) or an iterable of such pairs. `metric` gives each sample's
-    score (default: accuracy); scores within `threshold` of each other count as the same. `agreement` is the share of
-    the reference's predictions that a safe precision must share. `samples=None` looks at all samples.
+    score (default: accuracy); means within `threshold` of each other count as the same: 0.1 for accuracy, to be given in
+    its own units for any other metric. `agreement` is the share of the reference's predictions that a safe precision
+    must share. `samples=None` looks at all samples.
     """
-    if not 0 <= threshold < inf:
-        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
+    threshold = checked_threshold(threshold, metric)
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
     first = next(pieces, None)
@@ -87,6 +90,18 @@ def audit(
     return _verdict(
         whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
     )
+
+
+def checked_threshold(threshold: float | None, metric: Metric | None = None) -> float:
+    """The paper's 0.1 for accuracy; another metric has units of its own, in which only the user can say what is far."""
+    if threshold is None and metric is not None:
+        raise UsageError(
+            "a metric has units of its own: say by threshold=... how far apart two mean scores may be and still count "
+            "as the same"
+        )
+    if threshold is not None and not 0 <= threshold < inf:
+        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
+    return ACCURACY_THRESHOLD if threshold is None else threshold
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:

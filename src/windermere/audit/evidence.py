@@ -133,7 +133,9 @@ def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
 
 def _classes(labels: Any, points: int) -> NDArray[np.int64]:
     """Labels as classes from 0 to 9; where they are something else, such as targets of a regression, all one class."""
-    values = np.asarray(torch.as_tensor(labels).cpu())[:points]
+    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)[:points]
+    if values.dtype.kind not in "biuf":
+        return np.zeros(points, np.int64)
     usable = values.shape == (points,) and values.size and values.min() >= 0 and values.max() <= 9
     return values.astype(np.int64) if usable and (values == values.round()).all() else np.zeros(points, np.int64)
 

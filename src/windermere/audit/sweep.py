@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
@@ -85,12 +86,7 @@ def decisions(outputs: Tensor) -> Tensor:
 
 def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     """The default metric: 1 where the class is right."""
-    if labels.numel() != len(outputs):
-        raise UsageError(
-            f"accuracy needs one class for each of {len(outputs)} samples, but the labels have shape "
-            f"{tuple(labels.shape)}: give metric=... for other tasks"
-        )
-    return (decisions(outputs) == labels.flatten().long()).double()
+    return (decisions(outputs) == as_classes(labels)).double()
 
 
 def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
@@ -136,17 +132,25 @@ class Measure:
 
     def check(self, own: Pass, labels: Any) -> None:
         """Outputs under the own solver on which no score can be trusted."""
+        if len(own.outputs) != len(labels):
+            raise AuditError(
+                f"the model returns outputs of shape {tuple(own.outputs.shape)} for {len(labels)} samples: wrap it so "
+                "that it returns one output for each sample"
+            )
         table = own.outputs.reshape(len(own.outputs), -1)
         lost = int((~table.isfinite()).any(dim=1).sum())
         if lost:  # other libraries return it in silence
             raise AuditError(
                 f"the model's own solver gives outputs that are not finite for {lost} of {len(table)} samples"
             )
-        both = self.classes and table.shape[1] == 1 and len(torch.unique(torch.as_tensor(labels))) > 1
+        if not self.classes:
+            return
+        check_classes(own.outputs, labels)
+        both = table.shape[1] == 1 and len(torch.unique(as_classes(labels))) > 1
         if both and table.min() >= 0 and table.max() <= 1:
             raise UsageError(
                 "the model's single outputs all lie between 0 and 1, like probabilities, but accuracy takes them for "
-                "logits: leave out the sigmoid, or give metric=..."
+                "logits: leave out the sigmoid, or give metric=... and threshold=..."
             )
 
     def still(self, one: Pass, other: Pass, labels: Any) -> bool:

@@ -1,0 +1,66 @@
+"""Labels that accuracy can read: one class for each sample, counted from 0. Anything else gets a sentence."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from windermere.errors import UsageError
+
+OTHERWISE = "for a regression or another task give metric=... and threshold=..."
+
+
+def check_classes(outputs: Tensor, labels: Any) -> None:
+    """Every label is whole, finite and the number of one of the K outputs (0 or 1 for a single logit)."""
+    if sum(length > 1 for length in outputs.shape[1:]) > 1:
+        raise UsageError(
+            f"accuracy needs one row of outputs for each sample, but they have shape {tuple(outputs.shape[1:])}: "
+            f"return the last time only, or whatever decides the class; {OTHERWISE}"
+        )
+    values = _numbers(labels)
+    if values.size != len(outputs):
+        raise UsageError(
+            f"accuracy needs one class for each of {len(outputs)} samples, but the labels have shape "
+            f"{tuple(values.shape)}: {OTHERWISE}"
+        )
+    lost = int((~np.isfinite(values)).sum())
+    if lost:
+        raise UsageError(f"{lost} of {values.size} labels are not finite: leave those samples out")
+    broken = values[values != np.round(values)]
+    if broken.size:
+        raise UsageError(f"labels must be whole numbers, the classes, but there is a {broken.flat[0]:g}: {OTHERWISE}")
+    _check_range(values, outputs[0].numel())
+
+
+def _numbers(labels: Any) -> np.ndarray[Any, Any]:
+    values = np.asarray(labels.detach().cpu().double() if isinstance(labels, Tensor) else labels)
+    if values.dtype.kind not in "biuf":
+        raise UsageError(
+            f"accuracy needs labels that are numbers, but there is {str(values.flat[0])!r}: number the classes from 0, or "
+            "give a metric=... (and its threshold=...) that reads them"
+        )
+    return values.astype(np.float64)
+
+
+def _check_range(values: np.ndarray[Any, Any], outputs: int) -> None:
+    classes = max(2, outputs)
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high < classes:
+        return
+    several = f"{outputs} outputs are the classes 0 to {outputs - 1}"
+    known = "a single output, a logit, has the classes 0 and 1" if outputs == 1 else several
+    raise UsageError(f"labels go from {low} to {high}, but {known}: {_advice(values, low, high, classes)}; {OTHERWISE}")
+
+
+def _advice(values: np.ndarray[Any, Any], low: int, high: int, classes: int) -> str:
+    if set(np.unique(values)) <= {-1.0, 1.0}:
+        return "make -1 and 1 into 0 and 1, by (labels + 1) / 2"
+    if high - low < classes:
+        return f"{'subtract' if low > 0 else 'add'} {abs(low)} so that they begin with 0"
+    return "number the classes from 0, without gaps"
+
+
+def as_classes(labels: Any) -> Tensor:
+    """[n], of labels that were checked."""
+    return torch.as_tensor(labels).flatten().long()
