@@ -24,17 +24,50 @@ def given(kind: str, x: Any, y: Any) -> Any:
         "numpy": (x.numpy(), y.numpy()),
         "numpy in float64": (x.double().numpy(), y.numpy()),
         "a list of labels": (x, y.tolist()),
+        "a list of both": [x, y],
+        "a data set": pairs,
+        "two batches": [(x[:150], y[:150]), (x[150:], y[150:])],
+        "two batches in a tuple": ((x[:150], y[:150]), (x[150:], y[150:])),
         "a loader": torch.utils.data.DataLoader(pairs, batch_size=64),
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["numpy labels", "numpy", "numpy in float64", "a list of labels", "a loader"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "numpy labels",
+        "numpy",
+        "numpy in float64",
+        "a list of labels",
+        "a list of both",
+        "a data set",
+        "two batches",
+        "two batches in a tuple",
+        "a loader",
+    ],
+)
 @pytest.mark.parametrize("samples", [None, 1000])
 def test_samples_in_any_form_give_the_same_verdict(kind: str, samples: int | None) -> None:
     model = rotating(right_of_zero())
     batches = given(kind, ring(), labelled_by_itself(model, ring()))
     verdict = wm.audit(model, batches, samples=samples, evidence=False)
     assert verdict.gap == rotation_verdict(2).gap
+
+
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        (5, "pairs of inputs and labels.* not a int"),
+        ([ring(3)] * 3, "pairs of inputs and labels.* not a Tensor"),
+        ([(ring(3), ring(3), torch.zeros(3))], "not a tuple of 3"),
+        ([(ring(3)[0], torch.tensor(1))] * 3, "samples along their first axis.* data set"),
+        (([[0.0, 1.0]] * 3, [0, 1, 0]), "must be tensors or arrays"),
+        ((ring(3), torch.zeros(2)), "3 inputs but 2 labels"),
+    ],
+)
+def test_what_holds_no_samples_is_refused_in_a_sentence(batches: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        wm.audit(rotating(right_of_zero()), batches)
 
 
 def test_the_same_seed_draws_the_same_samples_whatever_the_batches() -> None:
@@ -78,7 +111,7 @@ def test_targets_of_a_regression_without_a_metric_are_refused() -> None:
 @pytest.mark.parametrize(
     ("outputs", "changed", "words"),
     [
-        (1, lambda y: 2 * y - 1, r"labels go from -1 to 1, but a single output .* 0 and 1: .*\(labels \+ 1\) / 2"),
+        (1, lambda y: 2 * y - 1, r"labels go from -1 to 1, but a single output, .* 0 and 1: .*\(labels \+ 1\) / 2"),
         (2, lambda y: y + 1, r"labels go from 1 to 2, but 2 outputs are the classes 0 to 1: subtract 1"),
         (2, lambda y: y + 5, r"subtract 5"),
         (2, lambda y: 7 * y, r"number the classes from 0"),

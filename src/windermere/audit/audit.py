@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from windermere.audit.adapters import find_subject
+from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
@@ -35,6 +35,8 @@ from windermere.solvers.runge_kutta import propagating_stages
 
 ACCURACY_THRESHOLD = 0.1
 """The paper's."""
+FEW = 8
+"""Samples that show who solves in a model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,10 +66,10 @@ def audit(
     """Ask a model whether it is a flow.
 
     `model` is a module with ODEBlocks, a module that solves with another library, or predict(x, solver) together with
-    `trained_with`. `batches` is a pair (inputs, labels) or an iterable of such pairs. `metric` gives each sample's
-    score (default: accuracy); means within `threshold` of each other count as the same: 0.1 for accuracy, to be given in
-    its own units for any other metric. `agreement` is the share of the reference's predictions that a safe precision
-    must share. `samples=None` looks at all samples.
+    `trained_with`. `batches` is a pair (inputs, labels), an iterable of such pairs, or a data set. `metric` gives each
+    sample's score (default: accuracy); means within `threshold` of each other count as the same: 0.1 for accuracy, for
+    any other metric to be given in its own units. `agreement` is the share of the reference's predictions that a safe
+    precision must share. `samples=None` looks at all samples.
     """
     threshold = checked_threshold(threshold, metric)
     chosen = choose(batches, samples, seed)
@@ -123,6 +125,7 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     """However a model came in."""
     if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
+        refuse_solves_beside_blocks(model, first_samples(x, FEW))
         return ModelSubject(model)
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
         subject: Subject = model

@@ -37,8 +37,8 @@ def _numbers(labels: Any) -> np.ndarray[Any, Any]:
     values = np.asarray(labels.detach().cpu().double() if isinstance(labels, Tensor) else labels)
     if values.dtype.kind not in "biuf":
         raise UsageError(
-            f"accuracy needs labels that are numbers, but there is {str(values.flat[0])!r}: number the classes from 0, or "
-            "give a metric=... (and its threshold=...) that reads them"
+            f"accuracy needs labels that are numbers, but there is {str(values.flat[0])!r}: number the classes from 0, "
+            "or give a metric=... (and its threshold=...) that reads them"
         )
     return values.astype(np.float64)
 

@@ -7,12 +7,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from windermere.errors import UsageError
 
 Batch: TypeAlias = tuple[Any, Any]
 """Inputs and labels."""
-VALUES_AT_ONCE = 500_000
+VALUES_AT_ONCE, AT_ONCE = 500_000, 256
+PAIRS = "batches must be pairs of inputs and labels (one pair, an iterable of pairs, or a data set)"
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,28 @@ def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
     """`samples` at random from all batches (None: all of them), as batches of a size that fits."""
     if samples is not None and samples < 1:
         raise UsageError(f"an audit needs at least one sample, not {samples}")
-    given = [batches] if isinstance(batches, tuple) and len(batches) == 2 else batches
+    given = _as_batches(batches)
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
     kept, seen = _draw(given, samples, seed)
     population = "all that were given" if seen <= samples else f"a random subsample of {seen}, seed {seed}"
     return Chosen(list(_pieces(kept)), population)
+
+
+def _as_batches(given: Any) -> Iterable[Batch]:
+    """One pair, many, or a data set of single samples."""
+    if isinstance(given, Dataset):
+        return DataLoader(given, batch_size=AT_ONCE)
+    if isinstance(given, tuple | list) and len(given) == 2 and not all(_is_pair(each) for each in given):
+        return [(given[0], given[1])]
+    if not isinstance(given, Iterable):
+        raise UsageError(f"{PAIRS}, not a {type(given).__name__}")
+    return given
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether two of them are two batches, and not inputs and labels."""
+    return isinstance(value, tuple | list) and len(value) == 2 and hasattr(_leaf(value[0]), "shape")
 
 
 def first(x: Any, samples: int) -> Any:
@@ -54,7 +72,7 @@ def _each(function: Callable[..., Any], *trees: Any) -> Any:
 
 
 def _leaf(tree: Any) -> Any:
-    while isinstance(tree, tuple | list | dict):
+    while isinstance(tree, tuple | list | dict) and len(tree):
         tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
     return tree
 
@@ -79,11 +97,21 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
 
 def _checked(batch: Any) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise UsageError("batches must be pairs of inputs and labels (one pair, or an iterable of pairs)")
+        raise UsageError(f"{PAIRS}, not {_what(batch)}")
     inputs, labels = batch[0], _targets(batch[1])
+    if not np.ndim(labels) or not getattr(_leaf(inputs), "shape", ()):
+        raise UsageError(
+            "inputs and labels must be tensors or arrays with samples along their first axis: give single samples as a "
+            "data set or in a DataLoader"
+        )
     if size(inputs) != len(labels):
         raise UsageError(f"a batch has {size(inputs)} inputs but {len(labels)} labels")
     return inputs, labels
+
+
+def _what(batch: Any) -> str:
+    many = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
+    return f"a {type(batch).__name__}{many}"
 
 
 def _targets(labels: Any) -> Any:

@@ -12,11 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
 from windermere.audit.double import double_of, naming_double
-from windermere.errors import DoublePrecisionError
+from windermere.errors import AuditError, DoublePrecisionError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
-from windermere.solvers import Solver, checking, counting
+from windermere.solvers import Solver, State, checking, counting
 
 UNROUNDED = (
     "made to round its products to {}, and audited without: solvers in its dtype, the reference flow in float64; the "
@@ -73,6 +74,26 @@ class Subject(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class _Solved:
+    """One call of a block."""
+
+    block: ODEBlock
+    start: State
+    result: State
+
+    @property
+    def shown(self) -> int:
+        """How many times its result holds; 0 where it is the end alone."""
+        return len(self.block.times) if len(self.block.times) > 2 else 0
+
+    @property
+    def end(self) -> State:
+        if not self.shown:
+            return self.result
+        return self.result[-1] if isinstance(self.result, Tensor) else tuple(part[-1] for part in self.result)
+
+
 class ModelSubject:
     """Any module with ODEBlocks inside."""
 
@@ -88,27 +109,41 @@ class ModelSubject:
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = self._in_double() if double else self.model
-        ends: list[Any] = []
-        with self._noting_double(double), _watching(model) as model, ExitStack() as stack:
+        n = samples_of(x)
+        with ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
-            stack.enter_context(_hooks(ode_blocks(model), lambda block, inputs, end: ends.append(end)))
             count = stack.enter_context(counting())
-            outputs = model(_like(x, model))
-        states = flat(ends[-1]) if isinstance(ends[-1], Tensor) else None
-        return Pass(outputs=as_outputs(outputs), states=states, evaluations=int(np.max(count.checks)))
+            result, last = self._call(model, x, double=double)
+        self._note(*about(result))
+        states = packed(last.end, n)
+        return Pass(
+            outputs=as_outputs(batch_first(output_of(result), n, last.shown, last.start)),
+            states=None if states is None else as_outputs(states),
+            evaluations=int(np.max(count.checks)),
+        )
 
     def insight(self, x: Any) -> Insight | None:
         model = self._in_double()
-        seen: list[tuple[ODEBlock, Any]] = []
-        watch = _hooks(ode_blocks(model), lambda block, inputs, end: seen.append((block, inputs[0])))
-        with self._noting_double(True), _watching(model) as model, watch:
-            model(_like(x, model))
-        block, start = seen[-1]
-        if not isinstance(start, Tensor):
+        _, last = self._call(model, x, double=True)
+        if not isinstance(last.start, Tensor) or len(last.start) != samples_of(x):
             return None
-        times = (block.times[0], block.times[-1])
-        return Insight(field=block.field, start=start, times=times, head=_after(model, block))
+        times = (last.block.times[0], last.block.times[-1])
+        head = None if last.shown else _after(model, last.block)
+        return Insight(field=last.block.field, start=last.start, times=times, head=head)
+
+    def _call(self, model: nn.Module, x: Any, *, double: bool) -> tuple[Any, _Solved]:
+        """What the model returns, and its last solve."""
+        solved: list[_Solved] = []
+        arguments, named = inputs_for(model, x, double=double)
+        with self._noting_double(double), evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
+            result = model(*arguments, **named)
+        if not solved:
+            raise AuditError(f"this {type(model).__name__} has ODEBlocks, but its forward pass called none of them")
+        return result, solved[-1]
+
+    def _note(self, *notes: str) -> None:
+        self.notes += tuple(note for note in notes if note not in self.notes)
 
     def _in_double(self) -> nn.Module:
         if self._double is None:
@@ -123,7 +158,8 @@ class ModelSubject:
             with naming_double(type(self.model).__name__, double):
                 yield
         except DoublePrecisionError as error:
-            self.notes += () if self._insists else (str(error),)
+            if not self._insists:
+                self._note(str(error))
             self._insists = True
             raise
 
@@ -159,42 +195,18 @@ def as_outputs(outputs: Any) -> Tensor:
     return torch.as_tensor(np.array(outputs, dtype=np.float64))
 
 
-def flat(states: Tensor) -> Tensor:
-    """[n, ...] to [n, D], float64 on the CPU."""
-    return states.detach().double().cpu().flatten(1)
-
-
 @contextmanager
-def _watching(model: nn.Module) -> Iterator[nn.Module]:
-    """In eval mode (dropout off, running statistics), without gradients, in the dtype's own arithmetic, and every solve
-    counts as a check."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), checking(), unrounded(model):
-            yield model
-    finally:
-        for module, mode in modes:
-            module.training = mode
+def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
+    def hook(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
+        (start,) = (*given, *named.values())
+        solved.append(_Solved(block, start, result))
 
-
-@contextmanager
-def _hooks(blocks: Sequence[ODEBlock], hook: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    handles = [block.register_forward_hook(hook) for block in blocks]
+    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _like(x: Any, model: nn.Module) -> Any:
-    """Inputs on the model's device and, where they are floating, in its dtype."""
-    first = next(model.parameters(), None)
-    x = torch.as_tensor(x) if isinstance(x, np.ndarray) else x
-    if first is None or not isinstance(x, Tensor):
-        return x
-    return x.to(first.device, first.dtype if x.dtype.is_floating_point else x.dtype)
 
 
 def _after(model: nn.Module, block: ODEBlock) -> nn.Module | None:

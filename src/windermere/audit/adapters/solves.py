@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor, float64
 
 from windermere.audit.adapters.dense import solve_at
+from windermere.audit.calls import parts_of
 from windermere.audit.subject import Change
 from windermere.errors import DoublePrecisionError
 from windermere.solvers import METHODS, Field, Solution, Solver, State
@@ -81,10 +82,6 @@ class Tape:
         if self.double and value.dtype != float64:
             kind = str(value.dtype).removeprefix("torch.")
             raise DoublePrecisionError(f"{what} {kind} although the model and its inputs are in float64")
-
-
-def parts_of(state: State) -> tuple[Tensor, ...]:
-    return (state,) if isinstance(state, Tensor) else tuple(state)
 
 
 def as_written(number: Any) -> float:

@@ -8,15 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from windermere.audit.adapters.heads import head_between, watching
-from windermere.audit.adapters.modules import (
-    batch_first,
-    evaluating,
-    inputs_for,
-    packed,
-    samples_of,
-    values_of,
-)
 from windermere.audit.adapters.solves import Asked, Tape
+from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
 from windermere.audit.double import double_of, naming_double
 from windermere.audit.subject import Change, Insight, Pass, as_outputs
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
@@ -24,7 +17,7 @@ from windermere.solvers import FixedStep, Solver
 
 
 class TorchSubject(ABC):
-    """A module that asks a library for its solves. A tuple of inputs is given as several arguments, a dict by name."""
+    """A module that asks a library for its solves."""
 
     library: str
 
@@ -37,7 +30,7 @@ class TorchSubject(ABC):
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        self.notes: tuple[str, ...] = (*tape.notes, *_about(result), *self._why_not_double(example_batch))
+        self.notes: tuple[str, ...] = (*tape.notes, *about(result), *self._why_not_double(example_batch))
 
     @staticmethod
     @abstractmethod
@@ -49,7 +42,7 @@ class TorchSubject(ABC):
         tape, result = self._run(model, x, change, double=double)
         n = samples_of(x)
         states = None if tape.end is None else packed(tape.end, n)
-        outputs = batch_first(self.output_of(result), n, tape.last)
+        outputs = self._by_sample(result, n, tape.last)
         return Pass(
             outputs=as_outputs(outputs),
             states=None if states is None else as_outputs(states),
@@ -76,16 +69,16 @@ class TorchSubject(ABC):
             return None
         head = None
         if isinstance(tape.end, Tensor):
-            head = head_between(calls, tape.end, batch_first(self.output_of(result), n, asked))
+            head = head_between(calls, tape.end, self._by_sample(result, n, asked))
         return Insight(field=field, start=field.start, times=(asked.times[0], asked.times[-1]), head=head)
 
     def output_of(self, result: Any) -> Tensor:
         """What is audited of what a model returns: the first tensor in it."""
-        first = next((value for value in values_of(result) if isinstance(value, Tensor)), None)
-        if first is None or first.ndim == 0:
-            what = "a single number" if first is not None else f"a {type(result).__name__} without a tensor"
-            raise AuditError(f"the model returns {what}: wrap it so that it returns one output for each sample")
-        return first
+        return output_of(result)
+
+    def _by_sample(self, result: Any, n: int, last: Asked | None) -> Tensor:
+        outputs = self.output_of(result)
+        return outputs if last is None else batch_first(outputs, n, last.shown, last.start)
 
     def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
         tape = Tape(change, double=double)
@@ -105,11 +98,6 @@ class TorchSubject(ABC):
         except SolverError:
             pass  # one step may well blow up, in float64
         return ()
-
-
-def _about(result: Any) -> tuple[str, ...]:
-    """Which of several results is looked at."""
-    return () if isinstance(result, Tensor) else (f"of the {type(result).__name__} it returns, one tensor is audited",)
 
 
 class _Rate:
