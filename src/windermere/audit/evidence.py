@@ -163,16 +163,22 @@ def _plane(walk: Walk) -> Plane | None:
     )
 
 
-def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
-    """What the layers after the flow say of points in the plane."""
-    if head is None or not list(head.children()) + list(head.parameters()):
-        return None
+@dataclass(frozen=True)
+class _Decision:
+    """What the layers after the flow say of points in the plane; a class, so that a verdict can be pickled."""
+
+    head: nn.Module
 
     @torch.no_grad()
-    def decide(points: Numbers) -> Numbers:
-        return decisions(head(torch.as_tensor(points))).numpy()
+    def __call__(self, points: Numbers) -> Numbers:
+        return decisions(self.head(torch.as_tensor(points))).numpy()
 
-    return decide
+
+def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
+    """None where nothing follows the flow."""
+    if head is None or not list(head.children()) + list(head.parameters()):
+        return None
+    return _Decision(head)
 
 
 def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:

@@ -43,7 +43,7 @@ class AdaptedRun:
 
 
 @house_style
-def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path], *, title: str) -> Figure:
+def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path | str], *, title: str) -> Figure:
     """All columns share their scales; saved once to each path, as PNG or SVG."""
     if not runs:
         raise UsageError("there is nothing to draw: give at least one AdaptedRun")

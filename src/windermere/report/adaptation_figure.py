@@ -32,7 +32,7 @@ STAGGER = 0.4
 @house_style
 def draw_adaptation(
     rows: Sequence[Mapping[str, Any]],
-    path: Path,
+    path: Path | str,
     *,
     check: str | None = None,
     threshold: float = 0.1,

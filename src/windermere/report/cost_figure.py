@@ -50,7 +50,7 @@ class CostPanel:
 
 
 @house_style
-def draw_costs(panels: Sequence[CostPanel], paths: Sequence[Path]) -> Figure:
+def draw_costs(panels: Sequence[CostPanel], paths: Sequence[Path | str]) -> Figure:
     if not panels:
         raise UsageError("there is nothing to draw: give at least one CostPanel")
     figure = new_figure(4.6 * max(len(panels), 2), 5.4)

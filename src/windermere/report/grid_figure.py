@@ -25,7 +25,7 @@ DOT: dict[str, Any] = {"marker": ".", "markersize": 4, "markeredgewidth": 0, "al
 
 
 @house_style
-def draw_grid(figure: GridFigure, path: Path) -> None:
+def draw_grid(figure: GridFigure, path: Path | str) -> None:
     """Accuracy against the precision of the test, as means over the seeds that trained; as PNG or SVG."""
     grid = Grid(figure)
     span = np.ptp([grid.place(test.tested) for test in figure.tests])
@@ -48,7 +48,7 @@ def draw_grid(figure: GridFigure, path: Path) -> None:
 
 
 @house_style
-def draw_grid_seeds(figure: GridFigure, path: Path) -> None:
+def draw_grid_seeds(figure: GridFigure, path: Path | str) -> None:
     """Every seed, in a panel for each training precision; as PNG or SVG."""
     grid = Grid(figure)
     columns = min(3, len(grid.precisions))

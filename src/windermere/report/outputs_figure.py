@@ -44,7 +44,7 @@ class OutputsPanel:
 
 
 @house_style
-def draw_outputs(panels: Sequence[OutputsPanel], path: Path) -> None:
+def draw_outputs(panels: Sequence[OutputsPanel], path: Path | str) -> None:
     """The panels side by side, each in a frame that holds all of its outputs."""
     if not panels:
         raise UsageError("there is nothing to draw: give at least one OutputsPanel")

@@ -62,7 +62,7 @@ def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
 
 
 @house_style
-def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path) -> None:
+def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path | str) -> None:
     """Each model's trajectories above its accuracy with other numbers of steps, side by side, as a PNG."""
     if not panels:
         raise UsageError("there is nothing to draw: give at least one TrajectoryPanel")
@@ -108,7 +108,7 @@ def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
 
 
 @house_style
-def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path) -> None:
+def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path | str) -> None:
     """Loss and accuracy over the iterations, a line for each member's rows of metrics, as a PNG.
 
     Rows need `iteration` and `loss`; accuracy is `test_accuracy` in those rows that have it or, if none has,

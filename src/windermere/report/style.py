@@ -84,13 +84,19 @@ def add_legend(row: SubFigure, handles: Sequence[Line2D | Patch]) -> None:
     row.legend(handles=handles, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
 
 
-def save(figure: Figure, path: Path) -> None:
+def figure_path(path: Path | str) -> Path:
+    """Where a figure may be saved: as a PNG or an SVG."""
+    place = Path(path)
+    if place.suffix not in FORMATS:
+        raise UsageError(f"a figure is saved as {' or '.join(FORMATS)}, and '{place.name}' ends in neither")
+    return place
+
+
+def save(figure: Figure, path: Path | str) -> None:
     """Saves a PNG or an SVG, by the path's suffix, in one step; the same drawing gives the same bytes."""
-    if path.suffix not in FORMATS:
-        raise UsageError(f"a figure is saved as {' or '.join(FORMATS)}, and '{path.name}' ends in neither")
-    image = BytesIO()
-    figure.savefig(image, format=path.suffix[1:], dpi=DPI, metadata=FORMATS[path.suffix])
-    write_atomically(path, image.getvalue())
+    place, image = figure_path(path), BytesIO()
+    figure.savefig(image, format=place.suffix[1:], dpi=DPI, metadata=FORMATS[place.suffix])
+    write_atomically(place, image.getvalue())
 
 
 def wrapped(title: str, width: int = 46) -> str:

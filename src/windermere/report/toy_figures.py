@@ -57,7 +57,7 @@ class Ladder:
 
 
 @house_style
-def draw_fan(panels: Sequence[FanPanel], ladder: Ladder, path: Path) -> None:
+def draw_fan(panels: Sequence[FanPanel], ladder: Ladder, path: Path | str) -> None:
     """Each panel's whole trajectories, below them where they end, and then which steps leave the points separable."""
     figure = new_figure(5.0 * len(panels), 9.6)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(7.2, 2.3))[:, 0]
@@ -147,7 +147,7 @@ class Walks:
 
 
 @house_style
-def draw_crossing_field(quiver: Quiver, panels: Sequence[Walks], names: Sequence[str], path: Path) -> None:
+def draw_crossing_field(quiver: Quiver, panels: Sequence[Walks], names: Sequence[str], path: Path | str) -> None:
     """The field first, then what a solver makes of it, in rows of two; `names` are the sets'."""
     rows = (len(panels) + 2) // 2
     figure = new_figure(10.5, 3.6 * rows + 0.3)
