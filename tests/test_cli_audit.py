@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
 from windermere.audit import Outcome
@@ -88,6 +89,10 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         ((":load",), r"could not be called"),
         (("rotations:fine", "--samples", -5), r"at least one sample"),
         (("rotations:wrong",), r"must return a model and batches, not int"),
+        (("rotations:raising", "--threshold", -1), r"threshold must be a number of at least 0"),
+        (("rotations:raising", "--threshold", "nan"), r"threshold must be a number of at least 0"),
+        (("rotations:raising", "--figure", "audit.pdf"), r"saved as .png or .svg, and 'audit.pdf' ends in neither"),
+        (("rotations:raising", "--figure", "nowhere/audit.png"), r"nowhere is not a folder"),
         (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
     ],
 )
@@ -102,3 +107,19 @@ def test_what_cannot_be_audited_gets_one_sentence(
 def test_a_seed_that_a_run_does_not_have_is_named(run: Command) -> None:  # noqa: F811
     run("train", *QUICK, "--out", "runs/one")
     assert_one_sentence(run("audit", "runs/one", "--seed", 7), r"has no seed 7: it has 0")
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("columns", [200, 60, 40, 24])
+def test_a_terminal_of_any_width_shows_every_digit_of_what_it_shows(
+    run: Command,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    monkeypatch.setattr("windermere.cli.audit.stdout", Console(width=columns, highlight=False, markup=False))
+    shown = run("audit", "rotations:coarse", "--no-evidence").out
+    assert "…" not in shown
+    if columns >= 40:
+        assert "midpoint, h = 1/2" in shown
+    assert ("┃ as own ┃" in shown) == (columns == 200)
+    assert "│ 1.000 " in shown

@@ -88,7 +88,7 @@ def audit(
     whole = _joined(parts)
     wanted = evidence and unsteady is None
     drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
-    name = "accuracy" if metric is None else getattr(metric, "__name__", "metric")
+    name = "accuracy" if metric is None else name_of(metric)
     return _verdict(
         whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
     )
@@ -104,6 +104,12 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
     if threshold is not None and not 0 <= threshold < inf:
         raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
     return ACCURACY_THRESHOLD if threshold is None else threshold
+
+
+def name_of(metric: Metric) -> str:
+    """As its author named it; a lambda or a partial has no name."""
+    name = str(getattr(metric, "__name__", ""))
+    return name if name.isidentifier() else "the metric"
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
@@ -228,7 +234,7 @@ def _verdict(
     return Verdict(
         outcome=outcome,
         sentence=sentence(outcome, own, facts, gaps, threshold, metric, doubt),
-        recommendation=recommendation(outcome, safe, own, classes),
+        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, classes),
         threshold=threshold,
         metric=metric,
         samples=len(own.scores),

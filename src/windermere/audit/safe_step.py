@@ -19,6 +19,8 @@ class Safe:
     solver: str | None
     ladder: tuple[tuple[float, float], ...]
     """Precision and share of agreement with the reference, from fine to coarse."""
+    finest: str | None
+    """The first solver of the ladder, None where all failed."""
 
 
 def ladder(own: Solver) -> list[Candidate]:
@@ -42,6 +44,7 @@ def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) ->
             break
         safe = rung
     shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
+    finest = next((r.solver for r in rungs if r.failed is None), None)
     if safe is None:
-        return Safe(precision=None, solver=None, ladder=shown)
-    return Safe(precision=safe.precision, solver=safe.solver, ladder=shown)
+        return Safe(precision=None, solver=None, ladder=shown, finest=finest)
+    return Safe(precision=safe.precision, solver=safe.solver, ladder=shown, finest=finest)

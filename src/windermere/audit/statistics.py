@@ -29,7 +29,9 @@ class Gap:
         """How many more samples would bring the interval to one side, should the difference stay as it is."""
         distance = abs(abs(self.value) - threshold)
         half = (self.high - self.low) / 2
-        return inf if distance == 0 else max(0, ceil(self.samples * ((half / distance) ** 2 - 1)))
+        if distance == 0 or half == inf:
+            return inf
+        return max(0, ceil(self.samples * ((half / distance) ** 2 - 1)))
 
 
 def paired_gap(first: NDArray[np.float64], second: NDArray[np.float64]) -> Gap:

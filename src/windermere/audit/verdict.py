@@ -117,7 +117,7 @@ class Verdict:
             f"reference: {reference.solver} in {reference.dtype}, its error about {reference.error:.1e}{order}",
         ]
 
-    def plot(self, path: Path | None = None) -> Figure:
+    def plot(self, path: Path | str | None = None) -> Figure:
         """Sweep, errors against steps, in 2-D trajectories and decision regions; saved where a path is given."""
         lines = [self.own, *(line for line in self.table if line.solver != self.own.solver)]
         points = [_point(line, own=line is self.own) for line in lines if line.failed is None]
@@ -187,18 +187,19 @@ def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    title = f"{'solver':<26}{verdict.metric:>10}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
-    rows = [title, *(_row_text(line) for line in verdict.table)]
+    width = max(10, len(verdict.metric) + 2)
+    title = f"{'solver':<26}{verdict.metric:>{width}}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
+    rows = [title, *(_row_text(line, width) for line in verdict.table)]
     evidence = ["", *(f"{e.name}: {e.finding}" for e in verdict.evidence)] if verdict.evidence else []
     notes = ["", *(f"note: {note}" for note in verdict.notes)] if verdict.notes else []
     return [verdict.sentence, verdict.recommendation, "", *verdict.facts(), "", *rows, *evidence, *notes]
 
 
-def _row_text(line: Line) -> str:
+def _row_text(line: Line, width: int) -> str:
     if line.failed is not None:
         return f"{line.solver:<26}  failed: {line.failed}"
     mark = "*" if line.counts else " "
-    shares = f"{line.metric:>10.3f}{line.agreement_own:>9.3f}{line.agreement_reference:>9.3f}"
+    shares = f"{line.metric:>{width}.3f}{line.agreement_own:>9.3f}{line.agreement_reference:>9.3f}"
     return f"{line.solver:<25}{mark}{shares}{line.error:>10.1e}{line.evaluations:>8}"
 
 

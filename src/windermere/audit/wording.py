@@ -1,12 +1,14 @@
 """A verdict in plain sentences."""
 
 from collections.abc import Sequence
-from math import isfinite
 
 from windermere.audit.safe_step import Safe
 from windermere.audit.statistics import Gap
 from windermere.audit.sweep import Row
 from windermere.audit.verdict import Outcome, ReferenceFacts
+
+TOO_MANY = 1000
+"""So many times the samples at hand are not worth counting."""
 
 
 def sentence(
@@ -19,7 +21,8 @@ def sentence(
     doubt: str | None,
 ) -> str:
     """What was found, in one sentence."""
-    largest = max(gaps, key=lambda gap: abs(gap.value))
+    certain = _exceeding(gaps, threshold) if outcome is Outcome.TIED else gaps
+    largest = max(certain, key=lambda gap: abs(gap.value))
     if outcome is Outcome.FLOW:
         return (
             f"FLOW: every solver at least as accurate as its own ({own.solver}), and the flow itself, scores within "
@@ -34,24 +37,63 @@ def sentence(
     if doubt is not None:
         return f"UNDECIDED: {doubt}."
     unsure = max((gap for gap in gaps if gap.exceeds(threshold) is None), key=lambda gap: gap.more_samples(threshold))
-    more = unsure.more_samples(threshold)
-    wanted = (
-        f"about {more:,.0f} more samples would settle it" if isfinite(more) else "no number of samples will settle it"
-    )
     return (
-        f"UNDECIDED: the gap of {abs(unsure.value):.3f} on {unsure.samples} samples is too close to the threshold of "
-        f"{threshold:g} (95%: {unsure.low:+.3f} to {unsure.high:+.3f}); {wanted}."
+        f"UNDECIDED: the gap of {unsure.value:+.3f} on {unsure.samples} samples is too close to the threshold of "
+        f"{threshold:g} (95%: {unsure.low:+.3f} to {unsure.high:+.3f}); {_more(unsure, threshold)} more samples would "
+        "settle it."
     )
 
 
-def recommendation(outcome: Outcome, safe: Safe, own: Row, classes: bool) -> str:
-    """What to do at test time."""
+def _exceeding(gaps: Sequence[Gap], threshold: float) -> list[Gap]:
+    return [gap for gap in gaps if gap.exceeds(threshold)]
+
+
+def _more(gap: Gap, threshold: float) -> str:
+    """An estimate, where the gap does not happen to lie at the threshold itself."""
+    more = gap.more_samples(threshold)
+    return f"about {max(1, more):,.0f}" if more <= TOO_MANY * gap.samples else "many"
+
+
+def recommendation(
+    outcome: Outcome,
+    safe: Safe,
+    own: Row,
+    flow: Row,
+    gaps: Sequence[Gap],
+    threshold: float,
+    wanted: float,
+    classes: bool,
+) -> str:
+    """What to do at test time. `gaps` begins with the one to the flow itself, `wanted` is the agreement asked for."""
     if outcome is Outcome.TIED:
-        return "Use it with its own solver only, or retrain it with a finer one: its field alone does not do the job."
+        return _if_tied(safe, own, gaps, threshold, classes)
     if outcome is Outcome.UNDECIDED:
         return "Don't change its solver until this is settled."
     if safe.precision is None:
-        return "Keep its own solver: no other precision of it agrees with the flow on enough samples."
+        return _without_safe(safe, own.agreement(flow), wanted)
     if safe.precision >= own.precision * (1 - 1e-9):
         return f"Safe at test time: {safe.solver}, or anything finer."
     return f"At test time use {safe.solver} or finer: coarser ones, its own included, change too many predictions."
+
+
+def _if_tied(safe: Safe, own: Row, gaps: Sequence[Gap], threshold: float, classes: bool) -> str:
+    """The rule is two-sided; whether more is better is known of accuracy alone."""
+    if not classes:
+        return "Use it with its own solver only, or, where the flow's score is the better one, with a finer one only."
+    if not (gaps[0].exceeds(threshold) and gaps[0].value < 0):
+        return "Use it with its own solver only, or retrain it with a finer one: its field alone does not do the job."
+    known = safe.precision is not None and safe.precision < own.precision
+    finer = f"{safe.solver} or finer" if known else "a finer one"
+    return f"The flow of its field is better than its own solver: at test time use {finer}."
+
+
+def _without_safe(safe: Safe, own: float, wanted: float) -> str:
+    """What was tried, and whether finer was closer."""
+    if not safe.ladder:
+        return "Keep its own solver: no other precision of it could be tried."
+    finest = safe.ladder[0][1]
+    shares = f"({own:.1%} with its own, {finest:.1%} there)"
+    tried = f"down to {safe.finest}, none agrees with the flow on {wanted:.1%} of the samples"
+    if finest > own:
+        return f"Keep its own solver or a finer one: {tried}, but finer is closer {shares}."
+    return f"Keep its own solver: {tried}, and finer is no closer {shares}."

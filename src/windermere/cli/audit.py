@@ -4,23 +4,31 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Column, Table
 
 from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
+from windermere.audit.audit import checked_threshold
 from windermere.cli.options import AsJson, Device, check_device, print_json, stdout
 from windermere.errors import AuditError, UsageError
+from windermere.report import figure_path
 from windermere.terminal import stderr
 from windermere.training import trained_ensemble
 
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
 """So that a script can gate on it; 1 and 2 stay errors."""
+
+COLUMNS = ("as own", "as flow", "error", "evals")
+FIRST_TO_GO = ("evals", "as own", "error", "as flow")
+"""Where the terminal is narrow."""
+WIDE = 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,9 @@ def audit_command(
     as_json: AsJson = False,
 ) -> None:
     """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided."""
+    checked_threshold(threshold)
+    if figure is not None:
+        _check_figure(figure)
     limit = None if everything else samples
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, check_device(device)):
@@ -61,13 +72,22 @@ def audit_command(
     raise typer.Exit(_exit_code(verdicts))
 
 
+def _check_figure(figure: Path) -> None:
+    """Before the audit, which takes a while."""
+    folder = figure_path(figure).absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"--figure {figure} cannot be written: {folder} is not a folder")
+    if figure.is_dir():
+        raise UsageError(f"--figure {figure} cannot be written: it is a folder")
+
+
 def _show(found: Target, verdict: Verdict) -> None:
     """The verdict in a sentence, the sweep as a table, and the evidence with what it proves."""
     colour = {Outcome.FLOW: "bold green", Outcome.TIED: "bold red", Outcome.UNDECIDED: "bold yellow"}[verdict.outcome]
     stdout.print(found.name, style="bold")
     stdout.print(verdict.sentence, style=colour, soft_wrap=True)
     stdout.print(verdict.recommendation, soft_wrap=True)
-    stdout.print(sweep_table(verdict))
+    stdout.print(sweep_table(verdict, stdout))
     for line in verdict.facts():
         stdout.print(line, soft_wrap=True)
     for piece in verdict.evidence:
@@ -78,21 +98,38 @@ def _show(found: Target, verdict: Verdict) -> None:
     stdout.print(f"figure: {found.figure}\n", soft_wrap=True)
 
 
-def sweep_table(verdict: Verdict) -> Table:
+def sweep_table(verdict: Verdict, console: Console) -> Table:
+    """With as many columns as the console is wide enough for: a number that is cut off would be another number."""
+    table = _table_of(verdict, ())
+    for left_out in (FIRST_TO_GO[:n] for n in range(1, len(FIRST_TO_GO) + 1)):
+        if console.measure(table, options=console.options.update(width=WIDE)).maximum <= console.width:
+            break
+        table = _table_of(verdict, left_out)
+        table.caption = f"for {', '.join(left_out)}: a wider terminal, or --json"
+    return table
+
+
+def _table_of(verdict: Verdict, left_out: Sequence[str]) -> Table:
     """Solvers that count for the rule in full colour, those too coarse to count dimmed."""
-    table = Table(Column("solver", no_wrap=True), verdict.metric, "as own", "as flow", "error", "evals")
+    names = ["solver", verdict.metric, *COLUMNS]
+    kept = [i for i, name in enumerate(names) if name not in left_out]
+    table = Table(*(Column(names[i], overflow="fold") for i in kept))
+
+    def add(*cells: str, style: str | None) -> None:
+        table.add_row(*(cells[i] for i in kept), style=style)
+
     for line in verdict.table:
         if line.failed is not None:
-            table.add_row(line.solver, "failed", "", "", "", "", style="dim")
+            add(line.solver, "failed", "", "", "", "", style="dim")
             continue
         numbers = [f"{v:.3f}" for v in (line.metric, line.agreement_own, line.agreement_reference)]
         own = " (own)" if line.solver == verdict.own.solver else ""
         style = "bold" if own else None if line.counts else "dim"
-        table.add_row(f"{line.solver}{own}", *numbers, f"{line.error:.1e}", str(line.evaluations), style=style)
+        add(f"{line.solver}{own}", *numbers, f"{line.error:.1e}", str(line.evaluations), style=style)
     flow = verdict.reference
     table.add_section()
     agreement = f"{verdict.agreement:.3f}"
-    table.add_row("the flow itself", f"{flow.metric:.3f}", agreement, "1.000", f"{flow.error:.1e}", "", style="bold")
+    add("the flow itself", f"{flow.metric:.3f}", agreement, "1.000", f"{flow.error:.1e}", "", style="bold")
     return table
 
 
