@@ -149,6 +149,23 @@ def test_a_regression_on_a_small_scale_is_tied_if_its_threshold_is_on_that_scale
     assert (small.outcome, large.outcome) == (Outcome.TIED, Outcome.FLOW)
 
 
+def test_the_mean_of_a_score_by_sample_may_be_r_squared() -> None:
+    """As docs/audit.md shows it."""
+    model = rotating()
+    with torch.no_grad():
+        targets = model(ring()) + 0.1 * torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+    spread = (targets - targets.mean(dim=0)).square().sum(dim=1).mean()
+
+    def r_squared(outputs: Any, targets: Any) -> Any:
+        return 1 - (outputs - targets).square().sum(dim=1) / spread
+
+    verdict = wm.audit(model, (ring(), targets), metric=r_squared, threshold=0.05, evidence=False)
+    with torch.no_grad():
+        left = (model(ring()) - targets).square().sum() / (targets - targets.mean(dim=0)).square().sum()
+    assert verdict.own.metric == pytest.approx(1 - float(left), abs=1e-6)
+    assert verdict.outcome is Outcome.TIED
+
+
 def test_a_metric_may_read_labels_that_are_text() -> None:
     def named(outputs: Any, labels: Any) -> Any:
         return np.array(["left", "right"])[outputs.argmax(dim=1)] == labels
