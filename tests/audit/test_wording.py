@@ -47,7 +47,7 @@ def test_without_a_safe_precision_the_advice_says_what_was_tried_and_whether_fin
     finest = verdict.safe.ladder[0][1]
     assert finest > verdict.agreement
     assert verdict.recommendation == (
-        "Keep its own solver or a finer one: down to euler, h = 1/16, none agrees with the flow on 100.0% of the "
+        "Keep its own solver or a finer one: not even euler, h = 1/16 agrees with the flow on 100.0% of the "
         f"samples, but finer is closer ({verdict.agreement:.1%} with its own, {finest:.1%} there)."
     )
 

@@ -88,12 +88,12 @@ def _if_tied(safe: Safe, own: Row, gaps: Sequence[Gap], threshold: float, classe
 
 
 def _without_safe(safe: Safe, own: float, wanted: float) -> str:
-    """What was tried, and whether finer was closer."""
+    """What was tried, and whether finer was closer; a coarser one may agree by luck."""
     if not safe.ladder:
         return "Keep its own solver: no other precision of it could be tried."
     finest = safe.ladder[0][1]
     shares = f"({own:.1%} with its own, {finest:.1%} there)"
-    tried = f"down to {safe.finest}, none agrees with the flow on {wanted:.1%} of the samples"
+    tried = f"not even {safe.finest} agrees with the flow on {wanted:.1%} of the samples"
     if finest > own:
         return f"Keep its own solver or a finer one: {tried}, but finer is closer {shares}."
     return f"Keep its own solver: {tried}, and finer is no closer {shares}."
