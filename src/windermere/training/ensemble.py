@@ -94,9 +94,10 @@ class Ensemble:
                 tensor.copy_(tensors[name])
 
     def member(self, index: int) -> nn.Module:
-        """One member's parameters in the (shared) template: a plain module, until the next call."""
-        self.template.load_state_dict({name: tensor[index] for name, tensor in self.tensors.items()})
-        return self.template
+        """One member as a plain module, with a copy of its parameters."""
+        model = copy.deepcopy(self.template)
+        model.load_state_dict({name: tensor[index] for name, tensor in self.tensors.items()})
+        return model
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""
