@@ -1,4 +1,4 @@
-"""Members of one architecture as one model: S seeds cost little more than one. S = 1 is the same code.
+"""Members of one architecture as one model: on a GPU S seeds cost little more than one. S = 1 is the same code.
 
 The field is batched over members, never the solver's loop. Shapes: S members, B samples.
 """
