@@ -119,6 +119,11 @@ def test_every_command_has_help(run: Command, command: tuple[str, ...], words: l
         assert word in answer.out
 
 
+def test_help_shows_no_value_for_flags_that_take_none(run: Command) -> None:
+    lines = run("train", "--help").out.splitlines()
+    assert not [line for line in lines if ("--resume" in line or "--json" in line) and "bool" in line.lower()]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -206,6 +211,7 @@ def test_a_process_that_fails_says_one_sentence_and_exits_with_1(tmp_path: Path)
         ((*SPHERES, "--solver", "dopri54", "--tolerance", 0), "the tolerance must be positive and finite, not 0"),
         (("--data", "sphree2", *EULER), "there is no data set 'sphree2': did you mean 'sphere2'"),
         (("--data", "sphere0", *EULER), "there is no data set 'sphere0'"),
+        (("--data", "sphere", *EULER), r"did you mean 'sphere2'\? known are .*sphere<d> \(of any dimension d\)"),
         (EULER, "a new run needs --data"),
         (SPHERES, "a new run needs --solver"),
         ((), "a new run needs --data"),

@@ -26,6 +26,7 @@ from windermere.solvers import (
     initial_step,
     solve,
 )
+from windermere.training import load_run
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ __all__ = [
     "checking",
     "counting",
     "initial_step",
+    "load_run",
     "moved_mass",
     "relative_distance",
     "review",

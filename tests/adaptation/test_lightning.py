@@ -405,6 +405,39 @@ def test_a_run_resumed_from_a_lightning_checkpoint_goes_on_as_if_never_stopped(
     assert (resumed.state.reviews, resumed.state_dict()["batches"]) == (4, 88)
 
 
+def test_a_model_loaded_from_a_checkpoint_gets_back_the_solver_it_was_adapted_to(kit: Kit, tmp_path: Path) -> None:
+    adapt, start, file = kit.adapt(CONTROLLER), FixedStep("euler", step=0.1), tmp_path / "adapted.ckpt"
+    module, trainer = kit.fitted(adapt, start, steps=40)
+    trainer.save_checkpoint(file)
+    kept = module.blocks[0].solver
+
+    class Whole(kit.Classifier):  # type: ignore[misc, name-defined]
+        def on_load_checkpoint(self, checkpoint: Any) -> None:
+            kit.callback.install_adapted(self, checkpoint)
+
+    bare, whole = (
+        kind.load_from_checkpoint(file, solver=start, weights_only=False) for kind in (kit.Classifier, Whole)
+    )
+    assert (kept, [b.solver for b in bare.blocks], [b.solver for b in whole.blocks]) == (
+        CONTROLLER.solver(adapt.state),
+        [start] * 2,
+        [kept] * 2,
+    )
+    assert kept != start
+    assert kit.callback.install_adapted(bare, file) == bare.blocks[1].solver == kept
+
+
+def test_a_checkpoint_without_an_adapted_solver_or_with_code_in_it_is_named(kit: Kit, tmp_path: Path) -> None:
+    module, trainer = kit.Classifier(EAGER_START), kit.trainer(1)
+    trainer.fit(module, batches())
+    trainer.save_checkpoint(tmp_path / "plain.ckpt")
+    with pytest.raises(UsageError, match="this checkpoint holds no adapted solvers"):
+        kit.callback.install_adapted(module, tmp_path / "plain.ckpt")
+    torch.save({"hyper_parameters": {"solver": EAGER_START}}, tmp_path / "objects.ckpt")
+    with pytest.raises(UsageError, match="reading it may run code"):
+        kit.callback.install_adapted(module, tmp_path / "objects.ckpt")
+
+
 # ---------------------------------------------------------------------------------------------------------
 # What is refused
 

@@ -1,5 +1,6 @@
 """Steady controllers on a plant that is known: the distance to a better solver is C precision^p, with noise."""
 
+import json
 from itertools import pairwise
 from math import log, log2
 from typing import Any
@@ -210,3 +211,35 @@ def test_signals_go_member_by_member_and_need_something_to_compare() -> None:
 def test_outputs_that_shift_by_a_tenth_of_their_spread_are_a_tenth_apart() -> None:
     outputs = torch.tensor([[-1.0], [1.0], [-1.0], [1.0]])
     assert float(relative_distance(outputs, outputs + 0.1)) == pytest.approx(0.1)
+
+
+def test_scores_of_tensors_leave_no_graph_behind_in_the_state() -> None:
+    outputs = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+    def score(solver: Solver) -> Score:
+        value = outputs.square().mean()
+        return Score(value=value, distance=moved_mass(outputs, 1.01 * outputs), steps=torch.tensor(3))  # type: ignore[arg-type]
+
+    state = EULER.start(0.1)
+    for _ in range(3):
+        state = review(EULER, state, Score(value=outputs.mean()), score)  # type: ignore[arg-type]
+    assert State.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    assert type(state.precision) is type(state.memory) is float
+
+
+def test_a_score_that_is_not_one_number_is_named() -> None:
+    with pytest.raises(UsageError, match=r"a score's distance is one number, not something of shape \[5\]"):
+        Score(value=0.5, distance=torch.zeros(5))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a score's value is one number, not something of type str"):
+        Score(value="high")  # type: ignore[arg-type]
+
+
+def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_over_other_axes() -> None:
+    pixels = torch.randn(5, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    for signal in (moved_mass, relative_distance):
+        with pytest.raises(UsageError, match=r"\[5, 2, 3, 3\] have too many axes.*movedim\(1, -1\)\.flatten\(0, -2\)"):
+            signal(pixels, pixels)
+        with pytest.raises(UsageError, match=r"shapes \[4, 2\] and \[4, 3\] cannot be compared"):
+            signal(torch.zeros(4, 2), torch.zeros(4, 3))
+    flat = pixels.movedim(1, -1).flatten(0, -2)
+    assert float(moved_mass(flat, flat)) == 0.0

@@ -102,7 +102,12 @@ def test_pickles_are_refused_with_the_archive_to_get(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("kind", ["file", "absent"])
-def test_a_source_that_is_no_folder_is_a_sentence(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_source_that_is_no_folder_is_a_sentence_even_where_nothing_lacks(
+    tmp_path: Path, kind: str, complete: bool
+) -> None:
     (tmp_path / "file").write_text("")
+    if complete:
+        write(tmp_path / "tiny", CONTENTS)
     with pytest.raises(DataError, match=f"{kind} is not a folder"):
         get("tiny", root=tmp_path, source=tmp_path / kind, catalogues=[ZIPPED])

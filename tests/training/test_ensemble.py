@@ -289,6 +289,15 @@ def test_a_member_taken_out_is_the_model_that_was_put_in() -> None:
             assert torch.equal(tensor, states[s][name])
 
 
+def test_members_taken_out_are_independent_of_each_other_and_of_the_ensemble() -> None:
+    ensemble = Ensemble([a_model_of_many_layers(seed) for seed in SEEDS])
+    first, second = ensemble.member(0), ensemble.member(1)
+    with torch.no_grad():
+        first.get_parameter("0.weight").zero_()
+    assert torch.equal(second.get_parameter("0.weight"), ensemble.tensors["0.weight"][1])
+    assert ensemble.member(0).get_parameter("0.weight").abs().min() > 0
+
+
 def test_an_ensemble_shares_no_memory_with_the_models_it_was_made_of() -> None:
     made = a_model_of_many_layers(0)
     ensemble = Ensemble([made])

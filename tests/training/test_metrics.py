@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from windermere.errors import UsageError
+from windermere.models import ode_blocks
 from windermere.records import read_json, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.training import Report, evaluate, open_run, train, trained_ensemble
+from windermere.training import Report, evaluate, load_run, open_run, train, trained_ensemble
 
 from .small import a_config, checkpoint, model, some_spheres, trained
 
@@ -114,6 +117,19 @@ def test_the_outcome_is_the_trained_models_own_test(tmp_path: Path) -> None:
     assert outcome.test.samples == 100
     assert outcome.test.evaluations == [2, 2]
     assert [round(100 * a) / 100 for a in outcome.test.accuracy] == outcome.test.accuracy
+
+
+def test_a_model_loaded_from_a_run_is_its_seeds_own_and_answers_as_the_ensemble_does(tmp_path: Path) -> None:
+    config = a_config(seeds=(3, 1), iterations=7)
+    with open_run(str(tmp_path), config) as run:
+        train(config, *some_spheres(), run)
+    found, (_, (inputs, _)) = trained_ensemble(str(tmp_path)), some_spheres()
+    one, other = (load_run(str(tmp_path), seed) for seed in (1, 3))
+    expected = found.ensemble(inputs.expand(2, *inputs.shape), found.solvers)
+    torch.testing.assert_close(torch.stack([other(inputs), one(inputs)]), expected)
+    assert ode_blocks(one)[0].solver == config.solver
+    with pytest.raises(UsageError, match="has no seed 0: it was trained with 3, 1"):
+        load_run(tmp_path)
 
 
 def test_a_test_set_in_many_pieces_gives_the_same_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

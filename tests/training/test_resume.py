@@ -153,6 +153,31 @@ def test_a_contradiction_is_refused_by_its_name_and_leaves_the_run_as_it_was(
     open_run(tmp_path, a_config(), resume=True).close()  # and it is not locked
 
 
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("checkpoint.safetensors", b"nothing"),
+        ("checkpoint.safetensors", None),
+        ("metrics.jsonl", b"{}"),
+        ("environment.json", b"{"),
+        ("environment.json", b"[]"),
+    ],
+)
+def test_a_finished_run_that_cannot_go_on_for_longer_stays_as_good_as_it_was(
+    tmp_path: Path, name: str, damage: bytes | None
+) -> None:
+    trained(tmp_path, a_config(iterations=10))
+    if damage is None:
+        (tmp_path / name).unlink()
+    else:
+        (tmp_path / name).write_bytes(damage)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with pytest.raises(RunError, match=f"{name} (is damaged|to go on from: put that back)"):
+        trained(tmp_path, a_config(iterations=20), resume=True)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    assert trained_ensemble(tmp_path).config.iterations == 10
+
+
 def test_what_a_run_was_started_with_need_not_be_said_again(tmp_path: Path) -> None:
     config = a_config(seeds=(2, 3))
     open_run(tmp_path, config).close()

@@ -16,7 +16,8 @@ from windermere.solvers import Solver
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How a solver did on the batch under review."""
+    """How a solver did on the batch under review. Numbers may come as tensors or arrays of one entry, and are kept
+    as plain ones: a state that outlives its batch must not hold on to the batch's graph."""
 
     value: float
     """Accuracy, or any other score that the controller's threshold is meant for."""
@@ -26,6 +27,11 @@ class Score:
     steps: int = 0
     """Steps that the solve took; tolerances are not raised where there are hardly any."""
     evaluations: int = 0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("value", float), ("distance", float), ("steps", int), ("evaluations", int)):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _plain(name, given, kind))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +127,16 @@ def review_members(
             except StopIteration as done:
                 decided[s] = done.value
     return [decided[s] for s in range(len(states))]
+
+
+def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
+    """The number itself, off autograd's tape."""
+    try:
+        return kind(given.detach() if hasattr(given, "detach") else given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        shape = getattr(given, "shape", None)
+        what = f"of type {type(given).__name__}" if shape is None else f"of shape {list(shape)}"
+        raise UsageError(f"a score's {name} is one number, not something {what}") from error
 
 
 def check_positive(**values: float) -> None:

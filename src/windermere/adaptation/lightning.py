@@ -1,11 +1,13 @@
 """A Lightning callback that adapts the precision of a LightningModule's ODEBlocks. Needs `windermere[lightning]`."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from math import inf, isclose, nan
+from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -20,7 +22,7 @@ from windermere.audit.double import double_of
 from windermere.errors import SolverError, ToleranceError, UsageError
 from windermere.models import ODEBlock, using
 from windermere.models.ode_block import ode_blocks
-from windermere.solvers import Solver, checking, counting
+from windermere.solvers import Solver, checking, counting, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP
 
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 else:
     Callback = _lightning().Callback
 
-__all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits"]
+__all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits", "install_adapted"]
 
 Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
 """A module and a batch to a value, or to a value and the outputs that it was taken from."""
@@ -77,6 +79,9 @@ class AdaptPrecision(Callback):
     training. Outputs of one sample cannot be compared: a review that falls on such a batch, on any rank, is put off to
     the next. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is
     what a steady controller watches.
+
+    The adapted solver is in the Trainer's checkpoint and not among the weights, so `load_from_checkpoint` alone leaves
+    the blocks with the constructor's: `install_adapted` puts it back.
     """
 
     def __init__(
@@ -161,8 +166,11 @@ class AdaptPrecision(Callback):
         self._install(pl_module)
 
     def state_dict(self) -> dict[str, Any]:
-        saved = None if self.state is None else self.state.to_dict()
-        return {"batches": self._batches, "put_off": self._put_off, "state": saved}
+        """`solver` is for `install_adapted`, which knows no controller."""
+        saved = solver = None
+        if self.state is not None:
+            saved, solver = self.state.to_dict(), solver_to_dict(self.controller.solver(self.state))
+        return {"batches": self._batches, "put_off": self._put_off, "state": saved, "solver": solver}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", 0)
@@ -181,6 +189,35 @@ class AdaptPrecision(Callback):
         if self.state is not None:
             for block in ode_blocks(module):
                 block.solver = self.controller.solver(self.state)
+
+
+def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str | Path) -> Solver:
+    """Let all ODEBlocks use the solver that `AdaptPrecision` had come to when Lightning wrote this checkpoint.
+
+    Takes a file, or what a LightningModule's `on_load_checkpoint` is given: called there, it makes
+    `load_from_checkpoint` whole.
+    """
+    if not isinstance(checkpoint, Mapping):
+        checkpoint = _opened(checkpoint)
+    states = [s for key, s in checkpoint.get("callbacks", {}).items() if key.startswith(AdaptPrecision.__qualname__)]
+    kept = [state["solver"] for state in states if state.get("solver")]
+    if len(kept) != 1:
+        raise UsageError(f"this checkpoint holds {len(kept) or 'no'} adapted solvers: it needs one AdaptPrecision's")
+    solver = solver_from_dict(kept[0])
+    for block in ode_blocks(module):
+        block.solver = solver
+    return solver
+
+
+def _opened(path: str | Path) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:  # hyper-parameters that are objects, most likely
+        raise UsageError(
+            f"{path} holds more than plain values, and reading it may run code: if you trust it, give install_adapted "
+            "what torch.load(path, weights_only=False) returns"
+        ) from error
+    return found
 
 
 def _check_fits(controller: Controller, module: "LightningModule") -> None:

@@ -3,7 +3,7 @@
 A model that says nearly the same of every input is moved little by any solver; being measured against how much it says,
 it is held to the same standard from the first iteration on.
 
-Shapes: B samples, K classes, any leading axes (members of an ensemble).
+Shapes: B samples, K classes; one axis may come before them, of an ensemble's S members.
 """
 
 import torch
@@ -17,13 +17,13 @@ LEAST_TOLD = 1e-3
 
 
 def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
-    """Share of the probability mass that changes class between two solvers' logits [..., B, K]: [...].
+    """Share of the probability mass that changes class between two solvers' logits [B, K]: a number; of [S, B, K]: [S].
 
     This is the mean total variation, relative to how sure the model is. Where it is sure of its classes, 0.02 says that
     two percent of the mass lie elsewhere under the other solver; where it is not, two percent of what tells its inputs
     apart: their spread around the mean prediction, over that of a sure model with the same mean.
     """
-    _refuse_too_few(trained, values=2)
+    _check_outputs(trained, checked, values=2)
     before, after = trained.double().softmax(dim=-1), checked.double().softmax(dim=-1)
     mean = before.mean(dim=-2, keepdim=True)
     spread, sure = _variation(before - mean), (mean * (1 - mean)).sum(dim=(-2, -1))
@@ -32,18 +32,25 @@ def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
 
 
 def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
-    """For regression: the mean distance between two solvers' outputs [..., B, K], over the outputs' own spread: [...].
+    """For regression: the mean distance between two solvers' outputs [B, K], over their own spread; of [S, B, K]: [S].
 
     The spread is the mean distance of an output from the mean output, so 0.02 says that outputs lie two percent of it
     elsewhere under the other solver.
     """
-    _refuse_too_few(trained, values=1)
+    _check_outputs(trained, checked, values=1)
     trained, checked = trained.double(), checked.double()
     spread, size = _lengths(trained - trained.mean(dim=-2, keepdim=True)), _lengths(trained)
     return _lengths(checked - trained) / torch.maximum(spread, LEAST_TOLD * size + ROUNDING)
 
 
-def _refuse_too_few(outputs: Tensor, *, values: int) -> None:
+def _check_outputs(outputs: Tensor, others: Tensor, *, values: int) -> None:
+    if outputs.shape != others.shape:
+        raise UsageError(f"outputs of shapes {list(outputs.shape)} and {list(others.shape)} cannot be compared")
+    if outputs.ndim > 3:  # [B, K, height, width], whose last axes are neither samples nor classes
+        raise UsageError(
+            f"outputs of shape {list(outputs.shape)} have too many axes: give [samples, values]; where values are on "
+            "axis 1 and every pixel is a sample, outputs.movedim(1, -1).flatten(0, -2)"
+        )
     if outputs.ndim < 2 or outputs.shape[-2] < 2 or outputs.shape[-1] < values:
         raise UsageError(
             f"outputs of shape {list(outputs.shape)} cannot be told apart: "

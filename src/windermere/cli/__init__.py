@@ -10,7 +10,7 @@ from windermere.cli import data, study
 from windermere.cli.audit import audit_command
 from windermere.cli.demo import demo_command
 from windermere.cli.evaluate import evaluate_command
-from windermere.cli.options import stdout
+from windermere.cli.options import FLAG, stdout
 from windermere.cli.train import train_command
 from windermere.errors import WindermereError
 from windermere.terminal import stderr
@@ -33,7 +33,9 @@ app.add_typer(study.app, name="study")
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False) -> None:
+def root(
+    version: Annotated[bool, typer.Option("--version", metavar=FLAG, help="Print the version.", is_eager=True)] = False,
+) -> None:
     if version:
         stdout.print(f"windermere {windermere.__version__}")
         raise typer.Exit

@@ -26,7 +26,9 @@ TimeLimit = Annotated[str | None, typer.Option(help="Stop in good order after 90
 Arithmetic = Annotated[
     str | None, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+FLAG = ""
+"""The metavar of flags: typer would print <bool>, as if they took a value."""
+AsJson = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print the answer as JSON.")]
 
 
 def read_solver(

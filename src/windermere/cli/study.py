@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from windermere.cli.options import Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
+from windermere.cli.options import FLAG, Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
 from windermere.errors import RunError
 from windermere.models.arithmetic import check_arithmetic
 from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
@@ -22,7 +22,9 @@ from windermere.training import StopSign, stop_sign
 app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 
 Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Scaled down: minutes on a laptop, and the claim still shows.")]
+Quick = Annotated[
+    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down: minutes on a laptop, and the claim still shows.")
+]
 Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
 
 

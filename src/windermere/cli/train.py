@@ -11,6 +11,7 @@ from rich.table import Table
 from windermere import data as data_sets
 from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.cli.options import (
+    FLAG,
     Arithmetic,
     AsJson,
     Control,
@@ -58,7 +59,9 @@ BOUNDS = ("as far as the budget allows", "as far as its floor")
 
 def train_command(
     out: Annotated[Path, typer.Option(help="Folder for the run's files.")],
-    data: Annotated[str | None, typer.Option(help="sphere2, sphere<d>, mnist or cifar10.")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="sphere2 or another dimension (sphere1, sphere900, ...), mnist or cifar10.")
+    ] = None,
     solver: Method = None,
     steps: Steps = None,
     step: Step = None,
@@ -88,7 +91,7 @@ def train_command(
     log_every: Annotated[int | None, typer.Option(help="Iterations between rows of metrics.jsonl.")] = None,
     evaluate_every: Annotated[int | None, typer.Option(help="Iterations between evaluations on the test set.")] = None,
     checkpoint_every: Annotated[int | None, typer.Option(help="Iterations between checkpoints.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", metavar=FLAG, help="Go on with the run in --out.")] = False,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:

@@ -34,5 +34,5 @@ def load(name: str, *, seed: int = 0, root: Path | None = None) -> DataSet:
     if sphere := re.fullmatch(r"sphere([1-9][0-9]*)", name):
         return spheres(int(sphere[1]), seed=seed)
     if name not in _READERS:
-        raise UnknownNameError("data set", name, NAMES)
+        raise UnknownNameError("data set", name, ("sphere2", "sphere<d> (of any dimension d)", *_READERS))
     return _READERS[name](data_root(root) / name)

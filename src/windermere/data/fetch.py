@@ -36,7 +36,7 @@ def get(
 ) -> list[Path]:
     """Download a data set, or take it from the folder `source`; what is there and right is left alone."""
     catalogue = _named(name, catalogues)
-    folder = data_root(root) / name
+    folder, source = data_root(root) / name, _checked(source, catalogue)
     wanted = [file for file in catalogue.files if not _is_there(file, folder)]
     if wanted:
         make_folder(folder)
@@ -54,6 +54,16 @@ def _named(name: str, catalogues: Sequence[Catalogue]) -> Catalogue:
     if name not in by_name:
         raise UnknownNameError("data set to download", name, by_name)
     return by_name[name]
+
+
+def _checked(source: Path | None, catalogue: Catalogue) -> Path | None:
+    """A folder to take files from is looked for even where nothing has to be taken: its name may be a slip."""
+    if source is None:
+        return None
+    source = source.expanduser()
+    if not os.path.isdir(source):
+        raise DataError(f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in")
+    return source
 
 
 def _is_there(file: DataFile, folder: Path) -> bool:
@@ -79,9 +89,6 @@ def _shifted(done: int, total: int, progress: Progress | None) -> Callable[[int]
 
 def _take(catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, source: Path) -> None:
     """Every file the source has, single or in an archive; then a complaint about what it has not."""
-    source = source.expanduser()
-    if not os.path.isdir(source):
-        raise DataError(f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in")
     left = [file for file in wanted if not _take_file(file, folder, source)]
     for remote in catalogue.remotes:
         for archive in find(source, remote.name) if left and remote.is_archive else []:

@@ -86,9 +86,14 @@ class RunFolder:
             _remove_partial_files(path)
             return cls(path, lock)
 
+    def look_over(self) -> None:
+        """Refuses a run that cannot go on, because a file is damaged or missing; nothing is written."""
+        _read_environment(self.path)
+        self._read_checkpoint()
+
     def note_environment(self, environment: Mapping[str, Any]) -> None:
         """Adds to environment.json where the run goes on, if that is elsewhere, or with other code, than before."""
-        noted = read_json(self.path / ENVIRONMENT)
+        noted = _read_environment(self.path)
         before = noted.get("resumed", [])
         last = [noted, *before][-1]
         if any(last.get(name) != value for name, value in environment.items() if name != "started"):
@@ -114,11 +119,9 @@ class RunFolder:
 
     def load_checkpoint(self) -> TensorFile | None:
         """The checkpoint, None where there is none yet; metrics are cut to those it was saved with."""
-        path = self.path / CHECKPOINT
-        with storing(path, "read"):
-            exists = path.exists()
-        checkpoint = read_tensors(path) if exists else None
-        self._cut_metrics(_metrics_bytes(path, checkpoint) if checkpoint else 0)
+        checkpoint, length = self._read_checkpoint()
+        with storing(self.path / METRICS, "cut"):
+            self._metrics.truncate(length)
         return checkpoint
 
     def save_model(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -138,13 +141,23 @@ class RunFolder:
     ) -> None:
         self.close()
 
-    def _cut_metrics(self, length: int) -> None:
-        path = self.path / METRICS
-        with storing(path, "cut"):
+    def _read_checkpoint(self) -> tuple[TensorFile | None, int]:
+        """The checkpoint, None where there is none yet, and how long the metrics were, which are no shorter now."""
+        path, metrics = self.path / CHECKPOINT, self.path / METRICS
+        with storing(path, "read"):
+            exists, trained = path.exists(), (self.path / MODEL).exists()
+        if trained and not exists:  # going on would train over it from the start
+            raise RunError(
+                f"{self.path} has a trained model, but no {CHECKPOINT} to go on from: put that back, "
+                "or start a new run in another folder"
+            )
+        checkpoint = read_tensors(path) if exists else None
+        length = _metrics_bytes(path, checkpoint) if checkpoint else 0
+        with storing(metrics, "read"):
             there = os.fstat(self._metrics.fileno()).st_size
-            if there < length:  # truncating would fill it up with zeros
-                raise damaged(path, f"it has {there} bytes, and had {length} when the checkpoint was saved")
-            self._metrics.truncate(length)
+        if there < length:  # truncating would fill it up with zeros
+            raise damaged(metrics, f"it has {there} bytes, and had {length} when the checkpoint was saved")
+        return checkpoint, length
 
 
 def _metrics_bytes(path: Path, checkpoint: TensorFile) -> int:
@@ -276,6 +289,13 @@ def _row(file: Path, number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise damaged(file, f"line {number} is not a row")
     return row
+
+
+def _read_environment(path: Path) -> dict[str, Any]:
+    noted = read_json(path / ENVIRONMENT)
+    if not isinstance(noted, dict):
+        raise damaged(path / ENVIRONMENT, "it says nothing about where the run was made")
+    return noted
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Members of one architecture as one model: S seeds cost little more than one. S = 1 is the same code.
+"""Members of one architecture as one model: on a GPU S seeds cost little more than one. S = 1 is the same code.
 
 The field is batched over members, never the solver's loop. Shapes: S members, B samples.
 """
@@ -94,9 +94,10 @@ class Ensemble:
                 tensor.copy_(tensors[name])
 
     def member(self, index: int) -> nn.Module:
-        """One member's parameters in the (shared) template: a plain module, until the next call."""
-        self.template.load_state_dict({name: tensor[index] for name, tensor in self.tensors.items()})
-        return self.template
+        """One member as a plain module, with a copy of its parameters."""
+        model = copy.deepcopy(self.template)
+        model.load_state_dict({name: tensor[index] for name, tensor in self.tensors.items()})
+        return model
 
     def __call__(self, x: Tensor, solvers: Sequence[Solver]) -> Tensor:
         """[S, B, ...] to [S, B, classes]; every ODEBlock inside uses each member's own solver."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from windermere.errors import RunError
+from windermere.errors import RunError, UsageError
 from windermere.models import ode_blocks
 from windermere.records import RunFolder, environment, read_run
 from windermere.solvers import Solver, solver_from_dict
@@ -16,45 +16,47 @@ from windermere.training.ensemble import Ensemble
 from windermere.training.loop import make_ensemble
 
 
-def open_run(path: Path, config: RunConfig, *, resume: bool = False) -> RunFolder:
+def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> RunFolder:
     """A new run's folder, or that of a run with the same configuration to go on with.
 
     A resumed run may have more iterations than before, and another device; nothing else may differ.
     """
+    path = Path(path)
     if not resume:
         return RunFolder.create(path, config.to_dict(), environment(config.device))
     run = RunFolder.reopen(path)
     try:
         stored = RunConfig.from_dict(run.config)
         _refuse_a_contradiction(path, stored, config)
+        run.look_over()  # first: a longer config.json on a run that cannot go on would hide its trained model
+        run.note_environment(environment(config.device))
         if config != stored:
             run.rewrite_config(config.to_dict())
-        run.note_environment(environment(config.device))
     except BaseException:
         run.close()
         raise
     return run
 
 
-def leave_behind(path: Path, seeds: Sequence[int]) -> RunConfig:
+def leave_behind(path: str | Path, seeds: Sequence[int]) -> RunConfig:
     """Take seeds that diverged out of the run in a folder, so that the others can go on; at least one must be left."""
-    with RunFolder.reopen(path) as run:
+    with RunFolder.reopen(Path(path)) as run:
         stored = RunConfig.from_dict(run.config)
         config = replace(stored, seeds=tuple(seed for seed in stored.seeds if seed not in seeds))
         run.rewrite_config(config.to_dict())
     return config
 
 
-def resumed_config(path: Path, settings: Mapping[str, Any]) -> RunConfig:
+def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
     """What the run in a folder was started with, and these settings on top, where they do not contradict it."""
-    with RunFolder.reopen(path) as run:
+    with RunFolder.reopen(Path(path)) as run:
         stored = RunConfig.from_dict(run.config)
     config = replace(stored, **settings)
     _refuse_a_contradiction(path, stored, config)
     return config
 
 
-def _refuse_a_contradiction(path: Path, stored: RunConfig, config: RunConfig) -> None:
+def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConfig) -> None:
     names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
     other = [name for name in names if name not in ("iterations", "device")]
     if other:
@@ -81,16 +83,16 @@ class Trained:
     """What each member was trained with in the end."""
 
     def member(self, index: int) -> nn.Module:
-        """One member as a plain module with its own solver, until the next call."""
+        """One member as a plain module of its own, with its own solver."""
         model = self.ensemble.member(index)
         for block in ode_blocks(model):
             block.solver = self.solvers[index]
         return model
 
 
-def trained_ensemble(path: Path, *, device: str = "cpu", arithmetic: str | None = None) -> Trained:
+def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str | None = None) -> Trained:
     """Read a run's trained model, whatever device it was trained on, to compute as it was trained or otherwise."""
-    run = read_run(path)
+    run = read_run(Path(path))
     config = replace(RunConfig.from_dict(run.config), device=device)
     if (trained := run.model.meta.get("iterations")) != config.iterations:
         raise RunError(
@@ -104,3 +106,11 @@ def trained_ensemble(path: Path, *, device: str = "cpu", arithmetic: str | None 
     kept = run.model.meta.get("solvers")
     solvers = [solver_from_dict(values) for values in kept] if kept else [config.solver] * ensemble.size
     return Trained(config, ensemble, tuple(solvers))
+
+
+def load_run(path: str | Path, seed: int = 0, *, device: str = "cpu") -> nn.Module:
+    """The model that one seed of a trained run became: a plain module whose ODEBlock has the solver it ended with."""
+    trained = trained_ensemble(path, device=device)
+    if seed not in trained.config.seeds:
+        raise UsageError(f"{path} has no seed {seed}: it was trained with {', '.join(map(str, trained.config.seeds))}")
+    return trained.member(trained.config.seeds.index(seed))
