@@ -20,7 +20,7 @@ from windermere.solvers.gradients import (
     AdjointPlan,
     AdjointRate,
     Gradient,
-    check_parameters_are_known,
+    check_at_the_start,
     checkpointed,
     solve_with_adjoint,
 )
@@ -214,9 +214,10 @@ def _adjoint(
         known, rate = fused.tensors, layout.packed_rate(fused.rate)
     elif known is None and prepared.tensors is not None:
         known = prepared.tensors()
-    if known is None:
-        check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
     parameters = tuple(p for p in known or () if p.requires_grad)
+    if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
+        t = layout.columns(np.full(layout.groups, times[0]), z0)
+        check_at_the_start(rate, t, z0, plain=known is None)
     stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
