@@ -11,12 +11,12 @@ from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import FieldError
+from windermere.errors import FieldError, UnknownNameError
 from windermere.solvers.field import Rate
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Piece, Remember, Walked
 from windermere.solvers.solver import Solvers
 from windermere.solvers.tableaus import Tableau
@@ -38,6 +38,11 @@ class Adjoint:
 
 Gradient: TypeAlias = Literal["backprop", "checkpoint", "adjoint"] | Adjoint
 GRADIENTS = ("backprop", "checkpoint", "adjoint")
+
+
+def check_gradient(gradient: Any) -> None:
+    if not isinstance(gradient, Adjoint) and gradient not in GRADIENTS:
+        raise UnknownNameError("gradient", str(gradient), GRADIENTS)
 
 
 def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
@@ -141,7 +146,7 @@ class _AdjointSolve(torch.autograd.Function):
         return states
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (states, *_), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
         rate = plan.make_rate()
@@ -182,8 +187,8 @@ def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
         seen.add(edge)
         if (leaf := getattr(edge[0], "variable", None)) is not None:
             raise FieldError(
-                f"the field depends on a tensor of shape {tuple(leaf.shape)} that needs a gradient and that the adjoint "
-                "does not know of: make it a parameter of the field or part of the state, give all that the field "
-                "depends on in gradient=Adjoint(parameters=...), or take gradient='backprop'"
+                f"the field depends on a tensor of shape {tuple(leaf.shape)} that needs a gradient and that the "
+                "adjoint does not know of: make it a parameter of the field or part of the state, give all that the "
+                "field depends on in gradient=Adjoint(parameters=...), or take gradient='backprop'"
             )
         ahead += edge[0].next_functions

@@ -178,9 +178,10 @@ class Adaptive(_Method):
         )
 
     def __str__(self) -> str:
+        whose = ", by sample" if self.control == "sample" else ""
         if self.rtol == self.atol:
-            return f"{self.method}, tol = {self.rtol:.3g}"
-        return f"{self.method}, rtol = {self.rtol:.3g}, atol = {self.atol:.3g}"
+            return f"{self.method}, tol = {self.rtol:.3g}{whose}"
+        return f"{self.method}, rtol = {self.rtol:.3g}, atol = {self.atol:.3g}{whose}"
 
 
 Solver: TypeAlias = FixedStep | OnGrid | Adaptive
