@@ -21,7 +21,7 @@ def differentiable_once(backward: Backward) -> Backward:
         if torch.is_grad_enabled():
             raise UsageError(
                 "the gradient of this solve, by the adjoint or by a field's own fast way, cannot be differentiated "
-                "again (create_graph=True): take gradient='backprop', and wrap a field of Windermere's in your own module"
+                "again (create_graph=True): take gradient='backprop', and wrap a field of Windermere's in a module"
             )
         return backward(ctx, *grads)
 
