@@ -4,7 +4,6 @@ Triton chooses between compiling and interpreting when it is first imported, so 
 """
 
 import sys
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import torch
@@ -12,7 +11,7 @@ import torch
 from tests.models.interpreted import let_the_interpreter_count
 from windermere.models import SphereField, fused_adaptive
 from windermere.models.fused_adaptive import Launch, adapt_on_device
-from windermere.solvers import METHODS, solve
+from windermere.solvers import METHODS, Prepared, solve
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
 GRADIENTS: tuple[Literal["backprop", "adjoint"], ...] = ("backprop", "adjoint")
@@ -48,7 +47,12 @@ def solved_alone(case: dict[str, Any]) -> dict[str, Any]:
     own = dict(zip(NAMES, (w[0].clone().requires_grad_() for w in case["weights"]), strict=True))
     points, channels = case["z"].shape[-1], len(own["lift.bias"])
     fused_adaptive.can_adapt = lambda *_: True
-    field: Any = SimpleNamespace(prepare=lambda: SphereField(points, channels).prepare_stacked(own))
+
+    class Alone:
+        def prepare(self) -> Prepared:
+            return SphereField(points, channels).prepare_stacked(own)
+
+    field: Any = Alone()
     solutions = {g: solve(field, case["z"][0], case["solvers"][0], case["times"], gradient=g) for g in GRADIENTS}
     return {g: (torch.as_tensor(s.final).detach(), s.stats.evaluations) for g, s in solutions.items()}
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tests.solvers.fields import DOUBLE, Network, some_states
 from windermere.errors import UnknownNameError, UsageError
 from windermere.models import Autonomous, ODEBlock, ode_blocks, using
-from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, Solver, counting, solve
+from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, Solver, counting, solve
 
 COARSE, FINE = FixedStep("euler", step=1 / 2), FixedStep("rk4", step=1 / 64)
 
@@ -159,6 +159,29 @@ def test_a_name_is_not_a_solver() -> None:
         block(some_states(2, 2))
     with pytest.raises(UnknownNameError, match="no gradient 'ajoint': did you mean 'adjoint'"):
         ODEBlock(Network(), FINE, gradient="ajoint")(some_states(2, 2))  # type: ignore[arg-type]
+
+
+def test_what_a_block_cannot_solve_with_is_refused_when_it_is_made() -> None:
+    grid = OnGrid("euler", (0.0, 0.5, 2.0))
+    for options, sentence in (
+        ({"solver": "euler"}, "a solver is a FixedStep"),
+        ({"gradient": "foo"}, "no gradient 'foo'"),
+        ({"times": (0,)}, "times must be two or more"),
+        ({"solver": grid, "times": (0.0, 1.0)}, "t = 1.0 was asked for, but it is not on the solver's grid"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            ODEBlock(Network(), **{"solver": FINE, **options})  # type: ignore[arg-type]
+    block = ODEBlock(Network(), FINE)
+    with pytest.raises(UsageError, match="a solver is a FixedStep"):
+        using(block, "rk4").__enter__()  # type: ignore[arg-type]
+    assert block.solver == FINE
+
+
+def test_a_block_with_a_grid_walks_from_its_one_end_to_the_other() -> None:
+    field, z, grid = Network(), some_states(4, 2), OnGrid("euler", (0.0, 0.5, 2.0))
+    block = ODEBlock(field, grid)
+    assert block.times == (0.0, 2.0)
+    assert torch.equal(block(z), solve(field, z, grid).final)  # type: ignore[arg-type]
 
 
 def test_the_solver_is_bound_at_the_forward_pass_for_an_adjoint_that_runs_later() -> None:

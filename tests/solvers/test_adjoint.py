@@ -188,3 +188,73 @@ def test_a_failure_of_the_adjoints_solve_is_named() -> None:
     assert isinstance(final, Tensor)
     with pytest.raises(NonFiniteError, match=r"the (state|field) is not finite at t = 0"):
         (1e305 * final).sum().backward()  # type: ignore[no-untyped-call]
+
+
+class Driven(torch.nn.Module):
+    """A network with a tensor beside it that is none of its parameters."""
+
+    def __init__(self, drive: Tensor) -> None:
+        super().__init__()
+        self.network, self.drive, self.calls = Network(), drive, 0
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        self.calls += 1
+        return self.network(t, z) + self.drive
+
+
+SOLVERS = pytest.mark.parametrize(
+    "solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3, control="sample")], ids=str
+)
+
+
+@SOLVERS
+@pytest.mark.parametrize("made", [False, True], ids=["leaf", "made"])
+def test_a_module_that_hides_a_tensor_is_refused(solver: Any, made: bool) -> None:
+    hidden = some_states(2).requires_grad_()
+    field = Driven(torch.tanh(hidden) if made else hidden)
+    final = solve(field, some_states(3, 2), solver, gradient="adjoint").final
+    with pytest.raises(
+        FieldError, match=r"a tensor of shape \(2,\) that needs a gradient and that the adjoint does not"
+    ):
+        loss_of(final).backward()  # type: ignore[no-untyped-call]
+    field.requires_grad_(False)
+    with pytest.raises(
+        FieldError, match=r"a tensor of shape \(2,\) that needs a gradient and that the adjoint does not"
+    ):
+        solve(field, some_states(3, 2), solver, gradient="adjoint")
+
+
+@SOLVERS
+def test_a_tensor_that_the_adjoint_is_told_of_has_its_gradient(solver: Any) -> None:
+    leaf, z = some_states(2).requires_grad_(), some_states(3, 2)
+    drive = torch.tanh(leaf)
+    field = Driven(drive)
+    finer = Adaptive("dopri54", tolerance=1e-9)
+    gradient = Adjoint(finer, parameters=(*field.parameters(), drive))
+    (found,) = torch.autograd.grad(loss_of(solve(field, z, finer, gradient=gradient).final), leaf, retain_graph=True)
+    (expected,) = torch.autograd.grad(loss_of(solve(field, z, finer).final), leaf)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
+    final = solve(field, z, solver, gradient=Adjoint(parameters=(drive,))).final
+    with pytest.raises(FieldError, match="needs a gradient and that the adjoint does not know of"):
+        loss_of(final).backward()  # type: ignore[no-untyped-call]
+
+
+def test_looking_for_what_is_hidden_takes_no_evaluation() -> None:
+    field = Driven(some_states(2))
+    with counting() as count:
+        loss_of(solve(field, some_states(3, 2), FixedStep("rk4", step=1 / 4), gradient="adjoint").final).backward()  # type: ignore[no-untyped-call]
+    assert field.calls == count.forward + count.backward == 32
+
+
+def test_parameters_given_as_a_generator_have_their_gradient_every_time() -> None:
+    network, z = Network(), some_states(3, 2)
+    gradient = Adjoint(parameters=network.parameters())
+    first, second = (
+        torch.autograd.grad(
+            loss_of(solve(network, z, FixedStep("rk4", step=1 / 4), gradient=gradient).final),
+            list(network.parameters()),
+        )
+        for _ in range(2)
+    )
+    for one, other in zip(first, second, strict=True):
+        assert torch.equal(one, other)

@@ -116,6 +116,17 @@ def test_a_spent_budget_says_how_far_it_came(method: str) -> None:
         solve(coupled, some_states(3, 2), solver, (0.0, 7.0))
 
 
+def test_a_budget_spent_on_landings_is_not_blamed_on_the_tolerance() -> None:
+    times = np.linspace(0, 1, 101).tolist()
+    for ways in (times, times[::-1]):
+        with pytest.raises(
+            StepBudgetError, match=r"(49|50) of them only landed on times asked for, so raise max_steps"
+        ):
+            solve(elementwise, some_states(3, 2), Adaptive("dopri54", tolerance=1e-3, max_steps=50), ways)
+    with pytest.raises(StepBudgetError, match="loosen the tolerance"):
+        solve(coupled, some_states(3, 2), Adaptive("dopri54", tolerance=1e-9, max_steps=10), (0.0, 0.05, 7.0))
+
+
 def test_a_budget_is_enough_if_the_last_step_lands() -> None:
     z = some_states(3, 2)
     stats = solve(coupled, z, DOPRI).stats

@@ -136,3 +136,8 @@ def test_an_empty_span_is_refused(times: tuple[float, float]) -> None:
 def test_members_that_do_not_match_the_state_are_refused() -> None:
     with pytest.raises(UsageError, match="first axis is not 4"):
         initial_step(coupled, some_states(3, 2, 2), order=1, members=4)
+
+
+def test_an_empty_batch_is_called_what_it_is() -> None:
+    with pytest.raises(UsageError, match="the batch is empty"):
+        initial_step(coupled, torch.zeros(0, 2), order=1)

@@ -103,3 +103,13 @@ def test_control_by_sample_needs_samples(state: Any) -> None:
 def test_a_solver_that_is_none_is_refused(solver: Any) -> None:
     with pytest.raises(UsageError, match="a solver is a FixedStep, an OnGrid or an Adaptive"):
         solve(elementwise, torch.ones(2), solver)
+
+
+@pytest.mark.parametrize("times", [torch.tensor([0.0, 1.0]), (0.0, torch.tensor(1.0))], ids=["tensor", "entry"])
+def test_times_have_no_gradient_and_one_that_is_wanted_is_refused(times: Any) -> None:
+    wanted = times[1] if isinstance(times, tuple) else times
+    wanted.requires_grad_()
+    with pytest.raises(UsageError, match="no gradient with respect to its times"):
+        solve(elementwise, torch.ones(2), FIXED, times)
+    with torch.no_grad():
+        assert solve(elementwise, torch.ones(2), FIXED, times).times == (0.0, 1.0)

@@ -101,6 +101,7 @@ def test_so_many_steps_over_a_span_are_steps_of_their_share() -> None:
         (FixedStep("rk4", step=1e-300), "rk4, h = 1e-300"),
         (OnGrid("heun", (0, 0.5, 1)), "heun on a grid of 2 steps"),
         (Adaptive("dopri54", tolerance=1e-4), "dopri54, tol = 0.0001"),
+        (Adaptive("dopri54", tolerance=1e-4, control="sample"), "dopri54, tol = 0.0001, by sample"),
         (Adaptive("dopri54", rtol=1e-4, atol=1e-5), "dopri54, rtol = 0.0001, atol = 1e-05"),
     ],
 )

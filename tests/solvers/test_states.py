@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.solvers.fields import DOUBLE, Recorder, coupled, elementwise, some_states
-from windermere.errors import UsageError
-from windermere.solvers import Adaptive, FixedStep, Gradient, OnGrid, Solution, Solver, solve
+from tests.solvers.fields import DOUBLE, Network, Recorder, coupled, elementwise, some_states
+from windermere.solvers import GRADIENTS, Adaptive, FixedStep, Gradient, OnGrid, Solution, Solver, counting, solve
 
 SOLVERS: list[Solver] = [
     FixedStep("rk4", step=1 / 7),
@@ -185,9 +184,27 @@ def test_a_solve_stays_in_the_states_dtype(dtype: torch.dtype) -> None:
     assert {z.dtype for _, z in field.nodes} == {dtype}
 
 
-def test_an_empty_batch_goes_through_a_fixed_grid_but_leaves_an_adaptive_solver_nothing_to_control() -> None:
-    empty = torch.zeros(0, 2)
-    assert tensor(solve(elementwise, empty, FixedStep("rk4", step=1 / 4)).final).shape == (0, 2)
+@pytest.mark.parametrize("gradient", GRADIENTS)
+@pytest.mark.parametrize(
+    "solver",
+    [
+        FixedStep("rk4", step=1 / 4),
+        Adaptive("dopri54", tolerance=1e-3),
+        Adaptive("dopri54", tolerance=1e-3, control="sample"),
+    ],
+    ids=str,
+)
+def test_an_empty_batch_stays_empty_and_has_gradients_of_zero(solver: Any, gradient: Any) -> None:
+    network, empty = Network(), torch.zeros(0, 2, dtype=DOUBLE)
+    with counting():
+        solution = solve(network, empty, solver, (0.0, 0.5, 1.0), gradient=gradient, record=True)
+    assert tensor(solution.states).shape == (3, 0, 2)
+    tensor(solution.final).sum().backward()  # type: ignore[no-untyped-call]
+    for parameter in network.parameters():
+        assert torch.equal(torch.as_tensor(parameter.grad), torch.zeros_like(parameter))
+
+
+def test_an_ensembles_empty_batch_stays_empty() -> None:
     for control in ("batch", "sample"):
-        with pytest.raises(UsageError, match="the state is empty"):
-            solve(elementwise, empty, Adaptive("dopri54", tolerance=1e-3, control=control))
+        solver = Adaptive("dopri54", tolerance=1e-3, control=control)
+        assert tensor(solve(elementwise, torch.zeros(3, 0, 2), [solver] * 3).final).shape == (3, 0, 2)

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, Walk
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages, step_through
 
 Layers: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
@@ -169,7 +169,7 @@ class _DenseWalk(torch.autograd.Function):
         return z.mT.contiguous()
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         inputs, *layers = ctx.saved_tensors
         sweep = _Sweep(ctx.tableau, cast(Layers, tuple(layers)), inputs)

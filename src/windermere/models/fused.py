@@ -17,11 +17,11 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.solvers import Tableau
 from windermere.solvers.field import Walk
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -128,7 +128,7 @@ class _FusedWalk(torch.autograd.Function):
         return ends
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         states, sizes, counts, *weights = ctx.saved_tensors
         on_ends, launch = grads[0].contiguous(), ctx.launch

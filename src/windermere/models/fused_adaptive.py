@@ -15,7 +15,6 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.models.fused import Precision, Weights, fits
 from windermere.models.native import DONE, FULL, is_looked_through
@@ -23,6 +22,7 @@ from windermere.models.native_call import is_graded, table
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.field import Adapt, Adapted, Groups
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages
 
 SAMPLES_UP_TO, STAGES_UP_TO = 256, 7
@@ -108,7 +108,7 @@ class _OnTape(torch.autograd.Function):
         return end[0]
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         return None, None, *ctx.solve.back(grads[0].contiguous(), [w.contiguous() for w in ctx.saved_tensors])
 

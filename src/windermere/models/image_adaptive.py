@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.models.fused import Weights
 from windermere.models.image_evaluation import Evaluation, Launch, Second
@@ -20,6 +19,7 @@ from windermere.models.native_call import is_graded
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.field import Adapted, lay_out
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
 
 Evaluated: TypeAlias = Sequence[Tensor]
@@ -81,7 +81,7 @@ class _AdaptedWalk(torch.autograd.Function):
         return end[0]
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (_, *saved), on_end = ctx.saved_tensors, grads[0]
         weights, kept = saved[:6], saved[6:]

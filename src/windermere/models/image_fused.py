@@ -15,7 +15,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.fused import Weights, _has_triton
@@ -23,6 +22,7 @@ from windermere.models.image_evaluation import PATCH, Evaluation, Hidden, Launch
 from windermere.models.native import is_looked_through
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages
 
 __all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
@@ -117,7 +117,7 @@ class _ImageWalk(torch.autograd.Function):
         return end
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         sizes, inputs, bits, levels, scales, *weights = ctx.saved_tensors
         kept = _OnGrid(inputs, (bits, levels, scales), propagating_stages(ctx.tableau))

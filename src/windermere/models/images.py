@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.errors import UsageError
 from windermere.models.arithmetic import products_in
@@ -26,6 +25,7 @@ from windermere.models.image_fused import can_walk_images, image_walk, tuned
 from windermere.solvers import Adaptive, Prepared, Tableau
 from windermere.solvers.field import Adapted, Groups
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages, step_through
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -124,7 +124,7 @@ class _LeanWalk(torch.autograd.Function):
         return z
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         weights, inputs = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
         tableau, count = ctx.tableau, propagating_stages(ctx.tableau)

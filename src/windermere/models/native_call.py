@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from windermere.models.compiled import library, vector_bytes
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
@@ -56,7 +56,7 @@ class _OnTape(torch.autograd.Function):
         return end[0]
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
 

@@ -7,26 +7,35 @@ from typing import Any
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.solvers import Gradient, Solver, State, final_state, solve
+from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, solve
+from windermere.solvers.gradients import check_gradient
+from windermere.solvers.grid import make_grid
+from windermere.solvers.solve import default_times, members_of
+from windermere.solvers.solver import check_times
 
 
 class ODEBlock(nn.Module):
     """The flow of dz/dt = field(t, z) as a layer: the state at the last time, or at all times where there are more
-    than two. The solver is bound at the forward pass, so a backward pass that comes later uses the same one."""
+    than two. The solver is bound at the forward pass, so a backward pass that comes later uses the same one.
+
+    `times` are (0, 1), or the ends of the grid of a solver that has one, unless others are given."""
 
     def __init__(
         self,
         field: nn.Module,
         solver: Solver,
         *,
-        times: Sequence[float] = (0.0, 1.0),
+        times: Sequence[float] | None = None,
         gradient: Gradient = "backprop",
     ) -> None:
         super().__init__()
         self.field = field
-        self.solver = solver
-        self.times = tuple(times)
+        self.solver = _checked(solver)
+        self.times = check_times(times if times is not None else default_times(solver))
         self.gradient = gradient
+        check_gradient(gradient)
+        if isinstance(solver, OnGrid):
+            make_grid([solver], self.times)  # times that are not on it fail here, not at the first solve
 
     def forward(self, z: State) -> State:
         if len(self.times) == 2:
@@ -35,6 +44,12 @@ class ODEBlock(nn.Module):
 
     def extra_repr(self) -> str:
         return f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
+
+
+def _checked(solver: Any) -> Any:
+    """A solver, or an ensemble's; a name or anything else fails here, not at the first solve."""
+    members_of(solver)
+    return solver
 
 
 class Autonomous(nn.Module):
@@ -61,7 +76,7 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     """Let every ODEBlock inside use this solver, or what a function makes of its own, for this scope only."""
     blocks = ode_blocks(model)
     own = [block.solver for block in blocks]
-    swapped = [solver(s) if callable(solver) else solver for s in own]
+    swapped = [_checked(solver(s) if callable(solver) else solver) for s in own]
     for block, s in zip(blocks, swapped, strict=True):
         block.solver = s
     try:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import StepBudgetError, ToleranceError, UsageError, VanishingStepError
+from windermere.errors import StepBudgetError, ToleranceError, VanishingStepError
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
@@ -97,6 +97,8 @@ def walk_adaptively(
     record: bool = False,
 ) -> Walked:
     """Step through all times asked for, landing on each."""
+    if not z.numel():
+        return _walk_of_none(problem, times, z)
     tableau, tolerance = problem.tableau, Tolerance.of(solvers, z)
     _check_start(problem, times, z)
     _check_tolerance(problem, solvers, tolerance, z)
@@ -126,6 +128,16 @@ def walk_adaptively(
                 recorded.append((clock.t, z))
         visited.append(z)
     return Walked(visited, clock.evaluations, clock.accepted, clock.rejected, recorded)
+
+
+def _walk_of_none(problem: Problem, times: Sequence[float], z: Tensor) -> Walked:
+    """An empty batch has no error to control: one step to each time, with the rate at the start, will do."""
+    moments = [np.full(problem.layout.groups, float(t)) for t in times]
+    once = np.ones(problem.layout.groups, np.int64)
+    k = problem.remember(problem.rate, once)(problem.layout.columns(moments[0], z), z)
+    states = [z, *(z + k for _ in times[1:])]
+    recorded = list(zip(moments, states, strict=True))
+    return Walked(states, once, once * (len(times) - 1), once * 0, recorded)
 
 
 def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Tensor) -> tuple[Clock, Tensor]:
@@ -184,8 +196,6 @@ def _rms(value: Tensor, problem: Problem) -> Numbers:
 
 
 def _check_start(problem: Problem, times: Sequence[float], z: Tensor) -> None:
-    if not z.numel():
-        raise UsageError("the state is empty: an adaptive solver has no error to control")
     if not z.isfinite().all():
         raise non_finite("the initial state", times[0], ~z.isfinite(), problem)
 
@@ -230,10 +240,15 @@ def _check_progress(
             "up, or the field is stiff or jumps there; loosen the tolerance, solve in float64, or regularise the field"
         )
     if spent.any():
+        t = _first(clock.t, spent)
+        landings = sum(abs(s - times[0]) <= abs(t - times[0]) for s in times[1:])
+        advice = "loosen the tolerance or raise max_steps"
+        if 2 * landings > budget:
+            advice = f"{landings} of them only landed on times asked for, so raise max_steps or ask for fewer times"
         raise StepBudgetError(
             f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "
-            f"t = {_first(clock.t, spent):.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "
-            f"with {_solver_of(solvers, spent)}: loosen the tolerance or raise max_steps"
+            f"t = {t:.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "
+            f"with {_solver_of(solvers, spent)}: {advice}"
         )
 
 

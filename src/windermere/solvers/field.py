@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.solver import Adaptive
+from windermere.solvers.surroundings import is_mixed, is_transformed
 from windermere.solvers.tableaus import Tableau
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -81,17 +82,66 @@ class Prepared:
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A field that does work once per solve rather than once per evaluation."""
+    """A field that does work once per solve rather than once per evaluation.
+
+    It says so by what `prepare` is declared to return: others may have a method of that name, too.
+    """
 
     def prepare(self) -> Prepared: ...
 
 
-def prepare(field: Any) -> Prepared:
-    if callable(own := getattr(field, "prepare", None)):  # a Preparable; asking the protocol would take longer
-        return own()  # type: ignore[no-any-return]
-    if isinstance(field, nn.Module):
-        return Prepared(field, lambda: tuple(p for p in field.parameters() if p.requires_grad))
-    return Prepared(field, None)
+def prepare(field: Any, z: Tensor) -> Prepared:
+    """A field ready to be solved from z; by its rate alone where PyTorch wants to see, or round, each operation."""
+    mixed = is_mixed(z)
+    if not mixed and not is_transformed():
+        return _prepared(field)
+    ready = Prepared(field, _parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
+    return Prepared(in_autocast(ready.rate, z.device.type) if mixed else ready.rate, ready.tensors)
+
+
+def _prepared(field: Any) -> Prepared:
+    if _prepares_itself(field):
+        return field.prepare()  # type: ignore[no-any-return]
+    return Prepared(field, _parameters_of(field) if isinstance(field, nn.Module) else None)
+
+
+def _parameters_of(module: nn.Module) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: tuple(p for p in module.parameters() if p.requires_grad)
+
+
+def in_autocast(rate: Rate, device: str) -> Rate:
+    """The rate as autocast computes it, on a way back that comes later too, and given in the state's own dtype."""
+    low = torch.get_autocast_dtype(device)
+
+    def restored(k: Any, z: Any) -> Any:
+        if isinstance(z, tuple) and isinstance(k, tuple | list) and len(k) == len(z):
+            return tuple(restored(part, own) for part, own in zip(k, z, strict=True))
+        return k.to(z.dtype) if isinstance(k, Tensor) and k.dtype in (low, torch.float32) else k
+
+    def rounded(t: Tensor, z: Tensor) -> Any:
+        # Weights rounded without a graph must not be kept for evaluations that need one.
+        with torch.autocast(device, dtype=low, cache_enabled=torch.is_grad_enabled()):
+            k = rate(t, z)
+        return restored(k, z)
+
+    return rounded
+
+
+def _prepares_itself(field: Any) -> bool:
+    """Whether it is a Preparable, and `prepare` stands for what the field does when it is called."""
+    for kind in type(field).__mro__:
+        if (own := vars(kind).get("prepare")) is not None:
+            declared = getattr(own, "__annotations__", {}).get("return")
+            return declared in (Prepared, "Prepared") and not (isinstance(field, nn.Module) and _is_altered(field))
+        if "forward" in vars(kind):  # newer than `prepare`, which knows nothing of it
+            return False
+    return False
+
+
+def _is_altered(module: nn.Module) -> bool:
+    """Whether a call does more than its class's forward: hooks, or a forward of its own."""
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    return bool(hooks) or "forward" in vars(module)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from torch import Tensor
 from windermere.errors import NonFiniteError
 from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating_stages, stage_nodes, stages
+from windermere.solvers.surroundings import is_batched
 
 
 def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:
@@ -62,7 +63,9 @@ def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) 
 
 
 def is_finite(value: Tensor) -> bool:
-    """Whether all entries are; if their sum is, which is quickly found, they are."""
+    """Whether all entries are; if their sum is, which is quickly found, they are. Inside of vmap nobody can tell."""
+    if is_batched():
+        return True
     value = value.detach()
     return isfinite(float(value.sum())) or bool(value.isfinite().all())
 

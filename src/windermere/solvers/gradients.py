@@ -11,11 +11,12 @@ from typing import Any, Literal, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import FieldError
+from windermere.errors import FieldError, UnknownNameError
 from windermere.solvers.field import Rate
+from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Piece, Remember, Walked
 from windermere.solvers.solver import Solvers
 from windermere.solvers.tableaus import Tableau
@@ -27,12 +28,21 @@ class Adjoint:
 
     solver: Solvers | None = None
     """Solves the adjoint equation; None takes the solver of the forward pass."""
-    parameters: tuple[Tensor, ...] | None = None
+    parameters: Iterable[Tensor] | None = None
     """What the field depends on, where it is a plain function; a module's own parameters are found."""
+
+    def __post_init__(self) -> None:
+        if self.parameters is not None:  # module.parameters() can be gone through only once
+            object.__setattr__(self, "parameters", tuple(self.parameters))
 
 
 Gradient: TypeAlias = Literal["backprop", "checkpoint", "adjoint"] | Adjoint
 GRADIENTS = ("backprop", "checkpoint", "adjoint")
+
+
+def check_gradient(gradient: Any) -> None:
+    if not isinstance(gradient, Adjoint) and gradient not in GRADIENTS:
+        raise UnknownNameError("gradient", str(gradient), GRADIENTS)
 
 
 def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
@@ -69,12 +79,16 @@ class AdjointRate:
     def __post_init__(self) -> None:
         self.gradient = [torch.zeros_like(p) for p in self.parameters]
         self.tape: list[tuple[Tensor, Tensor]] = []
+        self.checked = False
 
     def __call__(self, t: Tensor, stacked: Tensor) -> Tensor:
         z, a = stacked.unbind(self.axis)
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             k = self.rate(t.squeeze(-1) if t.ndim == stacked.ndim else t, z)
+        if not self.checked:
+            check_nothing_is_hidden(k, (z, *self.parameters))
+            self.checked = True
         if k.requires_grad:
             (da,) = torch.autograd.grad(k, z, a, retain_graph=True, allow_unused=True)
         else:
@@ -132,7 +146,7 @@ class _AdjointSolve(torch.autograd.Function):
         return states
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         (states, *_), (grad,), plan = ctx.saved_tensors, grads, ctx.plan
         rate = plan.make_rate()
@@ -150,12 +164,31 @@ def solve_with_adjoint(plan: AdjointPlan, z0: Tensor, parameters: tuple[Tensor, 
     return Walked(list(states.unbind(0)), walked.evaluations, walked.accepted, walked.rejected, walked.recorded)
 
 
-def check_parameters_are_known(rate: Rate, t: Tensor, z: Tensor) -> None:
-    """A plain function may hide parameters; the adjoint would leave out their gradient without a word."""
+def check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> None:
+    """A field may hide tensors that need gradients; the adjoint would leave these out without a word."""
     with torch.enable_grad():
-        hidden = rate(t, z.detach()).requires_grad
-    if hidden:
+        k = rate(t, z.detach())
+    if plain and k.requires_grad:
         raise FieldError(
             "the field depends on tensors that need gradients, but as a plain function it does not say which: "
             "make it an nn.Module, or give gradient=Adjoint(parameters=...)"
         )
+    check_nothing_is_hidden(k, ())
+
+
+def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
+    """The graph of an evaluation may lead to tensors that need gradients only by way of those known."""
+    seen = {tuple(get_gradient_edge(x))[:2] for x in known}
+    ahead: list[Any] = [tuple(get_gradient_edge(k))[:2]] if k.requires_grad else []
+    while ahead:
+        edge = ahead.pop()
+        if edge[0] is None or edge in seen:
+            continue
+        seen.add(edge)
+        if (leaf := getattr(edge[0], "variable", None)) is not None:
+            raise FieldError(
+                f"the field depends on a tensor of shape {tuple(leaf.shape)} that needs a gradient and that the "
+                "adjoint does not know of: make it a parameter of the field or part of the state, give all that the "
+                "field depends on in gradient=Adjoint(parameters=...), or take gradient='backprop'"
+            )
+        ahead += edge[0].next_functions

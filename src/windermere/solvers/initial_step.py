@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import NonFiniteError
+from windermere.errors import NonFiniteError, UsageError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
 from windermere.solvers.runge_kutta import combine
 from windermere.solvers.solver import check_times
@@ -42,12 +42,14 @@ def initial_step(
     d0, d1, d2 are means over the samples of Euclidean norms over all of a sample's entries. Costs two evaluations.
     """
     layout = lay_out(z0, members=members, samples=False)
-    rate = layout.packed_rate(prepare(field).rate)
+    z = layout.pack(z0).detach()
+    if not z.numel():
+        raise UsageError("no first step can be chosen: the batch is empty")
+    rate = layout.packed_rate(prepare(field, z).rate)
     start, *_, end = check_times(times)
     span = end - start
     # A field that is not finite divides zero by zero on the way; it is named at the end.
     with torch.no_grad(), np.errstate(invalid="ignore", divide="ignore"):
-        z = layout.pack(z0).detach()
         k = rate(layout.columns(np.full(layout.groups, start), z), z)
         d0, d1 = _mean_norm(z, layout), _mean_norm(k, layout)
         h0 = np.sign(span) * probing_step(d0, d1)

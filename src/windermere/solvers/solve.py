@@ -9,24 +9,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import UnknownNameError, UsageError
+from windermere.errors import UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.counting import Ledger, Tally
 from windermere.solvers.field import Adapt, Field, Layout, Prepared, State, Walk, lay_out, prepare
 from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.gradients import (
-    GRADIENTS,
     Adjoint,
     AdjointPlan,
     AdjointRate,
     Gradient,
-    check_parameters_are_known,
+    check_at_the_start,
+    check_gradient,
     checkpointed,
     solve_with_adjoint,
 )
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
+from windermere.solvers.surroundings import check_transforms, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
@@ -98,10 +99,11 @@ def final_state(
 def _solved(
     field: Field, z0: State, solver: Solvers, times: Sequence[float] | None, gradient: Gradient, record: bool
 ) -> tuple[Walked, Layout, tuple[float, ...]]:
-    solvers, members = _members(solver)
-    times = check_times(times if times is not None else _default_times(solvers[0]))
+    solvers, members = members_of(solver)
+    times = check_times(times if times is not None else default_times(solvers[0]))
     layout = lay_out(z0, members=members, samples=_by_sample(solvers))
-    return _walk(prepare(field), layout.pack(z0), solvers, times, layout, gradient, record), layout, times
+    z = layout.pack(z0)
+    return _walk(prepare(field, z), z, solvers, times, layout, gradient, record), layout, times
 
 
 def _walk(
@@ -115,8 +117,9 @@ def _walk(
 ) -> Walked:
     """Solve with the gradient asked for, and count."""
     ledger = Ledger.current()
-    if not isinstance(gradient, Adjoint) and gradient not in GRADIENTS:
-        raise UnknownNameError("gradient", str(gradient), GRADIENTS)
+    check_gradient(gradient)
+    if is_transformed():
+        check_transforms(adaptive=isinstance(solvers[0], Adaptive), gradient=gradient)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
     if gradient == "backprop" or not torch.is_grad_enabled():
         walked = _integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
@@ -214,9 +217,10 @@ def _adjoint(
         known, rate = fused.tensors, layout.packed_rate(fused.rate)
     elif known is None and prepared.tensors is not None:
         known = prepared.tensors()
-    if known is None:
-        check_parameters_are_known(rate, layout.columns(np.full(layout.groups, times[0]), z0), z0)
     parameters = tuple(p for p in known or () if p.requires_grad)
+    if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
+        t = layout.columns(np.full(layout.groups, times[0]), z0)
+        check_at_the_start(rate, t, z0, plain=known is None)
     stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
@@ -247,7 +251,7 @@ def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layou
     """The forward pass's own; or the one asked for, in an ensemble for every member, or one for each."""
     if settings.solver is None:
         return forward
-    solvers, members = _members(settings.solver)
+    solvers, members = members_of(settings.solver)
     if members is None:
         return tuple(solvers) * len(forward)
     if not layout.ensemble or members != len(forward):
@@ -261,7 +265,7 @@ def _by_sample(solvers: Sequence[Solver]) -> bool:
     return isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
 
 
-def _members(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
+def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
     if isinstance(solver, Solver):
         return (solver,), None
@@ -279,7 +283,7 @@ def _members(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     return tuple(solver), len(solver)
 
 
-def _default_times(solver: Solver) -> tuple[float, ...]:
+def default_times(solver: Solver) -> tuple[float, ...]:
     return (solver.times[0], solver.times[-1]) if isinstance(solver, OnGrid) else (0.0, 1.0)
 
 
@@ -291,7 +295,7 @@ def _tally(evaluations: NDArray[np.int64], solvers: Sequence[Solver], layout: La
     """Evaluations by member; samples that step on their own share evaluations, so the slowest one tells."""
     members = len(solvers)
     if evaluations.ndim > layout.ensemble:
-        evaluations = evaluations.max(axis=-1)
+        evaluations = evaluations.max(axis=-1, initial=0)
     if members == 1:
         return int(evaluations.item())
     return np.full(members, evaluations)

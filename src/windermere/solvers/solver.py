@@ -7,6 +7,7 @@ from math import ceil, isfinite
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError
@@ -177,9 +178,10 @@ class Adaptive(_Method):
         )
 
     def __str__(self) -> str:
+        whose = ", by sample" if self.control == "sample" else ""
         if self.rtol == self.atol:
-            return f"{self.method}, tol = {self.rtol:.3g}"
-        return f"{self.method}, rtol = {self.rtol:.3g}, atol = {self.atol:.3g}"
+            return f"{self.method}, tol = {self.rtol:.3g}{whose}"
+        return f"{self.method}, rtol = {self.rtol:.3g}, atol = {self.atol:.3g}{whose}"
 
 
 Solver: TypeAlias = FixedStep | OnGrid | Adaptive
@@ -210,6 +212,8 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """At least two finite times, each after the one before, or each before it."""
+    if _needs_gradient(times):
+        raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
     try:
         values = tuple(float(t) for t in times)
     except (TypeError, ValueError) as error:
@@ -218,6 +222,12 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
     return values
+
+
+def _needs_gradient(times: Any) -> bool:
+    entries = times if isinstance(times, tuple | list) else (times,)
+    wanting = any(type(t) is not float and getattr(t, "requires_grad", False) for t in entries)
+    return wanting and torch.is_grad_enabled()
 
 
 def _number(name: str, value: float) -> float:

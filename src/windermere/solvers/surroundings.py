@@ -1,0 +1,39 @@
+"""What PyTorch does around a solve: transforms (vmap, grad, jvp, ...) and autocast."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._functorch import TransformType, get_interpreter_stack, peek_interpreter_stack
+
+from windermere.errors import UsageError
+
+
+def is_transformed() -> bool:
+    """Whether the tensors of this moment are those of a transform."""
+    return peek_interpreter_stack() is not None
+
+
+def is_batched() -> bool:
+    """Whether vmap is among the transforms: then a tensor has no value that could be asked for."""
+    return is_transformed() and any(level.key() == TransformType.Vmap for level in get_interpreter_stack())
+
+
+def check_transforms(*, adaptive: bool, gradient: Any) -> None:
+    """A transform sees operations, not the numbers that steps are chosen by, and has derivatives of its own."""
+    if adaptive:
+        raise UsageError(
+            "an adaptive solve chooses its steps by numbers, which torch.func's transforms (vmap, grad, jvp, ...) do "
+            "not show: take a FixedStep or an OnGrid inside of them, or torch.autograd"
+        )
+    hidden = any(level.key() == TransformType.Grad for level in get_interpreter_stack())
+    if gradient != "backprop" and torch.is_grad_enabled() and (hidden or gradient != "checkpoint"):
+        raise UsageError(
+            f"gradient={gradient!r} cannot be had inside of torch.func's transforms (vmap, grad, jvp, ...): "
+            "take gradient='backprop' there, or torch.autograd"
+        )
+
+
+def is_mixed(z: Tensor) -> bool:
+    """Whether autocast rounds the operations of a solve of this state."""
+    return z.device.type in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(z.device.type)
