@@ -36,4 +36,6 @@ def check_transforms(*, adaptive: bool, gradient: Any) -> None:
 
 def is_mixed(z: Tensor) -> bool:
     """Whether autocast rounds the operations of a solve of this state."""
+    if not torch._C._is_any_autocast_enabled():  # the one question that takes next to no time
+        return False
     return z.device.type in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(z.device.type)
