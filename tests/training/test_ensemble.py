@@ -17,11 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.models import Autonomous, ODEBlock, architecture, initialise, using
-from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting
+from windermere.models import Autonomous, ODEBlock, SphereField, architecture, initialise, using
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
 from windermere.training import Ensemble, RunConfig
 from windermere.training.batches import Batches
 from windermere.training.checkpoint import make_optimizer, pack, update
+from windermere.training.ensemble import StackedField
 
 from .small import a_config, fit_alone, model, optimizer_for, some_spheres, trained, trained_alone
 
@@ -408,3 +409,15 @@ def test_an_update_is_the_optimizers_own_step_to_the_bit(name: str, dtype: torch
     one, other = states
     assert one.keys() == other.keys()
     assert all(torch.equal(one[key], other[key]) for key in one)
+
+
+class Still(SphereField):
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return 0 * super().forward(t, z)
+
+
+def test_an_ensemble_of_a_subclass_is_solved_by_its_own_forward() -> None:
+    field, z = Still(2), torch.randn(2, 4, 2)
+    stacked = StackedField(field, {name: torch.stack([p, p]).detach() for name, p in field.named_parameters()})
+    solver = FixedStep("rk4", step=1 / 4)
+    assert torch.equal(torch.as_tensor(solve(stacked, z, [solver, solver]).final), z)

@@ -16,7 +16,7 @@ from rich.table import Column, Table
 from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
 from windermere.audit.audit import checked_threshold
-from windermere.cli.options import AsJson, Device, check_device, print_json, stdout
+from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.errors import AuditError, UsageError
 from windermere.report import figure_path
 from windermere.terminal import stderr
@@ -45,7 +45,7 @@ def audit_command(
     target: Annotated[str, typer.Argument(help="A trained run's folder, or package.module:function.")],
     seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
     samples: Annotated[int, typer.Option(help="How many samples to draw at random.")] = 1000,
-    everything: Annotated[bool, typer.Option("--all", help="Look at all samples instead.")] = False,
+    everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
     threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
     figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
     evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,

@@ -100,7 +100,7 @@ def prepare(field: Any, z: Tensor) -> Prepared:
 
 
 def _prepared(field: Any) -> Prepared:
-    if _prepares_itself(field):
+    if prepares_itself(field):
         return field.prepare()  # type: ignore[no-any-return]
     return Prepared(field, _parameters_of(field) if isinstance(field, nn.Module) else None)
 
@@ -127,7 +127,7 @@ def in_autocast(rate: Rate, device: str) -> Rate:
     return rounded
 
 
-def _prepares_itself(field: Any) -> bool:
+def prepares_itself(field: Any) -> bool:
     """Whether it is a Preparable, and `prepare` stands for what the field does when it is called."""
     for kind in type(field).__mro__:
         if (own := vars(kind).get("prepare")) is not None:

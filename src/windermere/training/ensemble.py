@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 from windermere.errors import UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import Prepared, Solver, Tableau, final_state, solve
+from windermere.solvers.field import prepares_itself
 from windermere.solvers.grid import Grid, Steps
 
 
@@ -30,7 +31,8 @@ class StackedField:
         return self.prepare().rate(t, z)
 
     def prepare(self) -> Prepared:
-        if callable(stacked := getattr(self.field, "prepare_stacked", None)):  # a Stackable
+        # A Stackable, unless what it does when it is called was altered.
+        if callable(stacked := getattr(self.field, "prepare_stacked", None)) and prepares_itself(self.field):
             return stacked(self.tensors)  # type: ignore[no-any-return]
 
         def one(tensors: dict[str, Tensor], t: Tensor, z: Tensor) -> Any:
