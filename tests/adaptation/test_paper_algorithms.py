@@ -188,6 +188,19 @@ def test_a_check_can_be_tightened_until_it_costs_more_than_training() -> None:
     assert state.precision == 5e-4
 
 
+def test_a_check_is_tightened_no_further_than_float64_resolves() -> None:
+    controller = ToleranceAdaptation(train="dopri54", tighten=True, floor=1e-12)
+    free = Score(value=0.9, evaluations=20)
+    state, asked = traced(controller, controller.start(2e-9), 0.9, [free] * 5)
+    assert [a.precision for a in asked] == [pytest.approx(v) for v in (2e-10, 2e-11, 2e-12, 2e-13, 2.2e-9)]
+    assert state.precision == pytest.approx(2.2e-9)
+
+
+def test_the_second_look_at_a_tolerance_compares_with_the_check_too() -> None:
+    state, _ = traced(FEHLBERG, FEHLBERG.start(1e-3), 0.90, [0.82, 0.73])  # 0.17 from training, 0.09 from the check
+    assert state.precision == 1e-3 * 1.1
+
+
 def test_a_state_survives_being_saved() -> None:
     state, _ = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.85])
     assert State.from_dict(state.to_dict()) == state

@@ -189,3 +189,23 @@ def test_grids_that_come_out_the_same_stand_in_the_table_once() -> None:
     verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False)
     solvers = [line.solver for line in verdict.table]
     assert len(solvers) == len(set(solvers))
+
+
+class Breathing(nn.Module):
+    """Its rate is the same at both ends and in the middle of (0, 1)."""
+
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return z * torch.sin(2 * torch.pi * t)
+
+
+def test_a_field_with_a_period_of_half_the_span_is_not_taken_for_autonomous() -> None:
+    x, y = ring(20), torch.arange(20) % 2
+    model = nn.Sequential(wm.ODEBlock(Breathing(), wm.FixedStep.of("euler", steps=4)), nn.Linear(2, 2))
+    (crossings,) = (e for e in wm.audit(model, (x, y)).evidence if e.name == "crossings")
+    assert "depends on t" in crossings.finding
+
+
+def test_a_solver_of_training_beside_a_models_own_is_refused() -> None:
+    x, y = ring(20), torch.arange(20) % 2
+    with pytest.raises(UsageError, match="a model with ODEBlocks has its own solvers"):
+        wm.audit(rotating(), (x, y), trained_with=wm.FixedStep.of("rk4", steps=8))

@@ -258,3 +258,11 @@ def test_parameters_given_as_a_generator_have_their_gradient_every_time() -> Non
     )
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one, other)
+
+
+def test_what_is_recorded_on_the_way_has_no_gradient_rather_than_a_wrong_one() -> None:
+    z = some_states(3, 2).requires_grad_()
+    solution = solve(Network(), z, FixedStep("rk4", step=1 / 4), gradient="adjoint", record=True)
+    assert solution.trajectory is not None
+    assert not torch.as_tensor(solution.trajectory.states).requires_grad
+    assert torch.as_tensor(solution.final).requires_grad

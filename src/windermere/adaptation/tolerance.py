@@ -17,6 +17,8 @@ from windermere.solvers import Adaptive
 
 START = 1e-6
 """The paper's first tolerance."""
+FINEST = 1e-13
+"""Of a check: float64 resolves no smaller ones."""
 CHECK_RATIOS = {("fehlberg21", "dopri54"): 1 / 5, ("dopri54", "dopri54"): 1 / 10}
 """The check's tolerance as a share of the training solver's, for the paper's pairs."""
 FLOOR = 2.5e-7
@@ -78,7 +80,7 @@ class ToleranceAdaptation:
         tol = state.precision
         check_tol = self.ratio * tol
         checked = yield Adaptive(self.check, tolerance=check_tol)
-        while self.tighten and 0 < checked.evaluations <= trained.evaluations:
+        while self.tighten and check_tol / 10 >= FINEST and 0 < checked.evaluations <= trained.evaluations:
             check_tol /= 10
             checked = yield Adaptive(self.check, tolerance=check_tol)
         raised = None

@@ -131,6 +131,11 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     """However a model came in."""
     if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
+        if trained_with is not None:
+            raise UsageError(
+                "trained_with is for predict(x, solver): a model with ODEBlocks has its own solvers; change those by "
+                "windermere.using(model, solver), or leave it out"
+            )
         refuse_solves_beside_blocks(model, first_samples(x, FEW))
         return ModelSubject(model)
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):

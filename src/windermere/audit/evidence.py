@@ -207,7 +207,9 @@ def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
 
 def _autonomous(walk: Walk) -> bool:
     field_, z = walk.insight.field, walk.insight.start[:8]
-    rates = [field_(z.new_tensor(t), z) for t in (walk.times[0], 0.37 * walk.times[-1] + 0.13, walk.times[-1])]
+    start, end = walk.times[0], walk.times[-1]
+    # Shares of the span at which no usual period repeats.
+    rates = [field_(z.new_tensor(start + share * (end - start)), z) for share in (0, 0.2718, 0.618, 1)]
     return all(torch.allclose(rate, rates[0], rtol=1e-10, atol=1e-12) for rate in rates[1:])
 
 

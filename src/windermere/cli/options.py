@@ -67,7 +67,7 @@ def read_start(
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    if re.fullmatch(r"0*[1-9]\d*", text):
+    if re.fullmatch(r"0*[1-9]\d{0,5}", text):
         return tuple(range(int(text)))
     if re.fullmatch(r"\d+,(\d+,)*\d*", text):
         return tuple(int(part) for part in text.split(",") if part)

@@ -161,7 +161,9 @@ class _AdjointSolve(torch.autograd.Function):
 def solve_with_adjoint(plan: AdjointPlan, z0: Tensor, parameters: tuple[Tensor, ...]) -> Walked:
     states = cast(Tensor, _AdjointSolve.apply(plan, z0, *parameters))  # type: ignore[no-untyped-call]
     walked = plan.walked[0]
-    return Walked(list(states.unbind(0)), walked.evaluations, walked.accepted, walked.rejected, walked.recorded)
+    # What was recorded on the way is no part of the adjoint equation: better no gradient than zero.
+    recorded = [(t, z.detach()) for t, z in walked.recorded]
+    return Walked(list(states.unbind(0)), walked.evaluations, walked.accepted, walked.rejected, recorded)
 
 
 def check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> None:
