@@ -51,7 +51,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
     "cifar10": QUICK_IMAGES,
 }
 QUICK_ADAPTIVE: Mapping[str, Mapping[str, Any]] = {
-    "mnist": {"batch_size": 16, "lr": 3e-4},
+    "mnist": {"batch_size": 16, "lr": 2e-4},
     "cifar10": {"batch_size": 16},
 }
 """With adaptive solvers, which evaluate the field ten times and more. In so few iterations at the paper's rate, 1e-4,
