@@ -2,10 +2,11 @@
 
 import sys
 
-from benchmarks import calibration, crossings, frontier, known_cases, memory, peers, phenomenon, sphere_step
+from benchmarks import calibration, crossings, frontier, known_cases, memory, own_field, peers, phenomenon, sphere_step
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
+    "own_field": own_field.run,
     "peers": peers.run,
     "memory": memory.run,
     "phenomenon": phenomenon.run,
