@@ -146,3 +146,19 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
     assert any(g is not None and g.abs().sum() > 0 for g in penalised(Network(), "backprop"))
     with pytest.raises(UsageError, match=r"cannot be differentiated again .*: take gradient='backprop'"):
         penalised(Network(), "adjoint")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
+@pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
+def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
+    torch.compiler.reset()
+    field, z = Network(), some_states(3, 2)
+
+    def solved(z: Tensor) -> Any:
+        return solve(field, z, solver, gradient=gradient).final
+
+    plain, compiled = (f(z) for f in (solved, torch.compile(solved, backend="eager")))
+    torch.testing.assert_close(compiled, plain)
+    found, wanted = (torch.autograd.grad(end.sum(), list(field.parameters())) for end in (compiled, plain))
+    torch.testing.assert_close(found, wanted)

@@ -10,8 +10,8 @@ from windermere.errors import UsageError
 
 
 def is_transformed() -> bool:
-    """Whether the tensors of this moment are those of a transform."""
-    return peek_interpreter_stack() is not None
+    """Whether the tensors of this moment are those of a transform. torch.compile cannot ask."""
+    return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
 
 
 def is_batched() -> bool:
