@@ -43,7 +43,7 @@ def run_command(
     quick: Quick = False,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5; with --quick on images, seed 1."),
+        typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5; with --quick on images, one."),
     ] = None,
     device: Device = None,
     out: Out = None,
