@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: eve
 
 Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.")]
 Quick = Annotated[
-    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop: docs/studies.md has what still shows.")
+    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop (docs/studies.md).")
 ]
 Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
 
