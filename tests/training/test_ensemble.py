@@ -417,7 +417,7 @@ class Still(SphereField):
 
 
 def test_an_ensemble_of_a_subclass_is_solved_by_its_own_forward() -> None:
-    field, z = Still(2), torch.randn(2, 4, 2)
+    field, z = initialise(Still(2), 0), torch.randn(2, 4, 2)
     stacked = StackedField(field, {name: torch.stack([p, p]).detach() for name, p in field.named_parameters()})
     solver = FixedStep("rk4", step=1 / 4)
     assert torch.equal(torch.as_tensor(solve(stacked, z, [solver, solver]).final), z)
