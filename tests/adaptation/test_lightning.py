@@ -427,7 +427,7 @@ def test_a_model_loaded_from_a_checkpoint_gets_back_the_solver_it_was_adapted_to
     assert kit.callback.install_adapted(bare, file) == bare.blocks[1].solver == kept
 
 
-def test_a_checkpoint_without_an_adapted_solver_or_with_code_in_it_is_named(kit: Kit, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_missing_has_no_adapted_solver_or_has_code_is_named(kit: Kit, tmp_path: Path) -> None:
     module, trainer = kit.Classifier(EAGER_START), kit.trainer(1)
     trainer.fit(module, batches())
     trainer.save_checkpoint(tmp_path / "plain.ckpt")
@@ -436,6 +436,8 @@ def test_a_checkpoint_without_an_adapted_solver_or_with_code_in_it_is_named(kit:
     torch.save({"hyper_parameters": {"solver": EAGER_START}}, tmp_path / "objects.ckpt")
     with pytest.raises(UsageError, match="reading it may run code"):
         kit.callback.install_adapted(module, tmp_path / "objects.ckpt")
+    with pytest.raises(UsageError, match=r"nowhere\.ckpt cannot be read: No such file"):
+        kit.callback.install_adapted(module, tmp_path / "nowhere.ckpt")
 
 
 # ---------------------------------------------------------------------------------------------------------

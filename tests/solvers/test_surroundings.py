@@ -148,7 +148,11 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
-@pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings(  # Dynamo's own, some of which it means to hide
+    "ignore:The .grad attribute of a Tensor",
+    "ignore:Dynamo detected a call to a `functools.lru_cache`",
+    "ignore:<class 'torch.autograd.function.Function'> should not be instantiated",
+)
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
 def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:

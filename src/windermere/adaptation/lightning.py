@@ -18,11 +18,12 @@ from windermere.adaptation.controller import Controller, Score, State, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
+from windermere.audit.calls import evaluating
 from windermere.audit.double import double_of
 from windermere.errors import SolverError, ToleranceError, UsageError
 from windermere.models import ODEBlock, using
 from windermere.models.ode_block import ode_blocks
-from windermere.solvers import Solver, checking, counting, solver_from_dict, solver_to_dict
+from windermere.solvers import Solver, counting, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP
 
 
@@ -212,6 +213,8 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
 def _opened(path: str | Path) -> Mapping[str, Any]:
     try:
         found: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UsageError(f"the checkpoint {path} cannot be read: {error.strerror or error}") from error
     except UnpicklingError as error:  # hyper-parameters that are objects, most likely
         raise UsageError(
             f"{path} holds more than plain values, and reading it may run code: if you trust it, give install_adapted "
@@ -250,8 +253,9 @@ def _on_any_rank(here: bool) -> bool:
 
 
 def _scored(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
-    """The score without a distance, and the outputs, or None where the user's score has none."""
-    with using(module, solver), _watching(module):
+    """The score without a distance, and the outputs, or None where the user's score has none. In eval mode: a review
+    must neither move running statistics nor draw the random numbers of dropout."""
+    with using(module, solver), evaluating(module):
         try:
             return _counted(module, batch, score)
         except ToleranceError:  # a check may ask for more than float32 resolves
@@ -264,19 +268,6 @@ def _counted(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Sco
         found = score(module, batch)
     value, outputs = found if isinstance(found, tuple) else (found, None)
     return Score(value=float(value), steps=int(np.max(count.steps)), evaluations=int(np.max(count.checks))), outputs
-
-
-@contextmanager
-def _watching(module: torch.nn.Module) -> Iterator[None]:
-    """Eval mode: a review must neither move running statistics nor draw the random numbers of dropout."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad(), checking():
-            yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
 
 
 @contextmanager

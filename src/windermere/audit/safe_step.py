@@ -45,6 +45,5 @@ def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) ->
         safe = rung
     shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
     finest = next((r.solver for r in rungs if r.failed is None), None)
-    if safe is None:
-        return Safe(precision=None, solver=None, ladder=shown, finest=finest)
-    return Safe(precision=safe.precision, solver=safe.solver, ladder=shown, finest=finest)
+    precision, solver = (None, None) if safe is None else (safe.precision, safe.solver)
+    return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
