@@ -78,8 +78,12 @@ def borrowed(results: Path, quick: bool = False) -> Borrowed:
     for lender in LENDERS:
         lent = [row for row in read_rows(results / lender / f"{MAIN}.csv") if _key(row) in names]
         rows += [{**row, "run": names[_key(row)]} for row in lent]
-        there, known = {row["run"] for row in lent}, read_provenance(results / lender).items()
-        made |= {f"{lender}/{name}": {**how, "borrowed": lender} for name, how in known if run_of(name) in there}
+        here, known = {row["run"]: names[_key(row)] for row in lent}, read_provenance(results / lender).items()
+        made |= {
+            f"{lender}/{here[run]}{name.removeprefix(run)}": {**how, "borrowed": lender}
+            for name, how in known
+            if (run := run_of(name)) in here
+        }
     return rows, made
 
 
