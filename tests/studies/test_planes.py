@@ -52,7 +52,7 @@ def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Table
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:
     assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
-    assert len(STUDIES) == 19
+    assert len(STUDIES) == 20
     assert find_study("trajectories") is planes.TRAJECTORIES
 
 
