@@ -133,13 +133,13 @@ def _for_all(holds: bool, whole: bool) -> bool | None:
 def _declines(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
     claim = f"{title(grid)}: performance declines at small tolerances"
-    return Finding(claim=claim, ours=ours, agrees=_is_lower(fine, coarse) if whole else None)
+    return Finding(claim=claim, ours=ours, agrees=is_lower(fine, coarse) if whole else None)
 
 
 def _poor_at_large_tolerances(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
     claim = f"{title(grid)}: accuracy is relatively low at large tolerances"
-    return Finding(claim=claim, ours=ours, agrees=_is_lower(coarse, fine) if whole else None)
+    return Finding(claim=claim, ours=ours, agrees=is_lower(coarse, fine) if whole else None)
 
 
 def left_out(rows: Sequence[Row]) -> str:
@@ -193,7 +193,7 @@ def _of_all(entry: Entry) -> str:
     return " and ".join(words)
 
 
-def _is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
+def is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
     """Enough to speak of, and by more than two standard errors of the difference; None where it is by less."""
     if len(some) < 2 or len(others) < 2:
         return None

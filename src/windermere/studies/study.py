@@ -93,5 +93,7 @@ class Study:
     """The tables of a study that trains nothing."""
     findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
     """What the tables say of the paper's claims."""
+    beside: tuple[str, ...] = ()
+    """Studies whose main tables, where they are there, its findings get as well, each by its name."""
     left_out: Callable[[Tables], str] = field(default=_nobody)
     """A sentence about models that are in no mean; if empty, those that diverged are named."""
