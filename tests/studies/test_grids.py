@@ -252,6 +252,18 @@ def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
     assert agrees({n: checked for n, checked in shown.items() if n > 2}) is True
 
 
+@pytest.mark.parametrize(("factor", "agrees"), [(1.0, False), (0.75, False), (1.5, True)])
+def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smaller_error(
+    factor: float, agrees: bool
+) -> None:
+    grid = a_grid({1: 0.5, 128: 0.95, 256: 1.0})
+    others = [{**row, "test_method": "midpoint", "factor": factor, "accuracy": 0.85} for row in grid if not row["own"]]
+    drop, *_ = fixed_findings([*grid, *others])
+    assert drop.agrees is agrees
+    off = "0.050" if agrees else "0.150"
+    assert drop.ours.endswith(f"critical steps: 1-128, from where on solvers as fine are at most {off} off")
+
+
 def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
     """Two seeds for each tolerance, whose check solver agrees."""
     return [

@@ -12,6 +12,7 @@ from windermere.studies.critical import (
     Model,
     critical_steps,
     entries,
+    finer_checks,
     finest_check,
     written,
 )
@@ -66,7 +67,7 @@ def adaptive_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> 
 
 
 def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
-    """Some precision costs more than the threshold under the check solver, and the finest does not."""
+    """Some precision costs more than the threshold under the check solver; the finest does under no solver as fine."""
     check, there = _there(grid)
     claim = (
         f"{title(grid)}: trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; "
@@ -75,12 +76,15 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     if len(there) < 2:
         return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
     worst, finest = max(there[:-1], key=_mean_drop), there[-1]
-    critical = critical_steps(grid, grid[0]["method"])
+    critical, furthest = critical_steps(grid, grid[0]["method"]), _furthest(grid)
     ours = (
         f"under {check}, the largest drop is {_drop(worst)} at {_at(worst, name)}; at {_at(finest, name)} it is "
         f"{_drop(finest)}; critical {name}: {critical}"
     )
-    shown = _mean_drop(worst) > THRESHOLD and finest.passes
+    if critical.passes is not None:
+        beyond = [entry.gap for entry in furthest[[entry.precision for entry in there].index(critical.passes) :]]
+        ours += f", from where on solvers as fine are at most {max(beyond):.3f} off"
+    shown = _mean_drop(worst) > THRESHOLD and furthest[-1].passes
     return Finding(claim=claim, ours=ours, agrees=shown if shown or whole else None)
 
 
@@ -169,6 +173,13 @@ def _entries(grid: Sequence[Row]) -> list[Entry]:
 
 def _there(grid: Sequence[Row]) -> tuple[Check, list[Entry]]:
     return finest_check(grid, grid[0]["method"]), [entry for entry in _entries(grid) if entry.trained]
+
+
+def _furthest(grid: Sequence[Row]) -> list[Entry]:
+    """Those that trained, each under that solver of equal or smaller error which is furthest off."""
+    method = grid[0]["method"]
+    by_check = (entries(grid, method, check) for check in finer_checks(grid, method))
+    return [max(same, key=lambda entry: entry.gap) for same in zip(*by_check, strict=True) if same[0].trained]
 
 
 def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
