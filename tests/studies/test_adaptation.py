@@ -335,6 +335,35 @@ def test_steps_have_settled_in_the_second_half_and_after_the_first_correction() 
         assert told(tables, "fluctuates to the end") == (ours, True)
 
 
+def spending(curve: list[Row], *rates: int) -> list[Row]:
+    """With evaluations: so many in each of the 1000 iterations before a review."""
+    return [{**row, "evaluations_forward": 1000 * sum(rates[: n + 1])} for n, row in enumerate(curve)]
+
+
+@pytest.mark.parametrize(("first", "agrees"), [(29, True), (31, False)])
+def test_a_first_step_is_too_small_where_training_takes_twice_the_evaluations_it_takes_once_settled(
+    first: int, agrees: bool
+) -> None:
+    steps = (first,) * 5 + (10,) * 5
+    tables = {"table": rows_of("a", [0.99], [0.99]), "curves": spending(curve_of("a", 0, *steps), *steps)}
+    ours = f"begins with {first} steps; without its checks it takes {(first + 10) / 2:.1f} evaluations per iteration"
+    assert told(tables, "first step") == (f"training {ours} in all, and 10.0 once settled", agrees)
+
+
+@pytest.mark.parametrize(("late", "swing"), [((16, 8, 16, 8, 16), 0.5), ((20, 20, 20, 20, 20), 0.0)])
+def test_evaluations_fluctuate_by_themselves(late: tuple[int, ...], swing: float) -> None:
+    rows = rows_of("a", [0.99], [0.99], method="dopri54", check="dopri54", final_steps=None, final_tolerance=1e-3)
+    curve = curve_of("a", 0, *[1e-6] * 5, *[1e-3, 4e-3] * 2, 1e-3, name="tolerance")
+    findings = tolerance_findings({"table": rows, "curves": spending(curve, *[50] * 5, *late)})
+    precision, evaluations, *_ = findings
+    assert precision.agrees is True
+    assert evaluations.claim.startswith("the number of evaluations fluctuates to the end")
+    assert evaluations.agrees is (swing > 0)
+    assert evaluations.ours.startswith(
+        f"once settled, from {min(late)} to {max(late)} per iteration; its log2 has a standard deviation of {swing:.2f}"
+    )
+
+
 def test_a_correction_is_seen_in_the_review_that_follows_a_failed_one() -> None:
     seeds = (curve_of("a", 0, *[8] * 10, failed=(2, 3, 10)), curve_of("a", 1, *[8] * 10, failed=(1, 7)))
     tables = {"table": rows_of("a", [0.99, 0.99], [0.99, 0.99]), "curves": [*seeds[0], *seeds[1]]}
