@@ -252,6 +252,16 @@ def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
     assert agrees({n: checked for n, checked in shown.items() if n > 2}) is True
 
 
+def test_findings_say_which_entries_of_a_grid_are_of_one_seed() -> None:
+    two = [row for steps in (1, 64) for seed in (0, 1) for row in a_model(steps, seed=seed, checked=steps / 64)]
+    drop, own, critical = fixed_findings([*two, *a_model(128)])
+    assert "the largest drop is 0.984 ± 0.000 at 1 step; at 128 steps it is 0.000 (one seed)" in drop.ours
+    assert own.ours == "from 1.000 ± 0.000 at 1 step to 1.000 ± 0.000 at 1 step"
+    assert critical.ours.endswith("(1 to 2 seeds)")
+    *_, alone = fixed_findings(a_model(1))
+    assert alone.ours.endswith("(one seed)")
+
+
 @pytest.mark.parametrize(("factor", "agrees"), [(1.0, False), (0.75, False), (1.5, True)])
 def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smaller_error(
     factor: float, agrees: bool
@@ -341,7 +351,7 @@ def test_mnist_is_lower_with_adaptive_solvers_overall_once_both_grids_are_whole(
     assert ours.endswith("over 16 models against 0.951 ± 0.001 over 24 models")
     part = [row for row in rows if row["run"] == "dopri54-1e-1" and row["seed"] == 0]
     assert told(part, **{"mnist-fixed": fixed})[1] is None
-    assert "over one model against" in told(part, **{"mnist-fixed": fixed})[0]
+    assert "0 (one seed) against" in told(part, **{"mnist-fixed": fixed})[0]
     assert told(rows, **{"mnist-fixed": [row for row in fixed if row["run"] != "rk4-16"]})[1] is None
     assert told(rows) == (f"{ours.partition(' against')[0]} against none yet", None)
 

@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from windermere.records import Row
 from windermere.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
 from windermere.studies.critical import THRESHOLD, is_whole
-from windermere.studies.study import Finding, Tables
+from windermere.studies.study import Finding, Tables, seed_count
 
 NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 FLUCTUATES = log2(1.1)
@@ -58,8 +58,13 @@ def span(values: Sequence[float], form: str = "{:.1f}") -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def by_seed(values: Sequence[float], form: str = "{:.1f}") -> str:
+    """Their span, or that there is one."""
+    return f"seeds {span(values, form)}" if len(values) > 1 else "one seed"
+
+
 def _with_span(values: Sequence[float]) -> str:
-    return f"{fmean(values):.2f}" + (f" (seeds {span(values, '{:.2f}')})" if len(values) > 1 else "")
+    return f"{fmean(values):.2f} ({by_seed(values, '{:.2f}')})"
 
 
 def step_findings(tables: Tables) -> list[Finding]:
@@ -98,12 +103,12 @@ def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
         where = f"on {NAMES[data]}, Euler steps checked by midpoint"
         yield Finding(
             claim=f"Algorithm 2 {where}, reaches {100 * printed.accuracy:.1f} ± {100 * printed.spread:.1f} %",
-            ours=f"{percent(accuracy)} (learning rate {run.rows[0]['lr']:g}, {len(accuracy)} seeds)",
+            ours=f"{percent(accuracy)} (learning rate {run.rows[0]['lr']:g}, {seed_count(len(accuracy))})",
             agrees=_told(run.rows, is_same(accuracy, printed.accuracy, printed.spread)),
         )
         yield Finding(
             claim=f"it takes {printed.cost} evaluations per iteration {where}, all checks included",
-            ours=f"{fmean(cost):.1f}, seeds {span(cost)} (learning rate {run.rows[0]['lr']:g})",
+            ours=f"{fmean(cost):.1f}, {by_seed(cost)} (learning rate {run.rows[0]['lr']:g})",
             agrees=_told(run.rows, abs(fmean(cost) / printed.cost - 1) <= SAME_COST),
         )
 
@@ -113,8 +118,8 @@ def _fluctuations(runs: Sequence[Adapted], what: str) -> Iterator[Finding]:
         if swings := run.swings:
             yield Finding(
                 claim=f"the {what} fluctuates to the end ({run.who})",
-                ours=f"once settled, its log2 has a standard deviation of {fmean(swings):.2f}, seeds "
-                f"{span(swings, '{:.2f}')}",
+                ours=f"once settled, its log2 has a standard deviation of {fmean(swings):.2f}, "
+                f"{by_seed(swings, '{:.2f}')}",
                 agrees=_told(run.rows, fmean(swings) > FLUCTUATES),
             )
 
@@ -127,7 +132,7 @@ def _evaluations(runs: Sequence[Adapted]) -> Iterator[Finding]:
             yield Finding(
                 claim=f"the number of evaluations fluctuates to the end, too ({run.who})",
                 ours=f"once settled, from {low:.0f} to {high:.0f} per iteration; its log2 has a standard deviation of "
-                f"{fmean(swings):.2f}, seeds {span(swings, '{:.2f}')}",
+                f"{fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}",
                 agrees=_told(run.rows, fmean(swings) > FLUCTUATES),
             )
 
@@ -140,20 +145,21 @@ def _first_steps(runs: Sequence[Adapted]) -> Iterator[Finding]:
             begun, spent = span([row["steps"] for row in first], "{:.0f}"), [r[SPENT] / r["iteration"] for r in last]
             yield Finding(
                 claim=f"the first step, after Hairer's rule, is not too small ({run.who})",
-                ours=f"training begins with {begun} steps; without its checks it takes {fmean(spent):.1f} evaluations "
-                f"per iteration in all, and {fmean(settled):.1f} once settled",
+                ours=f"training begins with {begun} steps ({seed_count(len(first))}); without its checks it takes "
+                f"{fmean(spent):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled",
                 agrees=_told(run.rows, fmean(spent) <= TOO_MANY * fmean(settled)),
             )
 
 
 def _flows(runs: Sequence[Adapted]) -> Iterator[Finding]:
     for run in runs_by(runs, "paper"):
+        gaps, within = run.gaps, sum(gap <= THRESHOLD for gap in run.gaps)
+        counted = f": within in {within} of {len(gaps)} seeds" if len(gaps) > 1 else ""
         yield Finding(
             claim=f"the model stays a flow, so finer solvers score the same to within {THRESHOLD:g} ({run.who})",
-            ours=f"at the end the furthest finer solver is {100 * fmean(run.gaps):.1f} points away, seeds "
-            f"{span([100 * gap for gap in run.gaps])}: within in {sum(gap <= THRESHOLD for gap in run.gaps)} of "
-            f"{len(run.gaps)} seeds",
-            agrees=_told(run.rows, fmean(run.gaps) <= THRESHOLD),
+            ours=f"at the end the furthest finer solver is {100 * fmean(gaps):.1f} points away, "
+            f"{by_seed([100 * gap for gap in gaps])}{counted}",
+            agrees=_told(run.rows, fmean(gaps) <= THRESHOLD),
         )
 
 
@@ -163,8 +169,9 @@ def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
         if after:
             yield Finding(
                 claim=f"a model that has adapted to its step is corrected by training with a smaller one ({run.who})",
-                ours=f"{sum(map(sum, run.failed))} of {sum(map(len, run.failed))} reviews failed; after "
-                f"{after.count(False)} of {len(after)} of them, the next one passed",
+                ours=f"{sum(map(sum, run.failed))} of {sum(map(len, run.failed))} reviews failed "
+                f"({seed_count(len(run.failed))}); after {after.count(False)} of {len(after)} of them, the next one "
+                "passed",
                 agrees=_told(run.rows, after.count(False) > len(after) / 2),
             )
 
@@ -178,8 +185,8 @@ def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
     fewer = _told([*euler[0].rows, *midpoint[0].rows], fmean(few) < fmean(many) / FAR_FEWER)
     yield Finding(
         claim="with midpoint as the training solver, it fluctuates around far fewer steps than with Euler",
-        ours=f"once settled, around {fmean(few):.1f} steps of midpoint (seeds {span(few)}) against "
-        f"{fmean(many):.1f} of Euler (seeds {span(many)})",
+        ours=f"once settled, around {fmean(few):.1f} steps of midpoint ({by_seed(few)}) against "
+        f"{fmean(many):.1f} of Euler ({by_seed(many)})",
         agrees=None if beyond else fewer,
         beyond=beyond,
     )

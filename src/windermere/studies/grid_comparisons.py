@@ -5,7 +5,7 @@ from math import inf
 
 from windermere.records import Row
 from windermere.studies.critical import Critical, critical_steps, did_train
-from windermere.studies.grid_findings import grids_in, is_lower, spread, title
+from windermere.studies.grid_findings import grids_in, is_lower, seeds_of, spread, title
 from windermere.studies.study import Finding
 
 
@@ -22,14 +22,15 @@ def lower_than_with_fixed_steps(
 
 
 def _over_models(accuracy: Sequence[float]) -> str:
-    many = "one model" if len(accuracy) == 1 else f"{len(accuracy)} models"
-    return f"{spread(accuracy)} over {many}" if accuracy else "none yet"
+    over = f" over {len(accuracy)} models" if len(accuracy) > 1 else ""
+    return f"{spread(accuracy)}{over}" if accuracy else "none yet"
 
 
 def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:
     """Of Euler's method."""
     own, *rest = ([grid for name, grid in grids_in(rows).items() if _is_euler(name)] for rows in (mnist, *others))
-    found = {title(grid): critical_steps(grid, "euler") for grids in (own, *rest) for grid in grids}
+    grids = [grid for some in (own, *rest) for grid in some]
+    found = {f"{title(grid)} ({seeds_of(grid)})": critical_steps(grid, "euler") for grid in grids}
     whole = all((own, *rest)) and not any(map(_is_euler, unfinished))
     return Finding(
         claim="the critical number of steps is low on MNIST (why dopri54 shows no drop there, as the paper thinks)",

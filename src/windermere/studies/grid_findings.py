@@ -16,7 +16,7 @@ from windermere.studies.critical import (
     finest_check,
     written,
 )
-from windermere.studies.study import Finding
+from windermere.studies.study import Finding, seed_count
 
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Table 1: the numbers of Euler steps around the critical one (which as evaluations it gives as 65-129 and 17-33)."""
@@ -116,7 +116,9 @@ def _critical(grid: Sequence[Row], whole: bool) -> Finding:
     return Finding(
         claim=f"{title(grid)}: the critical number of steps lies between {low} and {high} (ours agrees if some number "
         "in its bracket is within a factor of two)",
-        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT}" if ours.check else "no seed trained",
+        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT} ({seeds_of(grid)})"
+        if ours.check
+        else "no seed trained",
         agrees=within_a_factor_of_two(ours.fails, ours.passes, low, high) if whole else None,
     )
 
@@ -235,9 +237,13 @@ def _own_accuracy(entry: Entry) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean, and standard deviation where there is one."""
-    mean = f"{fmean(values):.3f}"
-    return mean if len(values) < 2 else f"{mean} ± {stdev(values):.3f}"
+    """Mean, and standard deviation where there are several."""
+    return f"{fmean(values):.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
+
+
+def seeds_of(grid: Sequence[Row]) -> str:
+    """How many trained, in an entry that any did."""
+    return seed_count(*(len(entry.trained) for entry in _there(grid)[1]))
 
 
 def _at(entry: Entry, name: str) -> str:
