@@ -274,6 +274,13 @@ def test_nothing_is_borrowed_for_a_run_whose_seeds_are_of_another_arithmetic(tmp
     assert made == ["euler-1_seeds-0", "lender/euler-1_seeds-1", "lender/euler-1_seeds-2"]
 
 
+def test_a_merge_keeps_how_borrowed_seeds_were_made(tmp_path: Path) -> None:
+    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    run_study(lender, tmp_path / "one", Choice(seeds=(0,), only="euler-1"))
+    assert StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one") == (1, 0)
+    assert read_json(tmp_path / "other/provenance.json") == read_json(tmp_path / "one/provenance.json")
+
+
 def test_processes_that_add_at_the_same_time_write_over_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
