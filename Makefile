@@ -26,8 +26,8 @@ test: lint
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-QUICK := trajectories decision-regions fan crossing-field sphere2-fixed sphere3-fixed sphere10-fixed sphere900-fixed \
-	sphere2-adaptive sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2
+QUICK := trajectories decision-regions fan crossing-field sphere2-data sphere2-fixed sphere3-fixed sphere10-fixed \
+	sphere900-fixed sphere2-adaptive sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2
 
 QUICK_IMAGES := mnist-fixed mnist-adaptive step-adaptation-mnist cifar10-fixed cifar10-adaptive step-adaptation-cifar10 table1
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.image import imread
 
 from windermere.errors import UsageError
-from windermere.report import DecisionRegions, FanPanel, Frame, Ladder, OutputsPanel, Walks, draw_outputs
+from windermere.report import DecisionRegions, FanPanel, Frame, Ladder, OutputsPanel, Walks, draw_classes, draw_outputs
 
 
 def outputs_panel(scale: float = 1.0) -> OutputsPanel:
@@ -55,6 +55,11 @@ def test_arrays_that_make_no_outputs_are_refused(change: dict[str, Any], sentenc
 def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to draw"):
         draw_outputs([], tmp_path / "figure.png")
+
+
+def test_a_data_set_whose_points_lack_labels_is_not_drawn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"labels must have shape \[3\]"):
+        draw_classes(np.zeros((3, 2)), np.zeros(2), "three points", tmp_path / "figure.png")
 
 
 def test_states_outcomes_and_labels_that_do_not_fit_are_refused() -> None:

@@ -252,6 +252,28 @@ def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
     assert agrees({n: checked for n, checked in shown.items() if n > 2}) is True
 
 
+def test_findings_say_which_entries_of_a_grid_are_of_one_seed() -> None:
+    two = [row for steps in (1, 64) for seed in (0, 1) for row in a_model(steps, seed=seed, checked=steps / 64)]
+    drop, own, critical = fixed_findings([*two, *a_model(128)])
+    assert "the largest drop is 0.984 ± 0.000 at 1 step; at 128 steps it is 0.000 (one seed)" in drop.ours
+    assert own.ours == "from 1.000 ± 0.000 at 1 step to 1.000 ± 0.000 at 1 step"
+    assert critical.ours.endswith("(1 to 2 seeds)")
+    *_, alone = fixed_findings(a_model(1))
+    assert alone.ours.endswith("(one seed)")
+
+
+@pytest.mark.parametrize(("factor", "agrees"), [(1.0, False), (0.75, False), (1.5, True)])
+def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smaller_error(
+    factor: float, agrees: bool
+) -> None:
+    grid = a_grid({1: 0.5, 128: 0.95, 256: 1.0})
+    others = [{**row, "test_method": "midpoint", "factor": factor, "accuracy": 0.85} for row in grid if not row["own"]]
+    drop, *_ = fixed_findings([*grid, *others])
+    assert drop.agrees is agrees
+    off = "0.050" if agrees else "0.150"
+    assert drop.ours.endswith(f"critical steps: 1-128, from where on solvers as fine are at most {off} off")
+
+
 def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
     """Two seeds for each tolerance, whose check solver agrees."""
     return [
@@ -297,9 +319,69 @@ def test_mnist_with_dopri54_is_the_exception() -> None:
 
 def test_what_is_said_of_all_of_a_grid_is_open_until_it_is_there_unless_an_entry_breaks_it() -> None:
     rows = _tolerances({1e-1: 0.95, 1e-3: 0.94}, data="mnist")
-    assert [finding.agrees for finding in find_study("mnist-adaptive").findings({MAIN: rows})] == [None, None]
+    assert [finding.agrees for finding in find_study("mnist-adaptive").findings({MAIN: rows})] == [None] * 3
     broken = rows + _tolerances({1e-5: 0.8}, data="mnist")
     assert [finding.agrees for finding in adaptive_findings(broken, unfinished={"dopri54"})] == [None, False]
+
+
+def _whole(study: str, **accuracy: float) -> list[Row]:
+    """Two seeds of every run of a study, with the own accuracy of those that begin with a name; else it is 0.95."""
+    return [
+        {**described(run, config), "seed": seed, "own": own, "test_method": "rk4", "factor": 1.0 if own else 0.5}
+        | {"accuracy": next((a for name, a in accuracy.items() if run.startswith(name)), 0.95) + 0.002 * seed}
+        for run, config in find_study(study).runs(False).items()
+        for seed in (0, 1)
+        for own in (True, False)
+    ]
+
+
+@pytest.mark.parametrize(("dopri54", "agrees"), [(0.85, True), (0.95, False)])
+def test_mnist_is_lower_with_adaptive_solvers_overall_once_both_grids_are_whole(dopri54: float, agrees: bool) -> None:
+    study, fixed = find_study("mnist-adaptive"), _whole("mnist-fixed")
+    assert study.beside == ("mnist-fixed",)
+    rows = _whole("mnist-adaptive", dopri54=dopri54)
+
+    def told(rows: list[Row], **beside: list[Row]) -> tuple[str, bool | None]:
+        *_, last = study.findings({MAIN: rows, **beside})
+        assert "is lower, overall, than with fixed steps" in last.claim
+        return last.ours, last.agrees
+
+    ours, told_of_all = told(rows, **{"mnist-fixed": fixed})
+    assert told_of_all is agrees
+    assert ours.endswith("over 16 models against 0.951 ± 0.001 over 24 models")
+    part = [row for row in rows if row["run"] == "dopri54-1e-1" and row["seed"] == 0]
+    assert told(part, **{"mnist-fixed": fixed})[1] is None
+    assert "0 (one seed) against" in told(part, **{"mnist-fixed": fixed})[0]
+    assert told(rows, **{"mnist-fixed": [row for row in fixed if row["run"] != "rk4-16"]})[1] is None
+    assert told(rows) == (f"{ours.partition(' against')[0]} against none yet", None)
+
+
+@pytest.mark.parametrize(
+    ("mnist", "sphere2", "agrees"),
+    [(4, 32, True), (4, 8, True), (4, 4, None), (4, 1, False), (4, 256, True), (64, 256, False)],
+)
+def test_mnists_critical_steps_are_low_where_all_others_are_higher(
+    mnist: int, sphere2: int, agrees: bool | None
+) -> None:
+    """Each is the finest number that fails, the next power of two passes; above the finest there is none."""
+
+    def grid(study: str, fails: int) -> list[Row]:
+        rows = _whole(study)
+        return [
+            {**row, "accuracy": 0.5} if not row["own"] and row["method"] == "euler" and row["steps"] <= fails else row
+            for row in rows
+        ]
+
+    study, cifar10 = find_study("mnist-fixed"), grid("cifar10-fixed", 32)
+    tables = {MAIN: grid("mnist-fixed", mnist), "sphere2-fixed": grid("sphere2-fixed", sphere2)}
+    *_, last = study.findings({**tables, "cifar10-fixed": cifar10})
+    assert "the critical number of steps is low on MNIST" in last.claim
+    assert last.agrees is agrees
+    *_, last = study.findings(tables)
+    assert last.agrees is None
+    without = [row for row in cifar10 if row["run"] != "euler-64-lr1e-4"]
+    *_, last = study.findings({**tables, "cifar10-fixed": without})
+    assert last.agrees is None
 
 
 def test_a_study_without_rows_has_no_figures_and_nothing_to_say(tmp_path: Path) -> None:

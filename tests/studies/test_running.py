@@ -239,13 +239,46 @@ def test_seeds_of_one_run_are_not_trained_in_different_arithmetics(tmp_path: Pat
         StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one")
 
 
+def lending(lent: list[dict[str, Any]], arithmetic: str = "float32") -> Study:
+    """The small study beside one that has measured these seeds, each of a run by itself."""
+    made = {"borrowed": "lender", "arithmetic": arithmetic}
+    return replace(
+        SMALL,
+        borrow=lambda results, quick: (lent, {f"lender/{row['run']}_seeds-{row['seed']}": made for row in lent}),
+    )
+
+
 def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
     lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
-    study = replace(SMALL, borrow=lambda results, quick: (lent, {row["run"]: {"borrowed": "small"} for row in lent}))
-    run_study(study, tmp_path, Choice(seeds=(0,), only="euler-1"))
+    run_study(lending(lent), tmp_path, Choice(seeds=(0,), only="euler-1"))
     lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
-    run_study(study, tmp_path, Choice(seeds=(0,)))
-    assert read_json(tmp_path / "provenance.json") == {name: {"borrowed": "small"} for name in ("euler-1", "euler-16")}
+    run_study(lending(lent), tmp_path, Choice(seeds=(0,)))
+    assert set(read_json(tmp_path / "provenance.json")) == {"lender/euler-1_seeds-0", "lender/euler-16_seeds-0"}
+
+
+def test_seeds_are_not_trained_beside_borrowed_ones_of_another_arithmetic(tmp_path: Path) -> None:
+    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in bfloat16, and others would be in float32"):
+        run_study(lender, tmp_path, Choice(seeds=SEEDS, only="euler-1"))
+
+
+def test_nothing_is_borrowed_for_a_run_whose_seeds_are_of_another_arithmetic(tmp_path: Path) -> None:
+    ran(tmp_path, seeds=(0,), only="euler-1")
+    before = [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
+    lent = [{"run": "euler-1", "seed": seed, "accuracy": 1.0} for seed in SEEDS]
+    run_study(lending(lent, "bfloat16"), tmp_path, Choice(seeds=(0,), only="euler-1"))
+    assert before == [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
+    run_study(lending(lent), tmp_path, Choice(seeds=SEEDS, only="euler-1"))
+    assert [row["seed"] for row in read_rows(tmp_path / "table.csv")] == [0, 1, 2]
+    made = list(read_json(tmp_path / "provenance.json"))
+    assert made == ["euler-1_seeds-0", "lender/euler-1_seeds-1", "lender/euler-1_seeds-2"]
+
+
+def test_a_merge_keeps_how_borrowed_seeds_were_made(tmp_path: Path) -> None:
+    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    run_study(lender, tmp_path / "one", Choice(seeds=(0,), only="euler-1"))
+    assert StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one") == (1, 0)
+    assert read_json(tmp_path / "other/provenance.json") == read_json(tmp_path / "one/provenance.json")
 
 
 def test_processes_that_add_at_the_same_time_write_over_nothing(

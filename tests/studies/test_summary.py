@@ -122,6 +122,18 @@ def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Pat
     assert "\nTaken from third (see there).\n" in (tmp_path / "page.md").read_text()
 
 
+def test_findings_get_the_tables_of_studies_beside_where_these_are_there(tmp_path: Path) -> None:
+    def told(tables: Tables) -> list[Finding]:
+        return [Finding(claim="who is there", ours=f"{ {name: len(tables[name]) for name in tables} }", agrees=None)]
+
+    some_results(tmp_path)
+    third = Study(
+        name="third", paper="", what="", draw=lambda tables, folder: [], findings=told, beside=("first", "second")
+    )
+    write_summary(tmp_path, tmp_path / "page.md", (FIRST, third))
+    assert "| who is there | {'table': 1, 'first': 3} | open |" in (tmp_path / "page.md").read_text()
+
+
 def test_a_folder_of_another_study_is_not_taken_for_this_one(tmp_path: Path) -> None:
     some_results(tmp_path)
     write_json(tmp_path / "first" / "study.json", {"study": "third", "quick": False})

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from tests.training.small import a_config, one_thread, some_spheres, trained
+from windermere.errors import RunError
 from windermere.records import Row, read_rows, write_json, write_rows
 from windermere.solvers import FixedStep
 from windermere.studies import adaptation, table1
+from windermere.studies.running import Choice, run_study
 from windermere.studies.study import Finished
 from windermere.studies.table1_lines import lines
 from windermere.training import trained_ensemble
@@ -105,13 +107,24 @@ def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
 
 def test_findings_compare_bracket_accuracy_and_cost() -> None:
     bracket, accuracy, par, cheap = table1.findings({"table": SPHERE2})
-    assert (bracket.ours, bracket.agrees) == ("64-128 (learning rate 0.0001)", True)
+    assert (bracket.ours, bracket.agrees) == ("64-128 (learning rate 0.0001, 2 seeds)", True)
     assert (accuracy.ours, accuracy.agrees) == ("99.0 ± 1.4 % with 128 steps (learning rate 0.0001, 2 seeds)", True)
     assert (par.agrees, cheap.agrees) == (True, True)
     costly = [*SPHERE2[:-2], *adapted([0.97, 0.99], [160.0, 200.0])]
     assert [finding.agrees for finding in table1.findings({"table": costly})[2:]] == [True, False]
     short = [{**row, "iterations": 1500} for row in SPHERE2]
     assert {finding.agrees for finding in table1.findings({"table": short})} == {None}
+
+
+def test_lines_of_one_seed_say_so() -> None:
+    one = [row for row in SPHERE2 if row["seed"] == 0]
+    assert [finding.ours for finding in table1.findings({"table": one})] == [
+        "32-64 (learning rate 0.0001, one seed)",
+        "98.0 % with 64 steps (learning rate 0.0001, one seed)",
+        "97.0 % against 98.0 % (learning rate 0.0001, 1 and 1 seeds)",
+        "60.0 evaluations per iteration (one seed) against 64 (learning rate 0.0001)",
+    ]
+    assert "| 32-64 | 98.0 % (one seed) | 60.0 (one seed) | 97.0 % |" in table1.markdown(lines(one))
 
 
 def test_a_grid_without_its_fine_end_leaves_its_critical_steps_open() -> None:
@@ -163,12 +176,22 @@ def test_what_other_studies_have_measured_is_borrowed_under_our_names(tmp_path: 
     made = {name: {"commit": name} for name in ("euler-16_seeds-0", "euler-64_seeds-0")}
     write_json(tmp_path / "sphere2-fixed" / "provenance.json", made)
     found, how = table1.borrowed(tmp_path)
-    assert how == {"sphere2-fixed/euler-64_seeds-0": {"commit": "euler-64_seeds-0", "borrowed": "sphere2-fixed"}}
+    lent = {"commit": "euler-64_seeds-0", "borrowed": "sphere2-fixed"}
+    assert how == {"sphere2-fixed/sphere2-euler-64_seeds-0": lent}
     assert [(row["run"], row["accuracy"]) for row in found] == [
         ("sphere2-euler-64", 0.98),
         ("sphere2-euler-64", 0.97),
         ("sphere2-euler-midpoint-paper-0.1", 0.99),
     ]
+
+
+def test_seeds_of_table_1_are_not_trained_beside_borrowed_ones_of_another_arithmetic(tmp_path: Path) -> None:
+    (tmp_path / "sphere2-fixed").mkdir()
+    write_rows(tmp_path / "sphere2-fixed" / "table.csv", constant(64, [0.98], [0.97], run="euler-64"))
+    made = {"euler-64_seeds-0": {"arithmetic": "bfloat16"}}
+    write_json(tmp_path / "sphere2-fixed" / "provenance.json", made)
+    with pytest.raises(RunError, match="has seeds of 'sphere2-euler-64' in bfloat16, and others would be in float32"):
+        run_study(table1.TABLE1, tmp_path / "table1", Choice(seeds=(0, 1), only="sphere2-euler-64"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Figure 3 and Appendix A, by the numbers; their figures need nothing but the tables."""
+"""Figure 3, Appendix A and the data of Appendix B, by the numbers; their figures need nothing but the tables."""
 
 from fractions import Fraction
 from itertools import product
@@ -14,7 +14,7 @@ from tests.audit.test_crossings import appendix_a
 from tests.audit.test_known_cases import Fan
 from windermere.errors import NonFiniteError
 from windermere.records import read_rows, write_rows
-from windermere.studies import toy
+from windermere.studies import sphere2, toy
 from windermere.studies.separability import linearly_separable, widest_line
 from windermere.studies.study import MAIN, Study, Tables
 
@@ -175,3 +175,30 @@ def test_all_of_appendix_as_claims_hold_and_it_is_drawn_from_its_csv_files(
     assert findings[0].ours == "0, 24 and 0 crossings at h = 1, 1/2 and 1/32"
     assert findings[1].ours.startswith("81, 96 and 0 crossings")
     assert_drawn(toy.CROSSING_FIELD, tables, tmp_path)
+
+
+# Appendix B.
+
+
+def test_a_shell_ends_where_the_next_point_outwards_is_of_another_class() -> None:
+    points, labels = np.array([[0.0, 3.0], [1.0, 0.0], [-2.0, 0.0], [0.0, -4.0]]), np.array([1, 0, 0, 0])
+    found = [(row["label"], row["points"], row["inner"], row["outer"]) for row in sphere2.shells(points, labels)]
+    assert found == [(0, 2, 1.0, 2.0), (1, 1, 3.0, 3.0), (0, 1, 4.0, 4.0)]
+
+
+def test_sphere2_is_three_rings_and_it_is_drawn_from_its_csv_files(tmp_path: Path) -> None:
+    tables = through_csv(sphere2.compute(quick=False), tmp_path)
+    (finding,) = sphere2.SPHERE2.findings(tables)
+    assert finding.agrees is True
+    assert finding.ours.count("1000 points of class 1 at radii 0.250 to 0.300") == 1
+    assert_drawn(sphere2.SPHERE2, tables, tmp_path)
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 1], [0, 1, 0, 1]])
+def test_other_rings_are_not_sphere2(labels: list[int]) -> None:
+    rows = [
+        {"split": split, "label": label, "points": 9, "inner": float(ring), "outer": ring + 0.5}
+        for split in ("training", "test")
+        for ring, label in enumerate(labels)
+    ]
+    assert [finding.agrees for finding in sphere2.findings({MAIN: rows})] == [False]

@@ -10,7 +10,7 @@ from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
 from windermere.report.style import figure_path
-from windermere.report.toy_figures import FanPanel, Ladder, Quiver, Walks, draw_crossing_field, draw_fan
+from windermere.report.toy_figures import FanPanel, Ladder, Quiver, Walks, draw_classes, draw_crossing_field, draw_fan
 
 __all__ = [
     "AdaptedRun",
@@ -33,6 +33,7 @@ __all__ = [
     "draw_adaptation",
     "draw_adapted_runs",
     "draw_audit",
+    "draw_classes",
     "draw_costs",
     "draw_crossing_field",
     "draw_fan",

@@ -1,4 +1,4 @@
-"""The figures of what is not trained: Lady Windermere's fan (Figure 3), and the field of Appendix A.
+"""The figures of what is not trained: Lady Windermere's fan (Figure 3), the field of Appendix A, and Appendix B's data.
 
 Shapes: S solver steps, N points in the plane, K step sizes, A arrows.
 """
@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from windermere.errors import UsageError
-from windermere.report.plane import check_labels, check_states
+from windermere.report.plane import Frame, check_labels, check_states, fit
 from windermere.report.style import CLASSES, FAINT, INK, LINES, MARKERS, Array, house_style, new_figure, save
 
 OUTCOMES = {"separable": "o", "not separable": "o", "blows up": "x"}
@@ -180,3 +180,24 @@ def _draw_walks(axes: Axes, panel: Walks) -> None:
         )  # fmt: skip
     axes.set_title(panel.title)
     axes.grid()
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Appendix B
+
+
+@house_style
+def draw_classes(points: Array, labels: Array, title: str, path: Path | str) -> None:
+    """Points [N, 2] of a data set in the colours of their classes [N]."""
+    check_labels("labels", labels, len(points))
+    figure = new_figure(5.0, 5.5)
+    axes = figure.subplots()
+    for n in np.unique(labels).astype(int):
+        axes.plot(
+            *points[labels == n].T, color=CLASSES[n], marker=MARKERS[n], label=f"class {n}",
+            markersize=3.5, markeredgewidth=0, linewidth=0, alpha=0.7,
+        )  # fmt: skip
+    fit(axes, Frame.around(points))
+    axes.set_title(title)
+    figure.legend(loc="outside lower center", ncols=10, frameon=False, markerscale=2)
+    save(figure, path)

@@ -17,8 +17,9 @@ from windermere.models.arithmetic import IMAGES
 from windermere.records import Row
 from windermere.report import AdaptedRun, draw_adapted_runs
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.studies.adaptation_findings import NAMES, described, step_findings, tolerance_findings
+from windermere.studies.adaptation_findings import NAMES, step_findings, tolerance_findings
 from windermere.studies.adaptation_measures import CURVES, measure, metrics_of
+from windermere.studies.adaptation_runs import described
 from windermere.studies.critical import THRESHOLD, written
 from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables
 from windermere.training import RunConfig, paper_settings

@@ -129,13 +129,14 @@ def critical_steps(rows: Sequence[Row], method: str, check: Check | None = None)
 
 def finest_check(rows: Sequence[Row], method: str) -> Check:
     """The highest order, then the finest precision, of what a grid was tested with besides its own solver."""
+    return max(finer_checks(rows, method), key=lambda check: (tableau(check.method).order, -check.factor))
+
+
+def finer_checks(rows: Sequence[Row], method: str) -> set[Check]:
+    """All solvers of equal or smaller error that a grid was tested with; its own where there is no other."""
     others = [row for row in _of(rows, method) if not row["own"] and row["factor"] <= 1]
     checks = {Check(method=row["test_method"], factor=row["factor"]) for row in others}
-    return max(
-        checks,
-        key=lambda check: (tableau(check.method).order, -check.factor),
-        default=Check(method=method, factor=1.0),
-    )
+    return checks or {Check(method=method, factor=1.0)}
 
 
 def entries(rows: Sequence[Row], method: str, check: Check) -> list[Entry]:

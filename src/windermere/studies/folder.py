@@ -96,28 +96,41 @@ class StudyFolder:
         _refuse_another(other, read_json(self.path / ABOUT))
         self._refuse_other_lengths(other)
         done = self.done()
-        tables = {
-            name: [row for row in rows if (key := _key(row)) is not None and key not in done]
-            for name, rows in read_tables(other).items()
-        }
-        taken = {key for row in tables.get(MAIN, ()) if (key := _key(row)) is not None}
-        made = {name: how for name, how in read_provenance(other).items() if taken & set(_keys_of(name))}
+        tables, made = self.without_done(read_tables(other), read_provenance(other))
         for name, how in made.items():
-            self.refuse_other_arithmetic(run_of(name), _arithmetic(how))
-        self.add({name: rows for name, rows in tables.items() if rows}, made)
+            self.refuse_other_arithmetic(run_of(name), arithmetic_of(how))
+        self.add(tables, made)
         begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
         for path in begun:
             self._take_over(path)
         return len(self.done() - done), len(begun)
 
+    def without_done(
+        self, tables: Tables, made: Mapping[str, Any]
+    ) -> tuple[dict[str, list[Row]], dict[str, dict[str, Any]]]:
+        """Of what was measured elsewhere, the rows of seeds that are not done here, and how these were made."""
+        done = self.done()
+        fresh = {
+            name: [row for row in rows if (key := _key(row)) is not None and key not in done]
+            for name, rows in tables.items()
+        }
+        taken = {_key(row) for row in fresh.get(MAIN, ())}
+        return (
+            {name: rows for name, rows in fresh.items() if rows},
+            {name: how for name, how in made.items() if taken & set(_keys_of(name))},
+        )
+
+    def arithmetics(self, run: str) -> set[str]:
+        """What its seeds that are here were trained in: one."""
+        return {arithmetic_of(how) for name, how in read_provenance(self.path).items() if run_of(name) == run}
+
     def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
         """The seeds of a run are averaged, so all are trained in one."""
-        for name, how in read_provenance(self.path).items():
-            if run_of(name) == run and _arithmetic(how) != arithmetic:
-                raise RunError(
-                    f"{self.path} has seeds of '{run}' in {_arithmetic(how)}, and others would be in {arithmetic}: say "
-                    f"--arithmetic {_arithmetic(how)}, or name another folder with --out"
-                )
+        for held in self.arithmetics(run) - {arithmetic}:
+            raise RunError(
+                f"{self.path} has seeds of '{run}' in {held}, and others would be in {arithmetic}: say "
+                f"--arithmetic {held}, or name another folder with --out"
+            )
 
     def _reached(self, name: str) -> int:
         return reached(self.runs / name) if (self.runs / name).exists() else -1
@@ -154,8 +167,8 @@ def _beside(name: str) -> tuple[str, str]:
 
 
 def run_of(name: str) -> str:
-    """Whose folder that is; entries of the provenance are called so, too."""
-    return name.partition("_seeds-")[0]
+    """Whose folder that is; entries of the provenance are called so, too, after a study that lent them and a slash."""
+    return name.rpartition("/")[2].partition("_seeds-")[0]
 
 
 def _keys_of(name: str) -> list[Key]:
@@ -163,7 +176,7 @@ def _keys_of(name: str) -> list[Key]:
     return [(run_of(name), int(seed)) for seed in name.partition("_seeds-")[2].split("-") if seed.isdecimal()]
 
 
-def _arithmetic(made: Mapping[str, Any]) -> str:
+def arithmetic_of(made: Mapping[str, Any]) -> str:
     return str(made.get("arithmetic", "float32"))
 
 

@@ -12,10 +12,11 @@ from windermere.studies.critical import (
     Model,
     critical_steps,
     entries,
+    finer_checks,
     finest_check,
     written,
 )
-from windermere.studies.study import Finding
+from windermere.studies.study import Finding, seed_count
 
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Table 1: the numbers of Euler steps around the critical one (which as evaluations it gives as 65-129 and 17-33)."""
@@ -66,7 +67,7 @@ def adaptive_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> 
 
 
 def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
-    """Some precision costs more than the threshold under the check solver, and the finest does not."""
+    """Some precision costs more than the threshold under the check solver; the finest does under no solver as fine."""
     check, there = _there(grid)
     claim = (
         f"{title(grid)}: trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; "
@@ -75,12 +76,15 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     if len(there) < 2:
         return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
     worst, finest = max(there[:-1], key=_mean_drop), there[-1]
-    critical = critical_steps(grid, grid[0]["method"])
+    critical, furthest = critical_steps(grid, grid[0]["method"]), _furthest(grid)
     ours = (
         f"under {check}, the largest drop is {_drop(worst)} at {_at(worst, name)}; at {_at(finest, name)} it is "
         f"{_drop(finest)}; critical {name}: {critical}"
     )
-    shown = _mean_drop(worst) > THRESHOLD and finest.passes
+    if critical.passes is not None:
+        beyond = [entry.gap for entry in furthest[[entry.precision for entry in there].index(critical.passes) :]]
+        ours += f", from where on solvers as fine are at most {max(beyond):.3f} off"
+    shown = _mean_drop(worst) > THRESHOLD and furthest[-1].passes
     return Finding(claim=claim, ours=ours, agrees=shown if shown or whole else None)
 
 
@@ -112,7 +116,9 @@ def _critical(grid: Sequence[Row], whole: bool) -> Finding:
     return Finding(
         claim=f"{title(grid)}: the critical number of steps lies between {low} and {high} (ours agrees if some number "
         "in its bracket is within a factor of two)",
-        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT}" if ours.check else "no seed trained",
+        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT} ({seeds_of(grid)})"
+        if ours.check
+        else "no seed trained",
         agrees=within_a_factor_of_two(ours.fails, ours.passes, low, high) if whole else None,
     )
 
@@ -133,13 +139,13 @@ def _for_all(holds: bool, whole: bool) -> bool | None:
 def _declines(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
     claim = f"{title(grid)}: performance declines at small tolerances"
-    return Finding(claim=claim, ours=ours, agrees=_is_lower(fine, coarse) if whole else None)
+    return Finding(claim=claim, ours=ours, agrees=is_lower(fine, coarse) if whole else None)
 
 
 def _poor_at_large_tolerances(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
     claim = f"{title(grid)}: accuracy is relatively low at large tolerances"
-    return Finding(claim=claim, ours=ours, agrees=_is_lower(coarse, fine) if whole else None)
+    return Finding(claim=claim, ours=ours, agrees=is_lower(coarse, fine) if whole else None)
 
 
 def left_out(rows: Sequence[Row]) -> str:
@@ -171,6 +177,13 @@ def _there(grid: Sequence[Row]) -> tuple[Check, list[Entry]]:
     return finest_check(grid, grid[0]["method"]), [entry for entry in _entries(grid) if entry.trained]
 
 
+def _furthest(grid: Sequence[Row]) -> list[Entry]:
+    """Those that trained, each under that solver of equal or smaller error which is furthest off."""
+    method = grid[0]["method"]
+    by_check = (entries(grid, method, check) for check in finer_checks(grid, method))
+    return [max(same, key=lambda entry: entry.gap) for same in zip(*by_check, strict=True) if same[0].trained]
+
+
 def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
     """Accuracies at large and at small tolerances, of all seeds: leaving out those that learnt little, or diverged,
     would hide what is asked."""
@@ -193,7 +206,7 @@ def _of_all(entry: Entry) -> str:
     return " and ".join(words)
 
 
-def _is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
+def is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
     """Enough to speak of, and by more than two standard errors of the difference; None where it is by less."""
     if len(some) < 2 or len(others) < 2:
         return None
@@ -224,9 +237,13 @@ def _own_accuracy(entry: Entry) -> str:
 
 
 def spread(values: Sequence[float]) -> str:
-    """Mean, and standard deviation where there is one."""
-    mean = f"{fmean(values):.3f}"
-    return mean if len(values) < 2 else f"{mean} ± {stdev(values):.3f}"
+    """Mean, and standard deviation where there are several."""
+    return f"{fmean(values):.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
+
+
+def seeds_of(grid: Sequence[Row]) -> str:
+    """How many trained, in an entry that any did."""
+    return seed_count(*(len(entry.trained) for entry in _there(grid)[1]))
 
 
 def _at(entry: Entry, name: str) -> str:

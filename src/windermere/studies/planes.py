@@ -125,7 +125,9 @@ def _own(rows: Sequence[Row], run: str) -> int:
 
 def spread(values: Sequence[float]) -> str:
     """A mean, and the least and the most."""
-    several = f" ({min(values):.3f} to {max(values):.3f} over {len(values)} seeds)" if len(values) > 1 else ""
+    several = (
+        f" ({min(values):.3f} to {max(values):.3f} over {len(values)} seeds)" if len(values) > 1 else " (one seed)"
+    )
     return f"{fmean(values):.3f}{several}"
 
 

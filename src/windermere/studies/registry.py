@@ -4,6 +4,7 @@ from windermere.errors import UnknownNameError
 from windermere.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
 from windermere.studies.grids import GRIDS
 from windermere.studies.planes import DECISION_REGIONS, TRAJECTORIES
+from windermere.studies.sphere2 import SPHERE2
 from windermere.studies.study import Study
 from windermere.studies.table1 import TABLE1
 from windermere.studies.toy import CROSSING_FIELD, FAN
@@ -16,6 +17,7 @@ ALL: tuple[Study, ...] = (
     *STEP_STUDIES,
     TABLE1,
     CROSSING_FIELD,
+    SPHERE2,
     TOLERANCE_STUDY,
 )
 STUDIES = {study.name: study for study in ALL}

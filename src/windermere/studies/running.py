@@ -19,7 +19,15 @@ from windermere.models.arithmetic import IMAGES, convolving_in
 from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
-from windermere.studies.folder import StudyFolder, from_tables, reached, read_tables, refuse_another_study
+from windermere.studies.folder import (
+    StudyFolder,
+    arithmetic_of,
+    from_tables,
+    reached,
+    read_tables,
+    refuse_another_study,
+    run_of,
+)
 from windermere.studies.measuring import described, part_to_test
 from windermere.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.training import (
@@ -126,11 +134,13 @@ def run_study(
 
 
 def _borrow(folder: StudyFolder, quick: bool) -> None:
-    """What studies beside this one have measured, where it is not there yet."""
-    done, (lent, made) = folder.done(), folder.study.borrow(folder.path.parent, quick)
-    rows = [row for row in lent if (row["run"], row["seed"]) not in done]
-    if rows:
-        folder.add({MAIN: rows}, made)
+    """What studies beside this one have measured, where it is not there yet; nothing of a run whose seeds here were
+    trained in another arithmetic."""
+    lent, made = folder.study.borrow(folder.path.parent, quick)
+    other = {run for name, how in made.items() if folder.arithmetics(run := run_of(name)) - {arithmetic_of(how)}}
+    tables, made = folder.without_done({MAIN: [row for row in lent if row["run"] not in other]}, made)
+    if tables:
+        folder.add(tables, made)
 
 
 def draw_study(study: Study, out: Path) -> list[Path]:

@@ -37,6 +37,13 @@ class Finding:
     """Whether the paper claims nothing, and the finding is about something of ours."""
 
 
+def seed_count(*numbers: int) -> str:
+    """How many seeds stand behind a finding, where runs or entries have so many each."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    many = f"{low} seeds" if low == high else f"{low} to {high} seeds"
+    return "one seed" if low == high == 1 else many
+
+
 @dataclass(frozen=True)
 class Finished:
     """A trained run of a study, about to be measured."""
@@ -93,5 +100,7 @@ class Study:
     """The tables of a study that trains nothing."""
     findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
     """What the tables say of the paper's claims."""
+    beside: tuple[str, ...] = ()
+    """Studies whose main tables, where they are there, its findings get as well, each by its name."""
     left_out: Callable[[Tables], str] = field(default=_nobody)
     """A sentence about models that are in no mean; if empty, those that diverged are named."""

@@ -22,14 +22,15 @@ INTRO = """\
 
 Every experiment of the paper that was rerun, in its order. Tables, figures and provenance are in `results/`; this
 page is made of them by `windermere study summary`. A finding is *open* where what is there does not tell: a claim about
-a whole grid, until all its runs are there.
+a whole grid, until all its runs are there. What rests on one seed is judged as what rests on five, and says so.
 
 An accuracy agrees with a printed one if they differ by no more than both spreads (standard deviations over seeds)
 together, a cost if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
 is losing more than 0.1, the threshold of Algorithm 2, in the mean over seeds, and accuracies show *no clear dependence*
 if their means lie within it. Adaptation has *settled* in the second half of training, from its first correction on; to
-*fluctuate* is to have a standard deviation of log2 above that of one raise of Algorithm 2, a factor of 1.1. *Far fewer*
-steps are fewer than half. A *decline* is by more than 0.01 and by more than two standard errors.
+*fluctuate* is to have a standard deviation of log2 above that of one raise of Algorithm 2, a factor of 1.1. A first
+step is *too small* if training takes more than twice the evaluations that it takes once settled. *Far fewer* steps are
+fewer than half. A *decline* is by more than 0.01 and by more than two standard errors; so is *lower*.
 
 ## Where the paper is silent, or prints two things
 
@@ -66,7 +67,8 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     found = dict[str, Sequence[Finding]]()
     for study in there:
         with from_tables(results / study.name):
-            found[study.name] = study.findings(tables[study.name])
+            beside = {name: tables[name][MAIN] for name in study.beside if name in tables}
+            found[study.name] = study.findings({**tables[study.name], **beside})
     parts = [INTRO, _overview(there, tables, found)]
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")

@@ -15,12 +15,12 @@ from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.report import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.solvers import FixedStep
 from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.studies.adaptation_findings import NAMES, PAPER, is_same, percent, span, spread
+from windermere.studies.adaptation_findings import NAMES, PAPER, by_seed, is_same, percent, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
 from windermere.studies.folder import read_provenance, run_of
 from windermere.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
-from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables
+from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables, seed_count
 from windermere.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
 from windermere.training import RunConfig, paper_settings
 
@@ -78,8 +78,12 @@ def borrowed(results: Path, quick: bool = False) -> Borrowed:
     for lender in LENDERS:
         lent = [row for row in read_rows(results / lender / f"{MAIN}.csv") if _key(row) in names]
         rows += [{**row, "run": names[_key(row)]} for row in lent]
-        there, known = {row["run"] for row in lent}, read_provenance(results / lender).items()
-        made |= {f"{lender}/{name}": {**how, "borrowed": lender} for name, how in known if run_of(name) in there}
+        here, known = {row["run"]: names[_key(row)] for row in lent}, read_provenance(results / lender).items()
+        made |= {
+            f"{lender}/{here[run]}{name.removeprefix(run)}": {**how, "borrowed": lender}
+            for name, how in known
+            if (run := run_of(name)) in here
+        }
     return rows, made
 
 
@@ -184,8 +188,8 @@ def _cells(line: Line) -> tuple[str, ...]:
         "",
         f"ours, learning rate {line.lr:g}",
         line.bracket,
-        percent(critical.accuracy) if critical else "",
-        f"{fmean(costs):.1f} (seeds {span(costs)})" if costs else "",
+        percent(critical.accuracy) + (" (one seed)" if len(critical.accuracy) == 1 else "") if critical else "",
+        f"{fmean(costs):.1f} ({by_seed(costs)})" if costs else "",
         percent(line.adapted_column("accuracy")) if costs else "",
     )
 
@@ -207,7 +211,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         yield Finding(
             claim=f"a grid search over Euler steps on {NAMES[line.data]} finds the critical number at {low}-{high} (we "
             "say that ours agrees within a factor of two)",
-            ours=f"{line.bracket} (learning rate {line.lr:g})",
+            ours=f"{line.bracket} (learning rate {line.lr:g}, {seed_count(*(len(e.accuracy) for e in line.entries))})",
             agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
         )
     if critical is None:
@@ -215,7 +219,7 @@ def _findings(line: Line) -> Iterator[Finding]:
     own = critical.accuracy
     yield Finding(
         claim=f"the coarsest run on {NAMES[line.data]} that passes reaches {100 * accuracy:.1f} ± {100 * around:.1f} %",
-        ours=f"{percent(own)} with {critical.steps} steps (learning rate {line.lr:g}, {len(own)} seeds)",
+        ours=f"{percent(own)} with {critical.steps} steps (learning rate {line.lr:g}, {seed_count(len(own))})",
         agrees=is_same(own, accuracy, around) if line.whole else None,
     )
     if adapted:
@@ -232,7 +236,7 @@ def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
     )
     yield Finding(
         claim=f"on {NAMES[line.data]}, Algorithm 2 costs no more than the coarsest run that passes",
-        ours=f"{fmean(costs):.1f} evaluations per iteration (seeds {span(costs)}) against {critical.steps} ({rate})",
+        ours=f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {critical.steps} ({rate})",
         agrees=fmean(costs) <= critical.steps if line.whole else None,
     )
 

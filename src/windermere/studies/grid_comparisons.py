@@ -1,0 +1,50 @@
+"""What the grids of several studies say together: claims of Appendix B about MNIST."""
+
+from collections.abc import Collection, Sequence
+from math import inf
+
+from windermere.records import Row
+from windermere.studies.critical import Critical, critical_steps, did_train
+from windermere.studies.grid_findings import grids_in, is_lower, seeds_of, spread, title
+from windermere.studies.study import Finding
+
+
+def lower_than_with_fixed_steps(
+    adaptive: Sequence[Row], fixed: Sequence[Row], *, unfinished: Collection[str]
+) -> Finding:
+    """Overall: of all entries and all seeds that trained, whatever their precision."""
+    ours, theirs = ([row["accuracy"] for row in rows if row["own"] and did_train(row)] for rows in (adaptive, fixed))
+    return Finding(
+        claim="MNIST: with adaptive solvers accuracy is lower, overall, than with fixed steps",
+        ours=f"tested with the training solver, {_over_models(ours)} against {_over_models(theirs)}",
+        agrees=None if unfinished else is_lower(ours, theirs),
+    )
+
+
+def _over_models(accuracy: Sequence[float]) -> str:
+    over = f" over {len(accuracy)} models" if len(accuracy) > 1 else ""
+    return f"{spread(accuracy)}{over}" if accuracy else "none yet"
+
+
+def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:
+    """Of Euler's method."""
+    own, *rest = ([grid for name, grid in grids_in(rows).items() if _is_euler(name)] for rows in (mnist, *others))
+    grids = [grid for some in (own, *rest) for grid in some]
+    found = {f"{title(grid)} ({seeds_of(grid)})": critical_steps(grid, "euler") for grid in grids}
+    whole = all((own, *rest)) and not any(map(_is_euler, unfinished))
+    return Finding(
+        claim="the critical number of steps is low on MNIST (why dopri54 shows no drop there, as the paper thinks)",
+        ours="; ".join(f"{name}: {critical}" for name, critical in found.items()) or "no grid of Euler's is there",
+        agrees=_is_below_all(*found.values()) if whole else None,
+    )
+
+
+def _is_euler(grid: str) -> bool:
+    return grid.startswith("euler")
+
+
+def _is_below_all(one: Critical, *others: Critical) -> bool | None:
+    """Critical numbers lie between those that fail and those that pass: None where that does not tell."""
+    if all((one.passes or inf) <= (other.fails or 0) for other in others):
+        return True
+    return False if any((one.fails or 0) >= (other.passes or inf) for other in others) else None
