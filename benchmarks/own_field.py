@@ -10,21 +10,24 @@ from torchdiffeq import odeint, odeint_adjoint
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show, side_by_side
 
-BATCH, STEPS, TOLERANCE = 128, 64, 1e-4
+BATCH, STEPS, TOLERANCE, OUTPUTS = 128, 64, 1e-4, 101
 
 
 def contenders(field: nn.Module, x: Tensor) -> dict[str, tuple[Callable[[], Tensor], Callable[[], Tensor]]]:
     """By name: ours, and torchdiffeq's."""
     times, adaptive = torch.tensor([0.0, 1.0]), {"method": "dopri5", "rtol": TOLERANCE, "atol": TOLERANCE}
+    many = torch.linspace(0, 1, OUTPUTS)
     euler = wm.ODEBlock(field, wm.FixedStep.of("euler", steps=STEPS))
     dopri54 = wm.ODEBlock(field, wm.Adaptive("dopri54", tolerance=TOLERANCE))
     adjoint = wm.ODEBlock(field, wm.Adaptive("dopri54", tolerance=TOLERANCE), gradient="adjoint")
+    series = wm.ODEBlock(field, wm.Adaptive("dopri54", tolerance=TOLERANCE), times=many.tolist(), interpolate=True)
     return {
         f"euler, {STEPS} steps": (
             lambda: euler(x),
             lambda: odeint(field, x, times, method="euler", options={"step_size": 1 / STEPS})[-1],
         ),
         "dopri54": (lambda: dopri54(x), lambda: odeint(field, x, times, **adaptive)[-1]),
+        f"dopri54, {OUTPUTS} output times": (lambda: series(x), lambda: odeint(field, x, many, **adaptive)),
         "dopri54, adjoint": (lambda: adjoint(x), lambda: odeint_adjoint(field, x, times, **adaptive)[-1]),
     }
 

@@ -15,7 +15,8 @@ COARSE, FINE = FixedStep("euler", step=1 / 2), FixedStep("rk4", step=1 / 64)
 
 
 def model(*solvers: Solver, gradient: Gradient = "backprop") -> nn.Sequential:
-    """Layers before, between and after blocks."""
+    """Layers before, between and after blocks, the same at every call."""
+    torch.manual_seed(0)
     layers: list[nn.Module] = [nn.Linear(3, 2, dtype=DOUBLE), nn.Tanh()]
     for seed, solver in enumerate(solvers):
         layers += [ODEBlock(Network(seed=seed), solver, gradient=gradient), nn.Linear(2, 2, dtype=DOUBLE)]
@@ -37,6 +38,16 @@ def test_a_block_with_more_than_two_times_returns_the_states_at_all_of_them() ->
     assert states.shape == (3, 4, 2)
     assert torch.equal(states[0], z)
     torch.testing.assert_close(states, solve(field, z, COARSE, times).states)
+
+
+def test_a_block_may_interpolate_the_times_between() -> None:
+    field, z, times = Network(), some_states(4, 2), (0.0, 0.5, 2.0)
+    solver = Adaptive("dopri54", tolerance=1e-2)
+    for inner, evaluations in ((False, None), (True, solve(field, z, solver, (0.0, 2.0)).stats.evaluations)):
+        with counting() as count:
+            states = ODEBlock(field, solver, times=times, interpolate=inner)(z)
+        assert torch.equal(states, solve(field, z, solver, times, interpolate=inner).states)  # type: ignore[arg-type]
+        assert evaluations is None or count.forward == evaluations
 
 
 def test_a_block_walks_the_times_it_was_given_backwards_too() -> None:

@@ -18,7 +18,8 @@ class ODEBlock(nn.Module):
     """The flow of dz/dt = field(t, z) as a layer: the state at the last time, or at all times where there are more
     than two. The solver is bound at the forward pass, so a backward pass that comes later uses the same one.
 
-    `times` are (0, 1), or the ends of the grid of a solver that has one, unless others are given."""
+    `times` are (0, 1), or the ends of the grid of a solver that has one, unless others are given. Steps land on each of
+    them, or with `interpolate` only on the last."""
 
     def __init__(
         self,
@@ -27,20 +28,25 @@ class ODEBlock(nn.Module):
         *,
         times: Sequence[float] | None = None,
         gradient: Gradient = "backprop",
+        interpolate: bool = False,
     ) -> None:
         super().__init__()
         self.field = field
         self.solver = _checked(solver)
         self.times = check_times(times if times is not None else default_times(solver))
-        self.gradient = gradient
+        self.gradient, self.interpolate = gradient, interpolate
         check_gradient(gradient)
         if isinstance(solver, OnGrid):
-            make_grid([solver], self.times)  # times that are not on it fail here, not at the first solve
+            make_grid(
+                [solver], (self.times[0], self.times[-1]) if interpolate else self.times
+            )  # times that are not on it fail here, not at the first solve
 
     def forward(self, z: State) -> State:
         if len(self.times) == 2:
             return final_state(self.field, z, self.solver, self.times, gradient=self.gradient)
-        return solve(self.field, z, self.solver, self.times, gradient=self.gradient).states
+        return solve(
+            self.field, z, self.solver, self.times, gradient=self.gradient, interpolate=self.interpolate
+        ).states
 
     def extra_repr(self) -> str:
         return f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.errors import StepBudgetError, ToleranceError, VanishingStepError
+from windermere.solvers.between import Between
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
@@ -95,8 +96,9 @@ def walk_adaptively(
     z: Tensor,
     *,
     record: bool = False,
+    between: Between | None = None,
 ) -> Walked:
-    """Step through all times asked for, landing on each."""
+    """Step through these times, landing on each."""
     if not z.numel():
         return _walk_of_none(problem, times, z)
     tableau, tolerance = problem.tableau, Tolerance.of(solvers, z)
@@ -112,16 +114,19 @@ def walk_adaptively(
                 k = first(problem.layout.columns(clock.t, z), z)
             h = clock.attempt(end)
             signed = np.copysign(h, end - clock.t)
-            stepped, error, last = _attempt(problem, clock.t, clock.reach(h, end), signed, z, k)
+            start, reached = clock.t, clock.reach(h, end)
+            stepped, error, *rates = _attempt(problem, start, reached, signed, z, k, whole=between is not None)
             clock.evaluations += stale + active * (tableau.stages - 1)
             ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
             if problem.settle is not None:
                 problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
             _check_progress(problem, solvers, clock, active & ~accept, ratio, times, (k, error))
+            if between is not None:
+                between.passed(start, reached, accept, z, rates)
             z = _select(accept, stepped, z, problem)
             if tableau.fsal:
-                k = _select(accept, last, k, problem)
+                k = _select(accept, rates[-1], k, problem)
             elif problem.reuse:
                 known = ~accept & (known | stale)
             if record and accept.any():
@@ -162,19 +167,19 @@ def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Te
 
 
 def _attempt(
-    problem: Problem, t: Numbers, reached: Numbers, h: Numbers, z: Tensor, k: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """One trial step: the state it leads to, the estimated local error, and the last stage."""
+    problem: Problem, t: Numbers, reached: Numbers, h: Numbers, z: Tensor, k: Tensor, *, whole: bool
+) -> tuple[Tensor, ...]:
+    """One trial step: the state it leads to, the estimated local error, and the last stage, or the `whole` of them."""
     tableau, layout = problem.tableau, problem.layout
     times = layout.columns(stage_nodes(tableau, t, reached), z).unbind(0)
     size = by_group(h, layout, z)
 
-    def trial(z: Tensor, k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def trial(z: Tensor, k: Tensor) -> tuple[Tensor, ...]:
         rates = stages(tableau, problem.rate, times, z, size, k)
         error = combine(torch.zeros_like(z), size, tableau.error_weights, [r.detach() for r in rates])
-        return combine(z, size, tableau.b, rates), error, rates[-1]
+        return combine(z, size, tableau.b, rates), error, *(rates if whole else rates[-1:])
 
-    moved: tuple[Tensor, Tensor, Tensor] = problem.remember(trial, np.asarray((h != 0) * (tableau.stages - 1)))(z, k)
+    moved: tuple[Tensor, ...] = problem.remember(trial, np.asarray((h != 0) * (tableau.stages - 1)))(z, k)
     return moved
 
 
@@ -244,7 +249,9 @@ def _check_progress(
         landings = sum(abs(s - times[0]) <= abs(t - times[0]) for s in times[1:])
         advice = "loosen the tolerance or raise max_steps"
         if 2 * landings > budget:
-            advice = f"{landings} of them only landed on times asked for, so raise max_steps or ask for fewer times"
+            advice = (
+                f"{landings} of them only landed on times asked for, so raise max_steps or solve(..., interpolate=True)"
+            )
         raise StepBudgetError(
             f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "
             f"t = {t:.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from windermere.errors import NonFiniteError
+from windermere.solvers.between import Between
 from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating_stages, stage_nodes, stages
 from windermere.solvers.surroundings import is_batched
@@ -19,7 +20,7 @@ from windermere.solvers.surroundings import is_batched
 def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:
     """The times of every step's stages, as tensors made in one go."""
     times = stage_nodes(problem.tableau, grid.nodes[..., :-1], grid.nodes[..., 1:])
-    used = times[: propagating_stages(problem.tableau)]
+    used = times[: stages_of(problem)]
     tensor = problem.layout.columns(np.moveaxis(used, -1, 0), like)
     return [row.unbind(0) for row in tensor.unbind(0)]
 
@@ -38,20 +39,30 @@ def moving_members(problem: Problem, grid: Grid, like: Tensor) -> Sequence[Tenso
     return problem.layout.columns(moving, like, torch.bool).unbind(0)
 
 
-def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) -> Walked:
+def stages_of(problem: Problem) -> int:
+    """What a fixed step costs; some methods need one stage more to be interpolated."""
+    return problem.tableau.interpolating if problem.interpolate else propagating_stages(problem.tableau)
+
+
+def walk_grid(
+    problem: Problem, grid: Grid, z: Tensor, *, record: bool = False, between: Between | None = None
+) -> Walked:
     """Step through the grid. Where members differ, those that are through keep their state exactly."""
-    tableau, cost = problem.tableau, propagating_stages(problem.tableau)
+    tableau, cost = problem.tableau, stages_of(problem)
     visited, recorded = [z], [(grid.nodes[..., 0], z)] if record else []
-    spent = cost * (grid.steps.T != 0)
+    moves = grid.steps.T != 0
     plan = zip(
         stage_times(problem, grid, z), step_sizes(problem, grid, z), moving_members(problem, grid, z), strict=True
     )
     for i, (times, h, moving) in enumerate(plan):
 
-        def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> Tensor:
-            return combine(z, h, tableau.b, stages(tableau, problem.rate, times, z, h))
+        def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> tuple[Tensor, ...]:
+            rates = stages(tableau, problem.rate, times, z, h)
+            return combine(z, h, tableau.b, rates), *(rates if between else ())
 
-        stepped = problem.remember(step, np.asarray(spent[i]))(z)
+        stepped, *rates = problem.remember(step, np.asarray(cost * moves[i]))(z)
+        if between is not None:
+            between.passed(grid.nodes[..., i], grid.nodes[..., i + 1], moves[i], z, rates)
         if problem.settle is not None:
             problem.settle(h, None)
         z = stepped if moving is None else torch.where(moving, stepped, z)
@@ -59,7 +70,7 @@ def walk_grid(problem: Problem, grid: Grid, z: Tensor, *, record: bool = False) 
             recorded.append((grid.nodes[..., i + 1], z))
         if i + 1 in grid.stops:
             visited.append(z)
-    return Walked.over_grid(tableau, grid.taken, visited, recorded)
+    return Walked.over_grid(cost, grid.taken, visited, recorded)
 
 
 def is_finite(value: Tensor) -> bool:

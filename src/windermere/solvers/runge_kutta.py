@@ -76,6 +76,8 @@ class Problem:
     layout: Layout
     remember: Remember = plainly
     """How a piece of the solve is put on autograd's tape: as it is, or to be recomputed (checkpointing)."""
+    interpolate: bool = False
+    """Whether times between the two ends are passed over, and their states interpolated."""
     reuse: bool = True
     """Whether a first stage may be taken over from the step before."""
     settle: Settle | None = None
@@ -97,12 +99,11 @@ class Walked:
     @classmethod
     def over_grid(
         cls,
-        tableau: Tableau,
+        cost: int,
         taken: NDArray[np.int64],
         states: list[Tensor],
         recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
     ) -> "Walked":
-        """A fixed grid's walk: every step is accepted and costs the stages that it propagates."""
-        stages, shared = propagating_stages(tableau), taken.ndim == 0
-        evaluations = np.asarray(stages * taken.item()) if shared else stages * taken  # plain numbers take less time
+        """A fixed grid's walk: every step is accepted, and each costs the same."""
+        evaluations = np.asarray(cost * taken.item()) if taken.ndim == 0 else cost * taken  # numbers take less time
         return cls(states, evaluations, taken, np.zeros(taken.shape, np.int64), recorded or [])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from windermere.errors import UsageError
 from windermere.solvers.adaptive import walk_adaptively
+from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
 from windermere.solvers.field import Adapt, Field, Layout, Prepared, State, Walk, lay_out, prepare
 from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
@@ -25,7 +26,7 @@ from windermere.solvers.gradients import (
     solve_with_adjoint,
 )
 from windermere.solvers.grid import Grid, make_grid
-from windermere.solvers.runge_kutta import Problem, Walked
+from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
 from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
 from windermere.solvers.surroundings import check_transforms, is_transformed
 
@@ -71,14 +72,17 @@ def solve(
     times: Sequence[float] | None = None,
     *,
     gradient: Gradient = "backprop",
+    interpolate: bool = False,
     record: bool = False,
 ) -> Solution:
     """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, rising or falling.
 
-    `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for. For an ensemble,
-    whose state is [members, samples, ...], give a sequence of solvers, one for each member. `record` keeps every step.
+    `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for; with
+    `interpolate` it steps as if only the last one were, and the states between are those of its method's continuous
+    extension. For an ensemble, whose state is [members, samples, ...], give a sequence of solvers, one for each member.
+    `record` keeps every step.
     """
-    walked, layout, times = _solved(field, z0, solver, times, gradient, record)
+    walked, layout, times = _solved(field, z0, solver, times, gradient, record, interpolate)
     return Solution(
         times=times,
         states=layout.unpack(torch.stack(walked.states), extra=1),
@@ -97,13 +101,20 @@ def final_state(
 
 
 def _solved(
-    field: Field, z0: State, solver: Solvers, times: Sequence[float] | None, gradient: Gradient, record: bool
+    field: Field,
+    z0: State,
+    solver: Solvers,
+    times: Sequence[float] | None,
+    gradient: Gradient,
+    record: bool,
+    interpolate: bool = False,
 ) -> tuple[Walked, Layout, tuple[float, ...]]:
     solvers, members = members_of(solver)
     times = check_times(times if times is not None else default_times(solvers[0]))
     layout = lay_out(z0, members=members, samples=_by_sample(solvers))
     z = layout.pack(z0)
-    return _walk(prepare(field, z), z, solvers, times, layout, gradient, record), layout, times
+    walked = _walk(prepare(field, z), z, solvers, times, layout, gradient, record, interpolate and len(times) > 2)
+    return walked, layout, times
 
 
 def _walk(
@@ -114,13 +125,14 @@ def _walk(
     layout: Layout,
     gradient: Gradient,
     record: bool,
+    interpolate: bool,
 ) -> Walked:
     """Solve with the gradient asked for, and count."""
     ledger = Ledger.current()
     check_gradient(gradient)
     if is_transformed():
         check_transforms(adaptive=isinstance(solvers[0], Adaptive), gradient=gradient)
-    problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout)
+    problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout, interpolate=interpolate)
     if gradient == "backprop" or not torch.is_grad_enabled():
         walked = _integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
     elif gradient == "checkpoint":
@@ -174,6 +186,8 @@ def _integrate(
     adapt: Adapt | None = None,
 ) -> Walked:
     """Walk through the times, or let the field walk where it brings a walk and can."""
+    if problem.interpolate:
+        return _interpolated(problem, solvers, times, z, record)
     if isinstance(solvers[0], Adaptive):
         adaptive = [s for s in solvers if isinstance(s, Adaptive)]  # all are of one kind
         if adapt is not None and not record and len(times) == 2:
@@ -184,9 +198,30 @@ def _integrate(
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if walk is not None and _is_plain(solvers, times, record):
-        walked = Walked.over_grid(problem.tableau, grid.taken, [z, walk(problem.tableau, grid, z)])
+        cost = propagating_stages(problem.tableau)
+        walked = Walked.over_grid(cost, grid.taken, [z, walk(problem.tableau, grid, z)])
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
+    return _checked(walked, problem, grid, z)
+
+
+def _interpolated(
+    problem: Problem, solvers: Sequence[Solver], times: Sequence[float], z: Tensor, record: bool
+) -> Walked:
+    """Walk from end to end, and interpolate in between."""
+    ends = (times[0], times[-1])
+    if isinstance(solvers[0], Adaptive):
+        between = Between(problem, times)
+        adaptive = [s for s in solvers if isinstance(s, Adaptive)]
+        return between.with_ends(walk_adaptively(problem, adaptive, ends, z, record=record, between=between))
+    grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], ends)
+    problem = _grouped_as(grid, problem)
+    between = Between(problem, times)
+    walked = walk_grid(problem, grid, z, record=record, between=between)
+    return between.with_ends(_checked(walked, problem, grid, z))
+
+
+def _checked(walked: Walked, problem: Problem, grid: Grid, z: Tensor) -> Walked:
     if not is_finite(walked.states[-1]):
         raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
     return walked

@@ -31,12 +31,20 @@ class Tableau:
     b_embedded: Row | None = None
     """Weights of the embedded solution, whose difference to `b` estimates the local error."""
     embedded_order: int = 0
+    dense: tuple[Row, ...] = ()
+    """The continuous extension. Row i: stage i's weight at the fraction s of a step, as coefficients of s, s^2, ...
+    Without one, the parabola through the step's two ends with the slope of its first stage."""
+    dense_order: int = 0
 
     def __post_init__(self) -> None:
+        if not self.dense:
+            object.__setattr__(self, "dense", _parabola(self.b))
+            object.__setattr__(self, "dense_order", min(self.order, 2))
         _check_shape(self)
         _check_order(self, self.b, self.order)
         if self.b_embedded is not None:
             _check_order(self, self.b_embedded, self.embedded_order)
+        _check_dense(self)
 
     @property
     def stages(self) -> int:
@@ -46,6 +54,11 @@ class Tableau:
     def propagating(self) -> int:
         """Stages up to the last one with a weight: what a step costs without an error estimate."""
         return max(i for i, weight in enumerate(self.b) if weight != 0.0) + 1
+
+    @cached_property
+    def interpolating(self) -> int:
+        """Stages up to the last one that counts within a step: what a fixed step costs whose inside is asked for."""
+        return max(self.propagating, *(i + 1 for i, row in enumerate(self.dense) if any(row)))
 
     @cached_property
     def fsal(self) -> bool:
@@ -70,6 +83,35 @@ def _check_shape(tableau: Tableau) -> None:
             raise UsageError(f"tableau '{name}': row {i} of a sums to {sum(row)}, but c is {c}")
     if tableau.b_embedded is not None and len(tableau.b_embedded) != stages:
         raise UsageError(f"tableau '{name}': the embedded weights are not {stages}")
+
+
+def _check_dense(tableau: Tableau) -> None:
+    """At a step's end the weights are b; before, sum_i b_i(s) phi_i(tree) = s^nodes / gamma(tree), for all s."""
+    name = tableau.name
+    if len(tableau.dense) != tableau.stages or len({len(row) for row in tableau.dense}) != 1:
+        raise UsageError(f"tableau '{name}': the weights within a step are not {tableau.stages} rows of one length")
+    if any(abs(sum(row) - b) > 10 * ROUNDING for row, b in zip(tableau.dense, tableau.b, strict=True)):
+        raise UsageError(f"tableau '{name}': the weights within a step do not end at b")
+    for nodes in range(1, tableau.dense_order + 1):
+        for tree in trees(nodes):
+            phi = _elementary_weights(tableau, tree)
+            for power, column in enumerate(zip(*tableau.dense, strict=True), start=1):
+                got = sum(w * p for w, p in zip(column, phi, strict=True))
+                if abs(got - (power == nodes) / _density(tree)) > 10 * ROUNDING:
+                    raise UsageError(f"tableau '{name}' misses order {tableau.dense_order} within a step: {tree}")
+
+
+def _parabola(b: Row) -> tuple[Row, ...]:
+    return ((1.0, b[0] - 1.0), *((0.0, weight) for weight in b[1:]))
+
+
+def _hermite(b: Row, bend: Row | None = None) -> tuple[Row, ...]:
+    """For a method whose last stage is the field at the step's end: the cubic that has both ends and both slopes, and
+    s^2 (1 - s)^2 times further weights, which change neither."""
+    rows = [[0.0, 3 * w + d, -2 * w - 2 * d, d] for w, d in zip(b, bend or (0.0,) * len(b), strict=True)]
+    rows[0] = [x + y for x, y in zip(rows[0], (1.0, -2.0, 1.0, 0.0), strict=True)]
+    rows[-1] = [x + y for x, y in zip(rows[-1], (0.0, -1.0, 1.0, 0.0), strict=True)]
+    return tuple(map(tuple, rows))
 
 
 def _check_order(tableau: Tableau, weights: Row, order: int) -> None:
@@ -121,6 +163,8 @@ RK4 = Tableau(
     a=((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)),
     b=(1 / 6, 1 / 3, 1 / 3, 1 / 6),
     c=(0.0, 1 / 2, 1 / 2, 1.0),
+    dense=((1.0, -3 / 2, 2 / 3), (0.0, 1.0, -2 / 3), (0.0, 1.0, -2 / 3), (0.0, -1 / 2, 2 / 3)),
+    dense_order=3,
 )
 # Kutta's 3/8 rule, which torchdiffeq calls "rk4".
 RK4_38 = Tableau(
@@ -129,6 +173,8 @@ RK4_38 = Tableau(
     a=((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)),
     b=(1 / 8, 3 / 8, 3 / 8, 1 / 8),
     c=(0.0, 1 / 3, 2 / 3, 1.0),
+    dense=((1.0, -15 / 8, 1.0), (0.0, 15 / 8, -3 / 2), (0.0, 3 / 8, 0.0), (0.0, -3 / 8, 1 / 2)),
+    dense_order=3,
 )
 # Fehlberg 1969, RK1(2). The third stage is the field at the *embedded* solution, so this is not FSAL.
 FEHLBERG21 = Tableau(
@@ -141,17 +187,31 @@ FEHLBERG21 = Tableau(
     embedded_order=1,
 )
 # Bogacki and Shampine 1989.
+_BOSH_B = (2 / 9, 1 / 3, 4 / 9, 0.0)
 BOSH32 = Tableau(
     name="bosh32",
     order=3,
-    a=((), (1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
-    b=(2 / 9, 1 / 3, 4 / 9, 0.0),
+    a=((), (1 / 2,), (0.0, 3 / 4), _BOSH_B[:-1]),
+    b=_BOSH_B,
     c=(0.0, 1 / 2, 3 / 4, 1.0),
     b_embedded=(7 / 24, 1 / 4, 1 / 3, 1 / 8),
     embedded_order=2,
+    dense=_hermite(_BOSH_B),
+    dense_order=3,
 )
 # Dormand and Prince 1980, with Shampine's embedded weights (1986) as in torchdiffeq, torchode and diffrax, so that
-# tolerances mean the same here as there. (SciPy and MATLAB use the original ones.)
+# tolerances mean the same here as there. (SciPy and MATLAB use the original ones.) The continuous extension is that of
+# Hairer, Norsett, Wanner I, section II.6.
+_DOPRI_B = (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0)
+_DOPRI_BEND = (
+    -12715105075 / 11282082432,
+    0.0,
+    87487479700 / 32700410799,
+    -10690763975 / 1880347072,
+    701980252875 / 199316789632,
+    -1453857185 / 822651844,
+    69997945 / 29380423,
+)
 DOPRI54 = Tableau(
     name="dopri54",
     order=5,
@@ -162,14 +222,16 @@ DOPRI54 = Tableau(
         (44 / 45, -56 / 15, 32 / 9),
         (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
         (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
-        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+        _DOPRI_B[:-1],
     ),
-    b=(35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0),
+    b=_DOPRI_B,
     c=(0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0),
     b_embedded=(1951 / 21600, 0.0, 22642 / 50085, 451 / 720, -12231 / 42400, 649 / 6300, 1 / 60),
     embedded_order=4,
+    dense=_hermite(_DOPRI_B, _DOPRI_BEND),
+    dense_order=4,
 )
-# Tsitouras 2011; the embedded weights are b minus the published error weights.
+# Tsitouras 2011; the embedded weights are b minus the published error weights. His interpolant has both slopes, too.
 _TSIT_B = (
     0.09646076681806523,
     0.01,
@@ -188,6 +250,15 @@ _TSIT_ERROR = (
     -0.45808210592918697,
     1 / 66,
 )
+_TSIT_BEND = (
+    -1.0530884977290216,
+    0.1017,
+    2.490627285651253,
+    -16.548102889244902,
+    47.37952196281928,
+    -34.87065786149661,
+    2.5,
+)
 TSIT54 = Tableau(
     name="tsit54",
     order=5,
@@ -204,6 +275,8 @@ TSIT54 = Tableau(
     c=(0.0, 0.161, 0.327, 0.9, 0.9800255409045097, 1.0, 1.0),
     b_embedded=tuple(b - e for b, e in zip(_TSIT_B, _TSIT_ERROR, strict=True)),
     embedded_order=4,
+    dense=_hermite(_TSIT_B, _TSIT_BEND),
+    dense_order=4,
 )
 
 METHODS: Mapping[str, Tableau] = MappingProxyType(

@@ -173,7 +173,8 @@ def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: 
     if len(block.times) == 2:
         return final_state(field, z, solvers, block.times, gradient=block.gradient)
     # All states, as from the block itself, but with members first: [S, times, B, ...].
-    return torch.as_tensor(solve(field, z, solvers, block.times, gradient=block.gradient).states).movedim(0, 1)
+    solution = solve(field, z, solvers, block.times, gradient=block.gradient, interpolate=block.interpolate)
+    return torch.as_tensor(solution.states).movedim(0, 1)
 
 
 def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
