@@ -1,7 +1,9 @@
 """Models written the way diffrax's examples write them. Needs diffrax, which no dependency of ours brings."""
 
+import logging
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,41 @@ def test_fixed_steps_cost_their_stages() -> None:
     subject = DiffraxSubject(make(fixed("Euler", 0.125)), X)
     assert subject.forward(X, None).evaluations == 8
     assert subject.forward(X, lambda own: FixedStep("rk4", step=0.25)).evaluations == 16
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What JAX compiles inside."""
+    said, handler = list[str](), logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("jax").addHandler(handler)
+    found = list[str]()
+    try:
+        with jax.log_compiles():
+            yield found
+    finally:
+        logging.getLogger("jax").removeHandler(handler)
+        found.extend(line for line in said if line.startswith("Finished XLA compilation"))
+
+
+def test_the_steps_of_a_batch_are_those_of_the_sample_that_took_most() -> None:
+    model, x = make(controlled("Tsit5", 1e-5, 1e-5)), X * torch.tensor([[1], [1], [1], [200]])
+
+    def alone(y0: Any) -> Any:
+        return diffrax.diffeqsolve(diffrax.ODETerm(model.func), y0=y0, **model.how).stats["num_steps"]
+
+    steps = np.asarray(jax.vmap(alone)(jnp.asarray(x.numpy())))
+    assert steps.min() < steps.max()
+    assert DiffraxSubject(model, x).forward(x, None).evaluations == 6 * steps.max() + 1
+
+
+def test_a_pass_of_many_samples_compiles_no_more_than_one_of_few() -> None:
+    subject, made = DiffraxSubject(make(controlled("Tsit5", 1e-3, 1e-3)), X), list[int]()
+    for n in (5, 50):
+        with compilations() as found:
+            subject.forward(points(n), None)
+        made.append(len(found))
+    assert made[0] == made[1] > 0
 
 
 @pytest.mark.parametrize("way", ["attribute", "imported", "compiled"])

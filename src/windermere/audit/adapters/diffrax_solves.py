@@ -133,7 +133,7 @@ class Solve:
 def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
     """Every call of `diffeqsolve` is noted, and where `change` is given carried out with another solver."""
     jax, target = import_module("jax"), import_module("diffrax").diffeqsolve
-    kind, seen = type(target), list[Solve]()
+    kind, worst, seen = type(target), _worst(), list[Solve]()
     original, signature = kind.__call__, inspect.signature(target)
 
     def call(function: Any, /, *given: Any, **named: Any) -> Any:
@@ -144,7 +144,7 @@ def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
         solve = Solve(bound.arguments)
         _check_double(bound.arguments["y0"], double)
         solution = original(function, **(bound.arguments if change is None else solve.changed(change(solve.own()))))
-        jax.debug.callback(solve.cost, solution.stats["num_steps"])
+        jax.debug.callback(solve.cost, worst(solution.stats["num_steps"]))
         seen.append(solve)
         return solution
 
@@ -153,6 +153,14 @@ def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
         yield seen
     finally:
         kind.__call__ = original
+
+
+@cache
+def _worst() -> Any:
+    """The most of mapped samples. A callback would be made for each of them, and compiled as often."""
+    worst = import_module("jax").custom_batching.custom_vmap(lambda steps: steps)
+    worst.def_vmap(lambda size, mapped, steps: (worst(steps.max(axis=0)), False))
+    return worst
 
 
 def _check_kind(given: Mapping[str, Any]) -> None:
