@@ -1,7 +1,10 @@
 """Models written the way diffrax's examples write them. Needs diffrax, which no dependency of ours brings."""
 
+import logging
+import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +23,7 @@ with warnings.catch_warnings():
     import jax.numpy as jnp  # type: ignore[import-not-found, unused-ignore]
 
 from windermere.audit.adapters.diffrax import DiffraxSubject, diffrax_solver
+from windermere.audit.adapters.diffrax_solves import Solve
 
 imported_early = diffrax.diffeqsolve
 X = points(4)
@@ -97,6 +101,117 @@ def test_fixed_steps_cost_their_stages() -> None:
     subject = DiffraxSubject(make(fixed("Euler", 0.125)), X)
     assert subject.forward(X, None).evaluations == 8
     assert subject.forward(X, lambda own: FixedStep("rk4", step=0.25)).evaluations == 16
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What JAX compiles inside."""
+    said, handler = list[str](), logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("jax").addHandler(handler)
+    found = list[str]()
+    try:
+        with jax.log_compiles():
+            yield found
+    finally:
+        logging.getLogger("jax").removeHandler(handler)
+        found.extend(line for line in said if line.startswith("Finished XLA compilation"))
+
+
+def test_the_steps_of_a_batch_are_those_of_the_sample_that_took_most() -> None:
+    model, x = make(controlled("Tsit5", 1e-5, 1e-5)), X * torch.tensor([[1], [1], [1], [200]])
+
+    def alone(y0: Any) -> Any:
+        return diffrax.diffeqsolve(diffrax.ODETerm(model.func), y0=y0, **model.how).stats["num_steps"]
+
+    steps = np.asarray(jax.vmap(alone)(jnp.asarray(x.numpy())))
+    assert steps.min() < steps.max()
+    assert DiffraxSubject(model, x).forward(x, None).evaluations == 6 * steps.max() + 1
+
+
+def test_a_pass_of_many_samples_compiles_no_more_than_one_of_few() -> None:
+    subject, made = DiffraxSubject(make(controlled("Tsit5", 1e-3, 1e-3)), X), list[int]()
+    for n in (5, 50):
+        with compilations() as found:
+            subject.forward(points(n), None)
+        made.append(len(found))
+    assert made[0] == made[1] > 0
+
+
+def closed(terms: Any, **how: Any) -> Any:
+    """A field that is another function in each pass, as a lambda or a bound method is."""
+    return diffrax.diffeqsolve(diffrax.ODETerm(lambda t, y, args: terms.vf(t, y, args)), **how)
+
+
+def mapped(model: Any, x: Any) -> Any:
+    return jax.vmap(model)(x)
+
+
+WAYS = {"module": (None, None), "closure": (closed, None), "compiled": (None, eqx.filter_jit(mapped))}
+"""How the field comes in, and how the model is called."""
+
+
+@pytest.mark.parametrize("how", [fixed("Euler", 0.25), controlled("Tsit5", 1e-3, 1e-3)], ids=["fixed", "adaptive"])
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_one_compilation_serves_all_precisions_of_a_method(way: str, how: Any) -> None:
+    called, call = WAYS[way]
+    subject = DiffraxSubject(make(how, called), X, call=call)
+
+    def costs(*shares: float) -> list[int]:
+        changes = [lambda own, share=share: own.with_precision(own.precision * share) for share in shares]
+        return [subject.forward(X, change, double=True).evaluations for change in changes]
+
+    few = costs(0.5, 0.4)
+    with compilations() as found:
+        many = costs(0.3, 0.2, 0.1, 0.01, 0.001)
+    assert found == []
+    assert many[-1] > few[0], "they are other precisions indeed"
+
+
+@pytest.mark.parametrize(
+    ("way", "solver"), [("compiled", FixedStep("heun", step=0.1)), ("closure", Adaptive("dopri54", tolerance=1e-6))]
+)
+def test_a_pass_that_is_compiled_for_all_precisions_rounds_and_no_more(way: str, solver: Solver) -> None:
+    called, call = WAYS[way]
+    subject, plain = DiffraxSubject(make(fixed("Euler", 0.25), called), X, call=call), make(fixed("Euler", 0.25))
+    done, expected = (each.forward(X, lambda own: solver, double=True) for each in (subject, DiffraxSubject(plain, X)))
+    assert any(subject.programs.values())
+    assert done.evaluations == expected.evaluations
+    assert (done.outputs - expected.outputs).abs().max() < 1e-13
+
+
+def reads_values(model: Any, x: Any) -> Any:
+    return jax.vmap(model)(x if float(x.max()) > 0 else -x)
+
+
+def steps_by_the_data(model: Any, x: Any) -> Any:
+    return jax.vmap(lambda y: closed(diffrax.ODETerm(model.func), y0=y, **fixed("Heun", x.shape[0] * x[0, 0])).ys[-1])(
+        x
+    )
+
+
+@pytest.mark.parametrize("call", [reads_values, steps_by_the_data])
+def test_a_model_that_cannot_be_traced_as_a_whole_is_passed_as_it_is(call: Any) -> None:
+    x = X.abs()
+    subject = DiffraxSubject(make(fixed("Euler", 0.25), closed), x, call=call)
+    done = subject.forward(x, lambda own: FixedStep("rk4", step=0.125))
+    assert list(subject.programs.values()) == 2 * [None]
+    assert done.evaluations == 32
+    plain = DiffraxSubject(make(fixed("Euler", 0.25)), x).forward(x, lambda own: FixedStep("rk4", step=0.125))
+    assert (done.outputs - plain.outputs).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_solver_that_stops_is_a_sentence_however_the_model_is_compiled(
+    way: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys.modules[Solve.__module__], "MOST_STEPS", 8)
+    called, call = WAYS[way]
+    subject = DiffraxSubject(make({**fixed("Euler", 0.25), "max_steps": 8}, called), X, call=call)
+    assert subject.forward(X, lambda own: FixedStep("euler", step=0.125)).evaluations == 8
+    with pytest.raises(SolverError, match="diffrax stopped: The maximum number of solver steps"):
+        subject.forward(X, lambda own: FixedStep("euler", step=0.0625))
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize("way", ["attribute", "imported", "compiled"])

@@ -4,16 +4,15 @@
 """
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from windermere.audit.adapters.solves import nearest_method, stand_in_note
-from windermere.audit.subject import Change
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.solvers import METHODS as TABLEAUS
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
@@ -29,6 +28,9 @@ METHODS = {
 """Its classes and our names."""
 MOST_STEPS, MOST_STEPS_KEPT = 2**20, 2**14
 """How many steps a solve may take; fewer where the model keeps all of them, which takes room beforehand."""
+
+Answer: TypeAlias = Callable[[Solver], tuple[Any, Any, Any]]
+"""From a solve's own solver to the one to carry it out with, as diffrax takes it."""
 
 
 def diffrax_solver(solver: Solver) -> tuple[Any, Any, Any]:
@@ -102,17 +104,17 @@ class Solve:
             controller = controller.controller
         return controller
 
-    def changed(self, solver: Solver) -> dict[str, Any]:
-        """The same call with this solver."""
+    def changed(self, stepper: Any, controller: Any, step: Any) -> dict[str, Any]:
+        """The same call with a solver as `diffrax_solver` gives it."""
         jnp = import_module("jax.numpy")
-        self.used, controller, step = diffrax_solver(solver)
+        self.used = stepper
         span = jnp.asarray(self.given["t1"]) - jnp.asarray(self.given["t0"])
         saveat = self.given["saveat"]
         parts = import_module("jax").tree_util.tree_leaves(saveat.subs, is_leaf=lambda part: hasattr(part, "steps"))
         most = MOST_STEPS_KEPT if saveat.dense or any(part.steps for part in parts) else MOST_STEPS
         return {
             **self.given,
-            "solver": self.used,
+            "solver": stepper,
             "stepsize_controller": controller,
             "dt0": None if step is None else jnp.sign(span) * step,
             "max_steps": max(most, self.given["max_steps"] or 0),
@@ -130,10 +132,10 @@ class Solve:
 
 
 @contextmanager
-def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
+def watching(change: Answer | None, *, double: bool) -> Iterator[list[Solve]]:
     """Every call of `diffeqsolve` is noted, and where `change` is given carried out with another solver."""
     jax, target = import_module("jax"), import_module("diffrax").diffeqsolve
-    kind, seen = type(target), list[Solve]()
+    kind, worst, seen = type(target), _worst(), list[Solve]()
     original, signature = kind.__call__, inspect.signature(target)
 
     def call(function: Any, /, *given: Any, **named: Any) -> Any:
@@ -143,8 +145,8 @@ def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
         bound.apply_defaults()
         solve = Solve(bound.arguments)
         _check_double(bound.arguments["y0"], double)
-        solution = original(function, **(bound.arguments if change is None else solve.changed(change(solve.own()))))
-        jax.debug.callback(solve.cost, solution.stats["num_steps"])
+        solution = original(function, **(bound.arguments if change is None else solve.changed(*change(solve.own()))))
+        jax.debug.callback(solve.cost, worst(solution.stats["num_steps"]))
         seen.append(solve)
         return solution
 
@@ -153,6 +155,14 @@ def watching(change: Change | None, *, double: bool) -> Iterator[list[Solve]]:
         yield seen
     finally:
         kind.__call__ = original
+
+
+@cache
+def _worst() -> Any:
+    """The most of mapped samples. A callback would be made for each of them, and compiled as often."""
+    worst = import_module("jax").custom_batching.custom_vmap(lambda steps: steps)
+    worst.def_vmap(lambda size, mapped, steps: (worst(steps.max(axis=0)), False))
+    return worst
 
 
 def _check_kind(given: Mapping[str, Any]) -> None:
