@@ -15,7 +15,7 @@ from rich.table import Column, Table
 
 from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
-from windermere.audit.audit import checked_threshold
+from windermere.audit.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.errors import AuditError, UsageError
 from windermere.report import figure_path
@@ -54,9 +54,10 @@ def audit_command(
 ) -> None:
     """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided."""
     checked_threshold(threshold)
+    limit = None if everything else samples
+    check_samples(limit)
     if figure is not None:
         _check_figure(figure)
-    limit = None if everything else samples
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, check_device(device)):
         verdict = audit(found.model, found.batches, samples=limit, threshold=threshold, evidence=evidence)
