@@ -214,7 +214,11 @@ def test_a_state_survives_being_saved() -> None:
         lambda: StepAdaptation(train="rk4", check="midpoint"),
         lambda: StepAdaptation(train="euler", check="midpoint", threshold=0),
         lambda: StepAdaptation(train="euler", check="midpoint", decrease=1.2),
+        lambda: StepAdaptation(train="euler", check="midpoint", budget=0.5),  # type: ignore[arg-type]
+        lambda: StepAdaptation(train="euler", check="midpoint", span=0),
         lambda: EULER.start(-1.0),
+        lambda: ToleranceAdaptation(train="dopri54", min_steps=-1),
+        lambda: ToleranceAdaptation(train="dopri54", min_steps=2.5),  # type: ignore[arg-type]
         lambda: ToleranceAdaptation(train="bosh32"),
         lambda: ToleranceAdaptation(train="euler", check_ratio=0.1),
         lambda: ToleranceAdaptation(train="dopri54", check_ratio=2.0),

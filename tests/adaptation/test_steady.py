@@ -2,7 +2,7 @@
 
 import json
 from itertools import pairwise
-from math import log, log2
+from math import inf, log, log2, nan
 from typing import Any
 
 import numpy as np
@@ -143,7 +143,15 @@ def test_scores_without_a_distance_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"release": 1.5}, {"weight": 2.0}, {"decrease": 1.0}, {"target": 0.0}, {"target": float("inf")}, {"every": 0.5}],
+    [
+        {"release": 1.5},
+        {"weight": 2.0},
+        {"decrease": 1.0},
+        {"target": 0.0},
+        {"target": float("inf")},
+        {"every": 0.5},
+        {"budget": 0.5},
+    ],
 )
 def test_constants_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(UsageError):
@@ -232,6 +240,22 @@ def test_a_score_that_is_not_one_number_is_named() -> None:
         Score(value=0.5, distance=torch.zeros(5))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a score's value is one number, not something of type str"):
         Score(value="high")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"distance": -0.1}, "distance is at least 0, not -0.1"),
+        ({"steps": -1}, "steps is at least 0, not -1"),
+        ({"evaluations": -1}, "evaluations is at least 0, not -1"),
+        ({"steps": 2.5}, "steps is a whole number, not 2.5"),
+        ({"evaluations": inf}, "evaluations is a whole number, not inf"),
+        ({"steps": nan}, "steps is a whole number, not nan"),
+    ],
+)
+def test_a_score_holds_no_number_that_a_solve_cannot_have(numbers: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=f"a score's {words}"):
+        Score(value=0.5, **numbers)
 
 
 def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_over_other_axes() -> None:

@@ -10,6 +10,7 @@ from windermere.adaptation.controller import (
     check_every,
     check_factors,
     check_positive,
+    check_steps,
     differ,
 )
 from windermere.errors import UsageError
@@ -43,7 +44,8 @@ class StepAdaptation:
 
     def __post_init__(self) -> None:
         check_every(self.every)
-        check_positive(threshold=self.threshold, span=self.span, budget=self.budget)
+        check_positive(threshold=self.threshold, span=self.span)
+        check_steps(1, budget=self.budget)
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 

@@ -9,6 +9,7 @@ from windermere.adaptation.controller import (
     check_every,
     check_factors,
     check_positive,
+    check_steps,
     differ,
 )
 from windermere.adaptation.step_size import decided
@@ -60,6 +61,7 @@ class ToleranceAdaptation:
     def __post_init__(self) -> None:
         check_every(self.every)
         check_positive(threshold=self.threshold, floor=self.floor)
+        check_steps(0, min_steps=self.min_steps)
         check_factors(self.decrease, self.increase)
         check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)
