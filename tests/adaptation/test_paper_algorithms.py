@@ -1,6 +1,7 @@
 """Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -170,6 +171,14 @@ def test_a_tolerance_is_not_raised_where_a_solve_takes_two_steps() -> None:
     state, asked = traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9], steps=2)
     assert (state.precision, len(asked)) == (1e-3, 1)
     assert traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9, 0.9], steps=3)[0].precision == 1e-3 * 1.1
+
+
+def test_a_score_that_counts_no_steps_is_refused_rather_than_never_raise_the_tolerance() -> None:
+    told = Score(value=0.9)
+    with pytest.raises(UsageError, match=r"more than 2 steps: give Score\(value=..., steps=...\), or min_steps=0"):
+        review(FEHLBERG, FEHLBERG.start(1e-3), told, lambda solver: told)
+    any_steps = replace(FEHLBERG, min_steps=0)
+    assert review(any_steps, any_steps.start(1e-3), told, lambda solver: told).precision == 1e-3 * 1.1
 
 
 def test_a_tolerance_has_a_floor() -> None:

@@ -20,8 +20,9 @@ def end(*args: Any, **options: Any) -> Any:
     return solve(*args, **options).final
 
 
-def solved(gradient: Gradient = "backprop", solver: Any = TEN) -> Any:
-    return end(Network(), some_states(3, 2).requires_grad_(), solver, gradient=gradient)
+def solved(gradient: Gradient = "backprop", solver: Any = TEN, states: Tensor | None = None) -> Any:
+    z0 = some_states(3, 2) if states is None else states
+    return end(Network(), z0.requires_grad_(), solver, gradient=gradient)
 
 
 def test_a_forward_solve_counts_as_forward_and_backprop_adds_nothing() -> None:
@@ -189,3 +190,14 @@ def test_counting_works_without_gradients() -> None:
     with counting() as count, torch.no_grad():
         solved("adjoint")
     assert (count.forward, count.backward) == (FORTY, 0)
+
+
+def test_of_several_solves_all_steps_are_counted_and_those_of_the_longest_too() -> None:
+    with counting() as count:
+        for steps in (3, 7, 5):
+            solved(solver=FixedStep.of("euler", steps=steps))
+    assert (count.steps, count.longest) == (15, 7)
+    with counting() as count:
+        for pair in ((3, 2), (1, 6)):
+            solved(solver=[FixedStep.of("euler", steps=n) for n in pair], states=some_states(2, 3, 2))
+    assert (np.asarray(count.steps).tolist(), np.asarray(count.longest).tolist()) == ([4, 8], [3, 6])

@@ -26,8 +26,9 @@ class Score:
     distance: float | None = None
     """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
     For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
-    steps: int = 0
-    """Steps that the solve took; tolerances are not raised where there are hardly any."""
+    steps: int | None = None
+    """Steps that the solve took, of several the longest: Algorithm 3 does not raise tolerances where there are hardly
+    any. None where nobody counted."""
     evaluations: int = 0
 
     def __post_init__(self) -> None:

@@ -117,7 +117,7 @@ def _resolved(
 def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, trained: Tensor, solvers: Sequence[Solver]) -> list[Score]:
     with counting() as count, checking():
         logits = ensemble(x, solvers)
-    return scores(logits, y, trained, count.checks, count.steps)
+    return scores(logits, y, trained, count.checks, count.longest)
 
 
 def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: Any) -> list[Score]:
