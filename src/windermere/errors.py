@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 
 class WindermereError(Exception):
@@ -28,6 +29,8 @@ class SolverError(WindermereError, ArithmeticError):
 
     seeds: tuple[int, ...] = ()
     """Of the ensemble's members that could not be solved, where there is one and these are known."""
+    evaluations: Any = None
+    """Of the field, by group, that were made before it failed; None where that was before the first."""
 
 
 class FieldError(SolverError):

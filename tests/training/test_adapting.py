@@ -1,19 +1,22 @@
 """Precision adapted while an ensemble trains: members as if alone, resumed bit for bit, decisions on record."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tests.training.small import a_config, assert_same_run, checkpoint, some_spheres, trained
-from windermere.adaptation import Score, StepAdaptation, review_members
+from windermere.adaptation import Score, SteadySteps, StepAdaptation, review_members
 from windermere.errors import UsageError
+from windermere.models import ODEBlock
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.training import RunConfig, trained_ensemble
-from windermere.training.adapting import Adapting
+from windermere.training import Ensemble, RunConfig, trained_ensemble
+from windermere.training.adapting import Adapting, scores
 from windermere.training.loop import make_ensemble
 
 ADAPTED: dict[str, Any] = {
@@ -151,6 +154,45 @@ def test_each_round_of_requests_is_answered_in_one_go() -> None:
     after = review_members(controller, states, [Score(value=0.9)] * 3, score)
     assert [set(wanted) for wanted in rounds] == [{0, 1, 2}, {0, 2}]
     assert [s.precision for s in after] == [0.01 * 1.1, 0.01, 0.03 * 1.1]
+
+
+class Cubic(nn.Module):
+    """z' = w z^3: with w > 0 it blows up, which a single Euler step does not notice."""
+
+    def __init__(self, w: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(w))
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.w * z**3
+
+
+@pytest.mark.parametrize("right", [0, 1], ids=["all wrong", "all right"])
+@pytest.mark.parametrize("kind", [StepAdaptation, SteadySteps])
+def test_a_check_that_fails_refines_whatever_the_score_and_costs_what_it_evaluated(kind: Any, right: int) -> None:
+    """Midpoint's check of a whole Euler step takes 8 steps; the other member's review is as if it were alone."""
+    controller = kind(train="euler", check="midpoint")
+    head = nn.Linear(1, 2)
+    nn.init.ones_(head.weight)
+    head.bias.data = torch.tensor([1.0, 0.0])  # class 0
+    members = [
+        nn.Sequential(ODEBlock(Cubic(w), FixedStep("euler", step=1.0)), copy.deepcopy(head)) for w in (-0.1, 1e8)
+    ]
+    both, x = Ensemble(members), torch.tensor([0.9, 1.0, 1.1])[:, None]
+    labels = torch.full((3,), 1 - right)
+    spent, after = {}, {}
+    for name, chosen in (("both", [0, 1]), ("first", [0]), ("second", [1])):
+        ensemble, inputs, y = both.subset(chosen), x.expand(len(chosen), 3, 1), labels.expand(len(chosen), 3)
+        adapting = Adapting(controller, [controller.start(1.0) for _ in chosen])
+        logits = ensemble(inputs, adapting.solvers)
+        own = scores(logits, y, logits, 1, 1)
+        spent[name] = adapting.review(ensemble, inputs, y, logits, own).tolist()
+        after[name] = [solver.precision for solver in adapting.solvers]
+        assert {score.value for score in own} == {float(right)}
+    assert spent["second"] == [16]
+    assert spent["both"] == spent["first"] + spent["second"]
+    assert after["second"] == [0.5]
+    assert after["both"] == after["first"] + after["second"]
 
 
 def test_the_first_step_is_hairers_for_each_member() -> None:
