@@ -74,6 +74,17 @@ def test_a_method_of_order_two_needs_half_the_correction() -> None:
     assert states[-1].precision == pytest.approx((0.02 / 2.0) ** 0.5)
 
 
+@pytest.mark.parametrize(("train", "check", "order"), [("euler", "midpoint", 1), ("midpoint", "rk4", 2)])
+@pytest.mark.parametrize(("distance", "allowed"), [(0.03, 0.02), (0.0095, 0.01)], ids=["refined", "coarsened"])
+def test_one_review_goes_just_as_far_as_the_methods_order_says(
+    train: str, check: str, order: int, distance: float, allowed: float
+) -> None:
+    """A distance C h^p becomes `allowed` where h is multiplied by (allowed / distance)^(1/p)."""
+    controller = SteadySteps(train=train, check=check, target=0.02)
+    (state,) = walk(controller, controller.start(0.1), [distance / 0.1**order], order=order)
+    assert state.precision == pytest.approx(0.1 * (allowed / distance) ** (1 / order))
+
+
 @pytest.mark.parametrize("distance", [10.0, 1e300])
 def test_one_odd_batch_is_not_remembered_for_long(distance: float) -> None:
     calm = walk(EULER, EULER.start(0.02), [0.75] * 20, order=1)[-1]
