@@ -14,7 +14,7 @@ from windermere.adaptation.controller import (
     differ,
 )
 from windermere.errors import UsageError
-from windermere.solvers import FixedStep
+from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.tableaus import tableau
 
 ERROR_RATIO = 50.0
@@ -87,9 +87,15 @@ def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:
     return FixedStep(check, step=h * span)
 
 
+def higher_orders(method: str) -> list[str]:
+    """The methods that can check its steps."""
+    return [name for name in METHODS if tableau(name).order > tableau(method).order]
+
+
 def check_pair(train: str, check: str) -> None:
     if tableau(check).order <= tableau(train).order:
-        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order")
+        others = ", ".join(higher_orders(train)) or "of which there is none: train with another"
+        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order ({others})")
 
 
 def decided(
