@@ -153,9 +153,8 @@ def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Te
         scale = tolerance.scale(z)
         d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
         if (lost := np.asarray(~np.isfinite(d1))).any():
-            failure = non_finite("the field", times[0], _culprits(lost, (k,), problem), problem)
-            failure.evaluations = np.ones(layout.groups, np.int64)
-            raise failure
+            culprits = _culprits(lost, (k,), problem)
+            raise non_finite("the field", times[0], culprits, problem).after(np.ones(layout.groups, np.int64))
         h0 = np.minimum(probing_step(d0, d1), abs(span))
         probe = combine(z, by_group(np.copysign(h0, span), layout, z), (1.0,), (k,))
         probed = np.clip(t + np.copysign(h0, span), min(times), max(times))

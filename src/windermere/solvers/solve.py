@@ -193,9 +193,7 @@ def _integrate(
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
     if not is_finite(walked.states[-1]):
-        failure = explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
-        failure.evaluations = walked.evaluations
-        raise failure
+        raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach()).after(walked.evaluations)
     return walked
 
 
