@@ -44,6 +44,12 @@ def wrong():
 
 def raising():
     raise ValueError("no such weights")
+
+def needy(path):
+    return made(2)
+
+def broken():
+    return made(2)[0], (torch.randn(20, 3), torch.zeros(20).long())
 """
 
 
@@ -82,9 +88,16 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("nowhere",), r"nowhere does not exist"),
-        (("nowhere:load",), r"nowhere:load could not be called"),
-        (("rotations:missing",), r"could not be called.*missing"),
+        (("nowhere",), r"nowhere does not exist: name a folder .*, or a function .*, as package.module:function"),
+        (("nowhere:load",), r"nowhere:load could not be called: there is no module 'nowhere' here: go to its folder"),
+        (("rotations.py:fine",), r"there is no module 'rotations.py' here: leave out the .py"),
+        (("rotations:missing",), r"could not be called: the module 'rotations' has no function 'missing'"),
+        (("rotations:",), r"could not be called: name both a module and a function, package.module:function"),
+        (
+            ("rotations:needy",),
+            r"could not be called: let it take no arguments \(missing a required argument: 'path'\)",
+        ),
+        (("rotations:broken",), r"could not be audited, .* RuntimeError: .*shapes.* \(rotations.py, line \d+\): mend"),
         (("rotations:raising",), r"could not be called: ValueError: no such weights \(rotations.py, line \d+\)"),
         ((":load",), r"could not be called"),
         (("rotations:fine", "--samples", -5), r"at least one sample"),

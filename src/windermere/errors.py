@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any, Self
 
 
 class WindermereError(Exception):
@@ -28,6 +29,13 @@ class SolverError(WindermereError, ArithmeticError):
 
     seeds: tuple[int, ...] = ()
     """Of the ensemble's members that could not be solved, where there is one and these are known."""
+    evaluations: Any = None
+    """Of the field, by group, that were made before it failed; None where that was before the first."""
+
+    def after(self, evaluations: Any) -> Self:
+        """The same, to be raised at once: a name for it would keep it, and with it the solve, for the collector."""
+        self.evaluations = evaluations
+        return self
 
 
 class FieldError(SolverError):

@@ -28,7 +28,7 @@ from windermere.adaptation import (
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import NonFiniteError, SolverError, StepBudgetError, UsageError, VanishingStepError
 from windermere.models import Autonomous, ODEBlock, using
-from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*dataloader' does not have many workers"),
@@ -383,6 +383,17 @@ def test_a_check_below_what_float32_resolves_is_solved_in_float64(kit: Kit, cont
     assert adapt.state.precision > 1e-3
     assert all(parameter.dtype == torch.float32 for parameter in module.parameters())
     assert all("forward" not in vars(block) for block in module.blocks)
+
+
+def test_of_several_blocks_the_longest_solve_says_whether_there_are_hardly_any_steps(kit: Kit) -> None:
+    solver, (x, _) = Adaptive("dopri54", tolerance=1e-4), next(iter(batches()))
+    with counting() as count:
+        kit.Classifier(solver).eval()(x)
+    assert 1 < count.longest < count.steps
+    for least, raised in ((count.longest, False), (count.longest - 1, True)):
+        adapt = kit.adapt(ToleranceAdaptation(train="dopri54", every=1, threshold=0.9, min_steps=least))  # type: ignore[arg-type]
+        kit.fitted(adapt, solver, steps=1)
+        assert (adapt.state.precision > solver.precision) is raised
 
 
 @pytest.mark.parametrize("controller", [CONTROLLER, STEADY], ids=["paper", "steady"])

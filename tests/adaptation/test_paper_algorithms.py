@@ -1,6 +1,7 @@
 """Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -172,6 +173,14 @@ def test_a_tolerance_is_not_raised_where_a_solve_takes_two_steps() -> None:
     assert traced(FEHLBERG, FEHLBERG.start(1e-3), 0.9, [0.9, 0.9], steps=3)[0].precision == 1e-3 * 1.1
 
 
+def test_a_score_that_counts_no_steps_is_refused_rather_than_never_raise_the_tolerance() -> None:
+    told = Score(value=0.9)
+    with pytest.raises(UsageError, match=r"more than 2 steps: give Score\(value=..., steps=...\), or min_steps=0"):
+        review(FEHLBERG, FEHLBERG.start(1e-3), told, lambda solver: told)
+    any_steps = replace(FEHLBERG, min_steps=0)
+    assert review(any_steps, any_steps.start(1e-3), told, lambda solver: told).precision == 1e-3 * 1.1
+
+
 def test_a_tolerance_has_a_floor() -> None:
     controller = ToleranceAdaptation(train="fehlberg21", floor=1e-5)
     state, _ = traced(controller, controller.start(1.5e-5), 0.9, [0.5])
@@ -214,7 +223,11 @@ def test_a_state_survives_being_saved() -> None:
         lambda: StepAdaptation(train="rk4", check="midpoint"),
         lambda: StepAdaptation(train="euler", check="midpoint", threshold=0),
         lambda: StepAdaptation(train="euler", check="midpoint", decrease=1.2),
+        lambda: StepAdaptation(train="euler", check="midpoint", budget=0.5),  # type: ignore[arg-type]
+        lambda: StepAdaptation(train="euler", check="midpoint", span=0),
         lambda: EULER.start(-1.0),
+        lambda: ToleranceAdaptation(train="dopri54", min_steps=-1),
+        lambda: ToleranceAdaptation(train="dopri54", min_steps=2.5),  # type: ignore[arg-type]
         lambda: ToleranceAdaptation(train="bosh32"),
         lambda: ToleranceAdaptation(train="euler", check_ratio=0.1),
         lambda: ToleranceAdaptation(train="dopri54", check_ratio=2.0),

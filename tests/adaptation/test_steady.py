@@ -2,7 +2,7 @@
 
 import json
 from itertools import pairwise
-from math import log, log2
+from math import inf, log, log2, nan
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,17 @@ def test_a_method_of_order_two_needs_half_the_correction() -> None:
     assert states[-1].precision == pytest.approx((0.02 / 2.0) ** 0.5)
 
 
+@pytest.mark.parametrize(("train", "check", "order"), [("euler", "midpoint", 1), ("midpoint", "rk4", 2)])
+@pytest.mark.parametrize(("distance", "allowed"), [(0.03, 0.02), (0.0095, 0.01)], ids=["refined", "coarsened"])
+def test_one_review_goes_just_as_far_as_the_methods_order_says(
+    train: str, check: str, order: int, distance: float, allowed: float
+) -> None:
+    """A distance C h^p becomes `allowed` where h is multiplied by (allowed / distance)^(1/p)."""
+    controller = SteadySteps(train=train, check=check, target=0.02)
+    (state,) = walk(controller, controller.start(0.1), [distance / 0.1**order], order=order)
+    assert state.precision == pytest.approx(0.1 * (allowed / distance) ** (1 / order))
+
+
 @pytest.mark.parametrize("distance", [10.0, 1e300])
 def test_one_odd_batch_is_not_remembered_for_long(distance: float) -> None:
     calm = walk(EULER, EULER.start(0.02), [0.75] * 20, order=1)[-1]
@@ -143,7 +154,15 @@ def test_scores_without_a_distance_are_refused() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"release": 1.5}, {"weight": 2.0}, {"decrease": 1.0}, {"target": 0.0}, {"target": float("inf")}, {"every": 0.5}],
+    [
+        {"release": 1.5},
+        {"weight": 2.0},
+        {"decrease": 1.0},
+        {"target": 0.0},
+        {"target": float("inf")},
+        {"every": 0.5},
+        {"budget": 0.5},
+    ],
 )
 def test_constants_that_make_no_sense_are_refused(settings: dict[str, float]) -> None:
     with pytest.raises(UsageError):
@@ -232,6 +251,22 @@ def test_a_score_that_is_not_one_number_is_named() -> None:
         Score(value=0.5, distance=torch.zeros(5))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a score's value is one number, not something of type str"):
         Score(value="high")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"distance": -0.1}, "distance is at least 0, not -0.1"),
+        ({"steps": -1}, "steps is at least 0, not -1"),
+        ({"evaluations": -1}, "evaluations is at least 0, not -1"),
+        ({"steps": 2.5}, "steps is a whole number, not 2.5"),
+        ({"evaluations": inf}, "evaluations is a whole number, not inf"),
+        ({"steps": nan}, "steps is a whole number, not nan"),
+    ],
+)
+def test_a_score_holds_no_number_that_a_solve_cannot_have(numbers: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=f"a score's {words}"):
+        Score(value=0.5, **numbers)
 
 
 def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_over_other_axes() -> None:

@@ -9,7 +9,7 @@ from torch import nn
 
 import windermere as wm
 from tests.audit.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring, rotation_verdict
-from windermere.audit import Outcome
+from windermere.audit import Candidate, Outcome
 from windermere.errors import UsageError
 
 
@@ -93,12 +93,35 @@ def test_one_or_two_samples_decide_nothing(samples: int) -> None:
     [
         ({"samples": 0}, "at least one sample"),
         ({"samples": -5}, "at least one sample"),
-        ({"threshold": -1}, "threshold"),
+        ({"samples": 2.5}, "at least one sample, a whole number of them, not 2.5"),
+        ({"threshold": -1}, "threshold must be a number of at least 0, not -1"),
+        ({"threshold": "low"}, "threshold must be a number of at least 0, not low"),
+        ({"threshold": 1.0}, "threshold of 1.0 calls any model a flow: give one below 1"),
+        ({"agreement": 99}, "a share of the predictions, above 0 and at most 1, not 99: give 0.99 for 99%"),
+        ({"agreement": 0}, "above 0 and at most 1, not 0"),
+        ({"agreement": float("nan")}, "above 0 and at most 1, not nan"),
+        ({"budget": 0}, "how many evaluations the reference flow may take.* at least 1, not 0: leave it out"),
+        ({"budget": -3}, "at least 1, not -3"),
+        ({"budget": 1e4}, "a whole number, at least 1, not 10000.0"),
+        ({"seed": -1}, "seed must be a whole number, at least 0, not -1"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(how: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         rotation_verdict(2, **how)
+
+
+def test_a_metric_in_its_own_units_may_have_a_threshold_above_one() -> None:
+    verdict = wm.audit(rotating(), (ring(), ring()), metric=distance_to, threshold=50.0, evidence=False)
+    assert verdict.outcome is Outcome.FLOW
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_candidate_is_a_known_method_and_a_positive_factor(factor: float) -> None:
+    with pytest.raises(UsageError, match="factor must be positive and finite"):
+        Candidate("euler", factor)
+    with pytest.raises(UsageError, match="no method 'eular': did you mean 'euler'"):
+        Candidate("eular", 1.0)
 
 
 def test_targets_of_a_regression_without_a_metric_are_refused() -> None:

@@ -42,7 +42,7 @@ def test_a_metric_of_unknown_direction_gets_advice_for_both() -> None:
 
 
 def test_without_a_safe_precision_the_advice_says_what_was_tried_and_whether_finer_is_closer() -> None:
-    verdict = rotation_verdict(2, threshold=1.0, agreement=1.0, evidence=False)
+    verdict = rotation_verdict(2, threshold=0.9, agreement=1.0, evidence=False)
     assert (verdict.outcome, verdict.safe_step) == (Outcome.FLOW, None)
     finest = verdict.safe.ladder[0][1]
     assert finest > verdict.agreement

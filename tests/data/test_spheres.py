@@ -126,6 +126,7 @@ def test_the_global_random_numbers_are_neither_used_nor_moved() -> None:
     [
         ({"dimension": 0}, "dimension of at least 1, not 0"),
         ({"dimension": -3}, "dimension of at least 1, not -3"),
+        ({"dimension": 10**8}, "in 100000000 dimensions would fill the memory: take at most 100000"),
         ({"dimension": 2, "seed": -1}, "not -1"),
         ({"dimension": 2, "seed": 2**64}, "not 18446744073709551616"),
         ({"dimension": 2, "train": 0}, "0 is not a positive multiple of 4"),

@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 from windermere import report
 from windermere.errors import StorageError, UsageError
-from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_training, draw_trajectories
+from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_trajectories
 
 
 def a_panel() -> TrajectoryPanel:
@@ -37,17 +37,6 @@ def a_panel() -> TrajectoryPanel:
     )
 
 
-def some_rows(seed: int, count: int = 1000) -> list[dict[str, Any]]:
-    noise = np.random.default_rng(seed).uniform(0.5, 1.5, count)
-    rows: list[dict[str, Any]] = [
-        {"iteration": n + 1, "seed": seed, "loss": float(np.exp(-n / 300) * noise[n]), "accuracy": 0.9}
-        for n in range(count)
-    ]
-    for row in rows[:: max(count // 10, 1)]:
-        row["test_accuracy"] = 0.8
-    return rows
-
-
 def size(path: Path) -> tuple[int, int]:
     """Width and height in pixels, as a PNG's header has them, after reading all of it."""
     data = path.read_bytes()
@@ -64,14 +53,8 @@ def test_trajectories_are_a_png_of_750_by_1275_pixels_a_panel(tmp_path: Path, co
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
 
 
-def test_training_is_a_png_of_1200_by_975_pixels(tmp_path: Path) -> None:
-    draw_training([some_rows(seed) for seed in range(9)], tmp_path / "figure.png")
-    assert size(tmp_path / "figure.png") == (1200, 975)
-
-
 def test_the_same_data_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
     draw_trajectories([a_panel()], tmp_path / "trajectories.png")
-    draw_training([some_rows(0)], tmp_path / "training.png")
     theirs: dict[Any, Any] = {
         "savefig.bbox": "tight",
         "text.color": "white",
@@ -80,10 +63,8 @@ def test_the_same_data_give_the_same_bytes_whatever_the_users_settings(tmp_path:
     }
     with matplotlib.rc_context(theirs):
         draw_trajectories([a_panel()], tmp_path / "trajectories again.png")
-        draw_training([some_rows(0)], tmp_path / "training again.png")
         assert {name: matplotlib.rcParams[name] for name in theirs} == theirs
-    for name in ("trajectories", "training"):
-        assert (tmp_path / f"{name}.png").read_bytes() == (tmp_path / f"{name} again.png").read_bytes()
+    assert (tmp_path / "trajectories.png").read_bytes() == (tmp_path / "trajectories again.png").read_bytes()
 
 
 def test_the_suffix_decides_between_png_and_svg_and_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
@@ -171,34 +152,6 @@ def test_decision_regions_of_different_shapes_are_refused() -> None:
 def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to draw"):
         draw_trajectories([], tmp_path / "figure.png")
-    with pytest.raises(UsageError, match="nothing to draw"):
-        draw_training([], tmp_path / "figure.png")
-    with pytest.raises(UsageError, match="nothing to draw"):
-        draw_training([some_rows(0), []], tmp_path / "figure.png")
-
-
-def test_rows_without_a_members_numbers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no row of metrics has both 'iteration' and 'loss'"):
-        draw_training([[{"iteration": 1}]], tmp_path / "figure.png")
-    with pytest.raises(UsageError, match="'loss' must be one member's number in each row"):
-        draw_training([[{"iteration": 1, "loss": [0.5, 0.6], "accuracy": 0.5}]], tmp_path / "figure.png")
-    with pytest.raises(UsageError, match="'iteration' and 'loss' must be numbers"):
-        draw_training([[{"iteration": 1, "loss": "low", "accuracy": 0.5}]], tmp_path / "figure.png")
-
-
-@pytest.mark.parametrize("count", [1, 10, 1000])
-def test_losses_that_were_not_finite_leave_a_gap(tmp_path: Path, count: int) -> None:
-    rows = some_rows(0, count)
-    for row in rows[count // 2 :]:
-        row["loss"] = None
-    draw_training([rows], tmp_path / "figure.png")
-    assert size(tmp_path / "figure.png") == (1200, 975)
-
-
-def test_without_test_accuracy_that_of_the_batches_is_drawn(tmp_path: Path) -> None:
-    rows = [{"iteration": n, "loss": 0.0, "accuracy": 0.5} for n in range(3)]
-    draw_training([rows], tmp_path / "figure.png")
-    assert size(tmp_path / "figure.png") == (1200, 975)
 
 
 def test_a_folder_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tests.solvers.fields import Network, Recorder, elementwise, some_states
-from windermere.errors import UsageError
+from windermere.errors import SolverError, UsageError
 from windermere.solvers import Adaptive, FixedStep, Gradient, checking, counting, solve
 
 TEN = FixedStep("rk4", step=1 / 10)
@@ -20,8 +20,9 @@ def end(*args: Any, **options: Any) -> Any:
     return solve(*args, **options).final
 
 
-def solved(gradient: Gradient = "backprop", solver: Any = TEN) -> Any:
-    return end(Network(), some_states(3, 2).requires_grad_(), solver, gradient=gradient)
+def solved(gradient: Gradient = "backprop", solver: Any = TEN, states: Tensor | None = None) -> Any:
+    z0 = some_states(3, 2) if states is None else states
+    return end(Network(), z0.requires_grad_(), solver, gradient=gradient)
 
 
 def test_a_forward_solve_counts_as_forward_and_backprop_adds_nothing() -> None:
@@ -189,3 +190,47 @@ def test_counting_works_without_gradients() -> None:
     with counting() as count, torch.no_grad():
         solved("adjoint")
     assert (count.forward, count.backward) == (FORTY, 0)
+
+
+def test_of_several_solves_all_steps_are_counted_and_those_of_the_longest_too() -> None:
+    with counting() as count:
+        for steps in (3, 7, 5):
+            solved(solver=FixedStep.of("euler", steps=steps))
+    assert (count.steps, count.longest) == (15, 7)
+    with counting() as count:
+        for pair in ((3, 2), (1, 6)):
+            solved(solver=[FixedStep.of("euler", steps=n) for n in pair], states=some_states(2, 3, 2))
+    assert (np.asarray(count.steps).tolist(), np.asarray(count.longest).tolist()) == ([4, 8], [3, 6])
+
+
+def jumps(t: Tensor, z: Tensor) -> Tensor:
+    return torch.where(t >= 0.5, torch.nan, -z)
+
+
+@pytest.mark.parametrize(
+    ("field", "solver"),
+    [
+        (elementwise, Adaptive("dopri54", tolerance=1e-12, max_steps=5)),
+        (elementwise, Adaptive("fehlberg21", tolerance=1e-12, max_steps=5, control="sample")),
+        (jumps, Adaptive("bosh32", tolerance=1e-3)),
+        (lambda t, z: torch.inf * z, Adaptive("bosh32", tolerance=1e-3)),
+    ],
+    ids=["budget", "budget by sample", "not finite midway", "not finite at once"],
+)
+def test_an_adaptive_solve_that_fails_has_cost_what_it_evaluated_until_then(field: Any, solver: Adaptive) -> None:
+    recorded = Recorder(field)
+    with counting() as count, pytest.raises(SolverError):
+        solve(recorded, some_states(3, 2), solver)
+    assert count.forward == recorded.calls > 0
+
+
+def test_a_fixed_solve_that_fails_has_cost_its_whole_grid() -> None:
+    with counting() as count, checking(), pytest.raises(SolverError):
+        solve(jumps, some_states(3, 2), TEN)
+    assert (count.forward, count.checks) == (0, FORTY)
+
+
+def test_a_tolerance_that_cannot_be_resolved_has_cost_nothing() -> None:
+    with counting() as count, pytest.raises(SolverError):
+        solve(elementwise, some_states(3, 2), Adaptive("dopri54", tolerance=1e-20))
+    assert count.forward == 0

@@ -1,5 +1,8 @@
 """Every failure is one of `windermere.errors`, with a sentence that says what, where and what to do."""
 
+import gc
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -212,3 +215,18 @@ def test_an_exception_inside_the_field_comes_out_as_it_is() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         solve(field, torch.ones(2), FIXED)
+
+
+@EVERY
+@pytest.mark.parametrize("moment", [0.0, 0.5])
+def test_a_solve_that_failed_leaves_nothing_to_the_collector(solver: Any, moment: float) -> None:
+    z = some_states(3, 2)
+    held = weakref.ref(z)
+    gc.disable()
+    try:
+        with suppress(NonFiniteError):
+            solve(from_then_on(moment, [True] * 3), z, solver)
+        del z
+        assert held() is None
+    finally:
+        gc.enable()

@@ -141,3 +141,9 @@ def test_members_that_do_not_match_the_state_are_refused() -> None:
 def test_an_empty_batch_is_called_what_it_is() -> None:
     with pytest.raises(UsageError, match="the batch is empty"):
         initial_step(coupled, torch.zeros(0, 2), order=1)
+
+
+@pytest.mark.parametrize("order", [0, -1, 1.5])
+def test_the_order_is_a_methods(order: int) -> None:
+    with pytest.raises(UsageError, match=f"the order of a method is a whole number, at least 1, not {order}"):
+        initial_step(lambda t, z: -z, torch.ones(3, 2), order=order)

@@ -1,12 +1,14 @@
 """A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
 
+import fcntl
 import shutil
 import signal
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
+from threading import Barrier, local
 from typing import Any
 
 import pytest
@@ -284,16 +286,34 @@ def test_a_merge_keeps_how_borrowed_seeds_were_made(tmp_path: Path) -> None:
 def test_processes_that_add_at_the_same_time_write_over_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slowly(path: Path) -> list[dict[str, Any]]:
+    """Whoever has read waits until the other has read as well, or is seen to wait for its turn: without turns both
+    would add to what they read before either wrote."""
+    folder, both, own, flock = StudyFolder(tmp_path, SMALL, quick=False), Barrier(2, timeout=60), local(), fcntl.flock
+
+    def meet_the_other() -> None:
+        if not hasattr(own, "met"):
+            own.met = both.wait()
+
+    def read(path: Path) -> list[dict[str, Any]]:
         rows = read_rows(path)
-        time.sleep(0.1)
+        meet_the_other()
         return rows
 
-    monkeypatch.setattr(study_folder, "read_rows", slowly)
-    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    def take_turns(file: FileIO, how: int) -> None:
+        try:
+            flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            meet_the_other()
+            flock(file, how)
+
+    monkeypatch.setattr(study_folder, "read_rows", read)
+    monkeypatch.setattr(fcntl, "flock", take_turns)
     with ThreadPoolExecutor() as pool:
-        for name in ("euler-1", "euler-16"):
+        adding = [
             pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
+            for name in ("euler-1", "euler-16")
+        ]
+    assert [each.exception() for each in adding] == [None, None]
     assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
     assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
 

@@ -1,19 +1,30 @@
 """Precision adapted while an ensemble trains: members as if alone, resumed bit for bit, decisions on record."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from tests.training.small import a_config, assert_same_run, checkpoint, some_spheres, trained
-from windermere.adaptation import Score, StepAdaptation, review_members
-from windermere.errors import UsageError
+from windermere.adaptation import (
+    Controller,
+    Score,
+    SteadySteps,
+    SteadyTolerances,
+    StepAdaptation,
+    ToleranceAdaptation,
+    review_members,
+)
+from windermere.errors import ToleranceError, UsageError
+from windermere.models import ODEBlock
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.training import RunConfig, trained_ensemble
-from windermere.training.adapting import Adapting
+from windermere.training import Ensemble, RunConfig, trained_ensemble
+from windermere.training.adapting import Adapting, scores
 from windermere.training.loop import make_ensemble
 
 ADAPTED: dict[str, Any] = {
@@ -128,7 +139,7 @@ def test_the_checks_are_counted_and_the_final_solver_of_each_seed_is_kept(whole:
 
 
 @pytest.mark.parametrize("method", ["fehlberg21", "dopri54"])
-def test_tolerances_start_at_a_millionth_and_are_checked_in_float64_where_float32_cannot(
+def test_tolerances_start_at_a_millionth_and_are_checked_at_a_fifth_or_a_tenth(
     method: str, adapt: str, tmp_path: Path
 ) -> None:
     config = a_config(solver=Adaptive(method, tolerance=1e-6), adapt=adapt, seeds=(0, 1), iterations=51)
@@ -151,6 +162,62 @@ def test_each_round_of_requests_is_answered_in_one_go() -> None:
     after = review_members(controller, states, [Score(value=0.9)] * 3, score)
     assert [set(wanted) for wanted in rounds] == [{0, 1, 2}, {0, 2}]
     assert [s.precision for s in after] == [0.01 * 1.1, 0.01, 0.03 * 1.1]
+
+
+class Cubic(nn.Module):
+    """z' = w z^3: with w > 0 it blows up, which a single Euler step does not notice."""
+
+    def __init__(self, w: float) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(w))
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.w * z**3
+
+
+def cubics(*ws: float) -> Ensemble:
+    head = nn.Linear(1, 2)
+    nn.init.ones_(head.weight)
+    head.bias.data = torch.tensor([1.0, 0.0])  # class 0
+    return Ensemble([nn.Sequential(ODEBlock(Cubic(w), FixedStep("euler", step=1.0)), copy.deepcopy(head)) for w in ws])
+
+
+def reviewed(ensemble: Ensemble, controller: Controller, start: float, x: Tensor, label: int) -> tuple[Adapting, Any]:
+    """One review of all members on the same batch, and what its checks took."""
+    adapting = Adapting(controller, [controller.start(start)] * ensemble.size)
+    inputs, y = x.expand(ensemble.size, *x.shape), torch.full((ensemble.size, len(x)), label)
+    logits = ensemble(inputs, adapting.solvers).detach()
+    return adapting, adapting.review(ensemble, inputs, y, logits, scores(logits, y, logits, 1, 1)).tolist()
+
+
+@pytest.mark.parametrize("label", [0, 1], ids=["all right", "all wrong"])
+@pytest.mark.parametrize("kind", [StepAdaptation, SteadySteps])
+def test_a_check_that_fails_refines_whatever_the_score_and_costs_what_it_evaluated(kind: Any, label: int) -> None:
+    """Midpoint's check of a whole Euler step takes 8 steps; the other member's review is as if it were alone."""
+    controller, x = kind(train="euler", check="midpoint"), torch.tensor([0.9, 1.0, 1.1])[:, None]
+    one, of_one = reviewed(cubics(-0.1), controller, 1.0, x, label)
+    other, of_other = reviewed(cubics(1e8), controller, 1.0, x, label)
+    both, of_both = reviewed(cubics(-0.1, 1e8), controller, 1.0, x, label)
+    assert other.solvers == (FixedStep("euler", step=0.5),)
+    assert of_other == [16]
+    assert both.solvers == one.solvers + other.solvers
+    assert of_both == of_one + of_other
+
+
+@pytest.mark.parametrize("kind", [ToleranceAdaptation, SteadyTolerances])
+def test_a_check_below_what_float32_resolves_is_solved_in_float64(kind: Any) -> None:
+    controller = kind(train="dopri54", **({"min_steps": 0} if kind is ToleranceAdaptation else {}))
+    x, ensemble = torch.linspace(3, 5, 6)[:, None], cubics(-0.01, -0.02)
+    with pytest.raises(ToleranceError, match="float32 cannot resolve dopri54, tol = 1e-07"):
+        ensemble(x.expand(2, *x.shape), [Adaptive("dopri54", tolerance=1e-7)] * 2)
+    adapting, spent = reviewed(ensemble, controller, 1e-6, x, 0)
+    for state in adapting.states:
+        assert state.decision is not None
+        assert state.decision.check_precision == pytest.approx(1e-7)
+        assert state.decision.checked == 1.0
+        assert state.precision > 1e-6
+    assert min(spent) > 0
+    assert ensemble.dtype == torch.float32
 
 
 def test_the_first_step_is_hairers_for_each_member() -> None:

@@ -43,7 +43,7 @@ def test_counts_are_whole_and_at_least_one(name: str, value: float) -> None:
 
 @pytest.mark.parametrize("seeds", [(), (1, 1), (0, -1), (2**63,)])
 def test_seeds_are_different_numbers_from_zero_on(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match="seeds must be one or more different numbers from 0 on"):
+    with pytest.raises(UsageError, match="seeds must be one or more different numbers from 0 to 2"):
         a_config(seeds=seeds)
 
 

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 from windermere.errors import UsageError
 from windermere.solvers import Solver
 
@@ -24,14 +26,19 @@ class Score:
     distance: float | None = None
     """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
     For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
-    steps: int = 0
-    """Steps that the solve took; tolerances are not raised where there are hardly any."""
+    steps: int | None = None
+    """Steps that the solve took, of several the longest: Algorithm 3 does not raise tolerances where there are hardly
+    any. None where nobody counted."""
     evaluations: int = 0
 
     def __post_init__(self) -> None:
         for name, kind in (("value", float), ("distance", float), ("steps", int), ("evaluations", int)):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _plain(name, given, kind))
+            if (given := getattr(self, name)) is None:
+                continue
+            number = _plain(name, given, kind)
+            if name != "value" and number < 0:
+                raise UsageError(f"a score's {name} is at least 0, not {number:g}")
+            object.__setattr__(self, name, number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +139,14 @@ def review_members(
 def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
     """The number itself, off autograd's tape."""
     try:
-        return kind(given.detach() if hasattr(given, "detach") else given)
+        number = float(given.detach() if hasattr(given, "detach") else given)
     except (TypeError, ValueError, RuntimeError) as error:
         shape = getattr(given, "shape", None)
         what = f"of type {type(given).__name__}" if shape is None else f"of shape {list(shape)}"
         raise UsageError(f"a score's {name} is one number, not something {what}") from error
+    if kind is int and not number.is_integer():
+        raise UsageError(f"a score's {name} is a whole number, not {number:g}")
+    return kind(number)
 
 
 def check_positive(**values: float) -> None:
@@ -151,8 +161,14 @@ def check_factors(decrease: float, increase: float) -> None:
 
 
 def check_every(every: int) -> None:
-    if not isinstance(every, int) or every < 1:
+    if not isinstance(every, int | np.integer) or every < 1:
         raise UsageError(f"every must be a whole number of iterations, at least 1, not {every}")
+
+
+def check_steps(least: int, **numbers: int) -> None:
+    for name, steps in numbers.items():
+        if not isinstance(steps, int | np.integer) or steps < least:
+            raise UsageError(f"{name} must be a whole number of steps, at least {least}, not {steps}")
 
 
 def differ(one: float, other: float, threshold: float) -> bool:

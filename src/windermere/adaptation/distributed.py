@@ -16,13 +16,14 @@ def averaged(score: Score) -> Score:
     if not (dist.is_available() and dist.is_initialized()):
         return score
     means = torch.tensor([score.value, score.distance or 0.0], dtype=torch.float64, device=_device())
-    most = torch.tensor([score.steps, score.evaluations], dtype=torch.int64, device=_device())
+    most = torch.tensor([score.steps or 0, score.evaluations], dtype=torch.int64, device=_device())
     dist.all_reduce(means, op=dist.ReduceOp.SUM)
     dist.all_reduce(most, op=dist.ReduceOp.MAX)  # the slowest rank is the one that all wait for
     value, distance = (means / dist.get_world_size()).tolist()
     steps, evaluations = most.tolist()
     kept = None if score.distance is None else distance
-    return replace(score, value=value, distance=kept, steps=steps, evaluations=evaluations)
+    told = None if score.steps is None else steps
+    return replace(score, value=value, distance=kept, steps=told, evaluations=evaluations)
 
 
 def _device() -> torch.device:

@@ -267,7 +267,7 @@ def _counted(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Sco
     with counting() as count:
         found = score(module, batch)
     value, outputs = found if isinstance(found, tuple) else (found, None)
-    return Score(value=float(value), steps=int(np.max(count.steps)), evaluations=int(np.max(count.checks))), outputs
+    return Score(value=float(value), steps=int(np.max(count.longest)), evaluations=int(np.max(count.checks))), outputs
 
 
 @contextmanager

@@ -11,7 +11,15 @@ is below half of it. Between the two it rests, so noise and slow drift move noth
 from dataclasses import dataclass
 from math import isfinite, pow
 
-from windermere.adaptation.controller import Review, Score, State, check_every, check_factors, check_positive
+from windermere.adaptation.controller import (
+    Review,
+    Score,
+    State,
+    check_every,
+    check_factors,
+    check_positive,
+    check_steps,
+)
 from windermere.adaptation.step_size import check_pair, check_solver, decided
 from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
 from windermere.errors import UsageError
@@ -112,7 +120,8 @@ class SteadySteps(_Law):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(span=self.span, budget=self.budget)
+        check_positive(span=self.span)
+        check_steps(1, budget=self.budget)
         check_pair(self.train, self.check)
 
     @property

@@ -10,10 +10,11 @@ from windermere.adaptation.controller import (
     check_every,
     check_factors,
     check_positive,
+    check_steps,
     differ,
 )
 from windermere.errors import UsageError
-from windermere.solvers import FixedStep
+from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.tableaus import tableau
 
 ERROR_RATIO = 50.0
@@ -43,7 +44,8 @@ class StepAdaptation:
 
     def __post_init__(self) -> None:
         check_every(self.every)
-        check_positive(threshold=self.threshold, span=self.span, budget=self.budget)
+        check_positive(threshold=self.threshold, span=self.span)
+        check_steps(1, budget=self.budget)
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 
@@ -85,9 +87,15 @@ def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:
     return FixedStep(check, step=h * span)
 
 
+def higher_orders(method: str) -> list[str]:
+    """The methods that can check its steps."""
+    return [name for name in METHODS if tableau(name).order > tableau(method).order]
+
+
 def check_pair(train: str, check: str) -> None:
     if tableau(check).order <= tableau(train).order:
-        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order")
+        others = ", ".join(higher_orders(train)) or "of which there is none: train with another"
+        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order ({others})")
 
 
 def decided(

@@ -9,6 +9,7 @@ from windermere.adaptation.controller import (
     check_every,
     check_factors,
     check_positive,
+    check_steps,
     differ,
 )
 from windermere.adaptation.step_size import decided
@@ -49,7 +50,8 @@ class ToleranceAdaptation:
     decrease: float = 0.5
     increase: float = 1.1
     min_steps: int = 2
-    """The tolerance is not raised where a solve takes no more steps than this."""
+    """The tolerance is not raised where a solve (of several the longest) takes no more steps than this; 0 raises it
+    whatever steps there are, and needs no count of them."""
     floor: float = FLOOR
     """The training tolerance does not go below."""
     check_ratio: float | None = None
@@ -60,6 +62,7 @@ class ToleranceAdaptation:
     def __post_init__(self) -> None:
         check_every(self.every)
         check_positive(threshold=self.threshold, floor=self.floor)
+        check_steps(0, min_steps=self.min_steps)
         check_factors(self.decrease, self.increase)
         check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)
@@ -77,6 +80,11 @@ class ToleranceAdaptation:
         return Adaptive(self.train, tolerance=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
+        if trained.steps is None and self.min_steps:
+            raise UsageError(
+                "Algorithm 3 raises a tolerance only where the training solve takes more than "
+                f"{self.min_steps} steps: give Score(value=..., steps=...), or min_steps=0 to raise it in any case"
+            )
         tol = state.precision
         check_tol = self.ratio * tol
         checked = yield Adaptive(self.check, tolerance=check_tol)
@@ -88,7 +96,7 @@ class ToleranceAdaptation:
             tol_new, reason = self.decrease * tol, "scores differ: tolerance decreased"
             if tol_new < self.floor:
                 tol_new, reason = self.floor, "scores differ: tolerance decreased as far as its floor"
-        elif trained.steps <= self.min_steps:
+        elif trained.steps is not None and trained.steps <= self.min_steps:
             tol_new, reason = tol, "scores agree, in hardly any steps: tolerance kept"
         else:
             tol_new, reason = self.increase * tol, "scores agree: tolerance increased"

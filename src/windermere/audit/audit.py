@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
+from windermere.audit.options import check_numbers, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
@@ -33,8 +33,6 @@ from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.solvers.runge_kutta import propagating_stages
 
-ACCURACY_THRESHOLD = 0.1
-"""The paper's."""
 FEW = 8
 """Samples that show who solves in a model."""
 
@@ -72,6 +70,7 @@ def audit(
     precision must share. `samples=None` looks at all samples.
     """
     threshold = checked_threshold(threshold, metric)
+    check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
     first = next(pieces, None)
@@ -92,18 +91,6 @@ def audit(
     return _verdict(
         whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
     )
-
-
-def checked_threshold(threshold: float | None, metric: Metric | None = None) -> float:
-    """The paper's 0.1 for accuracy; another metric has units of its own, in which only the user can say what is far."""
-    if threshold is None and metric is not None:
-        raise UsageError(
-            "a metric has units of its own: say by threshold=... how far apart two mean scores may be and still count "
-            "as the same"
-        )
-    if threshold is not None and not 0 <= threshold < inf:
-        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
-    return ACCURACY_THRESHOLD if threshold is None else threshold
 
 
 def name_of(metric: Metric) -> str:

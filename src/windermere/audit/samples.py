@@ -25,8 +25,6 @@ class Chosen:
 
 def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
     """`samples` at random from all batches (None: all of them), as batches of a size that fits."""
-    if samples is not None and samples < 1:
-        raise UsageError(f"an audit needs at least one sample, not {samples}")
     given = _as_batches(batches)
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")

@@ -5,6 +5,7 @@ Shapes: n samples. A row holds numbers for every sample; means are taken when it
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
+from windermere.solvers.tableaus import tableau
 
 Numbers: TypeAlias = NDArray[np.float64]
 Metric: TypeAlias = Callable[[Any, Any], Any]
@@ -35,6 +37,11 @@ class Candidate:
 
     method: str
     factor: float
+
+    def __post_init__(self) -> None:
+        tableau(self.method)  # an unknown method fails here, not when it is tried
+        if not 0 < self.factor < inf:
+            raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
 
     def __call__(self, own: Solver) -> Solver:
         precision = own.precision * self.factor

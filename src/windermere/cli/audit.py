@@ -1,10 +1,13 @@
 """`windermere audit`."""
 
 import importlib
+import inspect
 import os
 import sys
+import sysconfig
+import textwrap
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,11 +16,12 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+import windermere
 from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
-from windermere.audit.audit import checked_threshold
+from windermere.audit.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
-from windermere.errors import AuditError, UsageError
+from windermere.errors import AuditError, RunError, UsageError, WindermereError
 from windermere.report import figure_path
 from windermere.terminal import stderr
 from windermere.training import trained_ensemble
@@ -39,6 +43,8 @@ class Target:
     model: Any
     batches: Any
     figure: Path
+    users: bool = False
+    """Whether it is the user's own code."""
 
 
 def audit_command(
@@ -54,12 +60,13 @@ def audit_command(
 ) -> None:
     """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided."""
     checked_threshold(threshold)
+    limit = None if everything else samples
+    check_samples(limit)
     if figure is not None:
         _check_figure(figure)
-    limit = None if everything else samples
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, check_device(device)):
-        verdict = audit(found.model, found.batches, samples=limit, threshold=threshold, evidence=evidence)
+        verdict = _audited(found, samples=limit, threshold=threshold, evidence=evidence)
         verdict.plot(found.figure)
         verdicts[found.name] = verdict
         if not as_json:
@@ -70,6 +77,20 @@ def audit_command(
         for name, verdict in verdicts.items():
             stdout.print(f"{name}: {verdict.outcome}", soft_wrap=True)
     raise typer.Exit(_exit_code(verdicts))
+
+
+def _audited(found: Target, **options: Any) -> Verdict:
+    try:
+        return audit(found.model, found.batches, **options)
+    except WindermereError:
+        raise
+    except Exception as error:  # whatever the user's code raises
+        if not found.users:
+            raise
+        raise AuditError(
+            f"{found.name} could not be audited, since its model or batches raise {_told(error)}: mend that, or call "
+            "windermere.audit in Python to see where it comes from"
+        ) from error
 
 
 def _check_figure(figure: Path) -> None:
@@ -145,8 +166,13 @@ def _targets(target: str, seed: int | None, figure: Path | None, device: str) ->
         if seed is not None:
             raise UsageError("--seed chooses a member of a run, but a function was given")
         model, batches = _call(target)
-        yield Target(target, model, batches, figure or Path("audit.png"))
+        yield Target(target, model, batches, figure or Path("audit.png"), users=True)
         return
+    if not Path(target).exists():
+        raise RunError(
+            f"{target} does not exist: name a folder that `windermere train --out` has written, or a function that "
+            "returns a model and batches, as package.module:function"
+        )
     yield from _members(Path(target), seed, figure, device)
 
 
@@ -172,17 +198,25 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
 
 
 def _told(error: Exception) -> str:
-    """What was raised, and in which line of the user's code: a sentence has no traceback."""
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+    """What was raised, and in which line of the user's own code: a sentence has no traceback."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {textwrap.shorten(str(error), 300, placeholder=' ...')}{where}"
+
+
+def _is_users(file: str) -> bool:
+    """Neither ours, nor Python's or an installed package's."""
+    others = (windermere.__path__[0], *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+    return not file.startswith(("<", *others))
 
 
 def _call(target: str) -> tuple[Any, Any]:
     """The model and batches that package.module:function returns; modules of the current folder are found too."""
-    module, _, name = target.partition(":")
     sys.path.insert(0, os.getcwd())
     try:
-        made = getattr(importlib.import_module(module), name)()
+        made = _function(target)()
+    except WindermereError:
+        raise
     except Exception as error:  # whatever the user's code raises
         raise AuditError(f"{target} could not be called: {_told(error)}") from error
     finally:
@@ -190,3 +224,25 @@ def _call(target: str) -> tuple[Any, Any]:
     if not isinstance(made, tuple) or len(made) != 2:
         raise AuditError(f"{target} must return a model and batches, not {type(made).__name__}")
     return made
+
+
+def _function(target: str) -> Callable[[], Any]:
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise UsageError(f"{target} could not be called: name both a module and a function, package.module:function")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # one that the user's module asks for
+        advice = "leave out the .py" if module.endswith(".py") else "go to its folder, or install it"
+        raise UsageError(f"{target} could not be called: there is no module '{module}' here: {advice}") from error
+    if not callable(found):
+        raise UsageError(f"{target} could not be called: the module '{module}' has no function '{name}'")
+    try:
+        inspect.signature(found).bind()
+    except TypeError as error:
+        raise UsageError(f"{target} could not be called: let it take no arguments ({error})") from error
+    except ValueError:  # of what is written in C nothing may be known
+        pass
+    return found  # type: ignore[no-any-return]

@@ -39,6 +39,7 @@ from windermere.training import (
     Outcome,
     RunConfig,
     check_batch_size,
+    check_precision,
     open_run,
     paper_settings,
     resumed_config,
@@ -226,6 +227,8 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
     loaded = data_sets.load(config.data, seed=config.data_seed)
     training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
     check_batch_size(config.batch_size, len(loaded.train.labels))
+    if not resume:
+        check_precision(config, training_set)
     with (
         open_run(out, config, resume=resume) as run,
         stop_sign(time_limit) as sign,

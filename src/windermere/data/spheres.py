@@ -31,10 +31,16 @@ SHELLS = (
 )
 
 
+MOST_DIMENSIONS = 100_000
+"""3000 points of so many coordinates are 2.4 GB; more are a slip."""
+
+
 def spheres(dimension: int, *, seed: int = 0, train: int = 2000, test: int = 1000) -> DataSet:
     """The paper's Sphere data in any dimension; the same seed gives the same points."""
     if dimension < 1:
         raise UsageError(f"spheres need a dimension of at least 1, not {dimension}")
+    if dimension > MOST_DIMENSIONS:
+        raise UsageError(f"spheres in {dimension} dimensions would fill the memory: take at most {MOST_DIMENSIONS}")
     if not 0 <= seed < 2**63:
         raise UsageError(f"a seed is an integer from 0 to 2**63 - 1, not {seed}")
     # A generator of its own: drawing data must not move the random numbers that weights come from.

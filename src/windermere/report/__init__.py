@@ -8,7 +8,7 @@ from windermere.report.grid_figure import draw_grid, draw_grid_seeds
 from windermere.report.grid_layout import GridFigure, GridTest
 from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
-from windermere.report.plots import TrajectoryPanel, draw_training, draw_trajectories
+from windermere.report.plots import TrajectoryPanel, draw_trajectories
 from windermere.report.style import figure_path
 from windermere.report.toy_figures import FanPanel, Ladder, Quiver, Walks, draw_classes, draw_crossing_field, draw_fan
 
@@ -40,7 +40,6 @@ __all__ = [
     "draw_grid",
     "draw_grid_seeds",
     "draw_outputs",
-    "draw_training",
     "draw_trajectories",
     "figure_path",
 ]

@@ -3,22 +3,17 @@
 Shapes: S solver steps, N points in the plane, K numbers of test steps, M seeds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from windermere.errors import UsageError
 from windermere.report.plane import DecisionRegions, Frame, check_labels, check_states, draw_plane, plane_legend
-from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save, wrapped
-
-PIECES = 150
-"""A curve of at least twice as many rows is drawn as means over so many pieces."""
+from windermere.report.style import FAINT, INK, Array, house_style, new_figure, save, wrapped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,92 +96,3 @@ def _draw_accuracy(axes: Axes, panel: TrajectoryPanel) -> None:
     axes.set(xlabel="solver steps at test time", ylim=(min(0.4, float(np.min(panel.accuracy)) - 0.02), 1.02))
     axes.grid()
     axes.legend(fontsize=8.5, loc="best")
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Training
-
-
-@house_style
-def draw_training(members: Sequence[Sequence[Mapping[str, Any]]], path: Path | str) -> None:
-    """Loss and accuracy over the iterations, a line for each member's rows of metrics, as a PNG.
-
-    Rows need `iteration` and `loss`; accuracy is `test_accuracy` in those rows that have it or, if none has,
-    `accuracy`, that of the training batches. A null (a number that was not finite) leaves a gap.
-    """
-    if not members or not all(members):
-        raise UsageError("there is nothing to draw: each member needs at least one row of metrics")
-    figure = new_figure(8.0, 6.5)
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    tested = any("test_accuracy" in row for rows in members for row in rows)
-    _draw_curves(upper, [_curve(rows, "loss") for rows in members])
-    _draw_curves(lower, [_curve(rows, "test_accuracy" if tested else "accuracy") for rows in members])
-    _scale_loss(upper)
-    upper.set(ylabel="training loss")
-    lower.set(xlabel="iteration", ylabel="test accuracy" if tested else "accuracy on the training batch")
-    lower.set_ylim(top=1.02)
-    handles = _member_legend([f"seed {rows[0].get('seed', index)}" for index, rows in enumerate(members)])
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 7), frameon=False)
-    save(figure, path)
-
-
-@dataclass(frozen=True, eq=False)
-class _Curve:
-    iterations: Array
-    values: Array
-
-
-def _curve(rows: Sequence[Mapping[str, Any]], key: str) -> _Curve:
-    """The rows that have `key`; None becomes not a number, which leaves a gap."""
-    there = [row for row in rows if "iteration" in row and key in row]
-    if not there:
-        raise UsageError(f"no row of metrics has both 'iteration' and '{key}': draw a run that has logged them")
-    try:
-        iterations = np.array([row["iteration"] for row in there], dtype=float)
-        values = np.array([row[key] for row in there], dtype=float)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"'iteration' and '{key}' must be numbers, one member's in each row: {error}") from error
-    if values.ndim != 1:
-        raise UsageError(f"'{key}' must be one member's number in each row, not {values.shape[1:]} of them")
-    return _Curve(iterations, values)
-
-
-def _is_noisy(curve: _Curve) -> bool:
-    return len(curve.values) >= 2 * PIECES
-
-
-def _smooth(curve: _Curve) -> _Curve:
-    """Means over consecutive pieces of the curve, of what is finite in each."""
-    finite = np.isfinite(curve.values)
-    starts = np.linspace(0, len(curve.values), PIECES, endpoint=False).astype(int)
-    counts = np.add.reduceat(finite.astype(float), starts)
-    sums = np.add.reduceat(np.where(finite, curve.values, 0.0), starts)
-    sizes = np.diff(np.append(starts, len(curve.values)))
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-    return _Curve(np.add.reduceat(curve.iterations, starts) / sizes, means)
-
-
-def _draw_curves(axes: Axes, curves: Sequence[_Curve]) -> None:
-    """A line for each member; where there are many batches, their means in bold over the faint batches."""
-    for index, curve in enumerate(curves):
-        color = MEMBERS[index % len(MEMBERS)]
-        if _is_noisy(curve):
-            axes.plot(curve.iterations, curve.values, color=color, linewidth=0.4, alpha=0.18, zorder=2)
-        line = _smooth(curve) if _is_noisy(curve) else curve
-        marker = "o" if len(line.values) <= 40 else ""
-        axes.plot(line.iterations, line.values, color=color, marker=marker, markersize=3.5, linewidth=1.4)
-    if any(map(_is_noisy, curves)):
-        axes.set_title("faint: each row of metrics, bold: their means", fontsize=9, loc="right", color=FAINT)
-    axes.grid()
-
-
-def _scale_loss(axes: Axes) -> None:
-    """A logarithmic axis, unless no loss is positive."""
-    losses = np.concatenate([np.asarray(line.get_ydata(), dtype=float) for line in axes.lines])
-    if np.any(losses > 0):
-        axes.set_yscale("log")
-
-
-def _member_legend(names: Sequence[str]) -> list[Line2D]:
-    colors = [MEMBERS[index % len(MEMBERS)] for index in range(len(names))]
-    return [Line2D([], [], color=color, label=name, linewidth=2) for name, color in zip(names, colors, strict=True)]

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import StepBudgetError, ToleranceError, VanishingStepError
+from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
 from windermere.solvers.between import Between
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
@@ -121,7 +121,11 @@ def walk_adaptively(
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
             if problem.settle is not None:
                 problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
-            _check_progress(problem, solvers, clock, active & ~accept, ratio, times, (k, error))
+            try:
+                _check_progress(problem, solvers, clock, active & ~accept, ratio, times, (k, error))
+            except SolverError as failure:
+                failure.evaluations = clock.evaluations
+                raise
             if between is not None:
                 between.passed(start, reached, accept, z, rates)
             z = _select(accept, stepped, z, problem)
@@ -154,7 +158,8 @@ def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Te
         scale = tolerance.scale(z)
         d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
         if (lost := np.asarray(~np.isfinite(d1))).any():
-            raise non_finite("the field", times[0], _culprits(lost, (k,), problem), problem)
+            culprits = _culprits(lost, (k,), problem)
+            raise non_finite("the field", times[0], culprits, problem).after(np.ones(layout.groups, np.int64))
         h0 = np.minimum(probing_step(d0, d1), abs(span))
         probe = combine(z, by_group(np.copysign(h0, span), layout, z), (1.0,), (k,))
         probed = np.clip(t + np.copysign(h0, span), min(times), max(times))

@@ -31,6 +31,8 @@ class Count:
 
     steps: Tally = 0
     """Steps accepted by all solves that were not the adjoint's."""
+    longest: Tally = 0
+    """Those of the solve that took most of them."""
 
     def add(self, role: Role, evaluations: Tally) -> None:
         counted = getattr(self, role)
@@ -38,6 +40,9 @@ class Count:
         if by_member and np.shape(counted) != np.shape(evaluations):
             raise UsageError("one count cannot hold ensembles of different sizes: count each in a context of its own")
         setattr(self, role, counted + evaluations)
+        if role == "steps":
+            by_member = isinstance(self.longest, np.ndarray) or isinstance(evaluations, np.ndarray)
+            self.longest = np.maximum(self.longest, evaluations) if by_member else max(self.longest, evaluations)
 
 
 _open: ContextVar[tuple[Count, ...]] = ContextVar("open counts", default=())

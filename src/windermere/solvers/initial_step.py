@@ -41,6 +41,8 @@ def initial_step(
 
     d0, d1, d2 are means over the samples of Euclidean norms over all of a sample's entries. Costs two evaluations.
     """
+    if not isinstance(order, int | np.integer) or order < 1:
+        raise UsageError(f"the order of a method is a whole number, at least 1, not {order}: give solver.order")
     layout = lay_out(z0, members=members, samples=False)
     z = layout.pack(z0).detach()
     if not z.numel():

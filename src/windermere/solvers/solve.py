@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import UsageError
+from windermere.errors import SolverError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
@@ -133,13 +133,18 @@ def _walk(
     if is_transformed():
         check_transforms(adaptive=isinstance(solvers[0], Adaptive), gradient=gradient)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout, interpolate=interpolate)
-    if gradient == "backprop" or not torch.is_grad_enabled():
-        walked = _integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
-    elif gradient == "checkpoint":
-        walked = _checkpointed(problem, prepared, solvers, times, z0, record, ledger)
-    else:
-        settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
-        walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
+    try:
+        if gradient == "backprop" or not torch.is_grad_enabled():
+            walked = _integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
+        elif gradient == "checkpoint":
+            walked = _checkpointed(problem, prepared, solvers, times, z0, record, ledger)
+        else:
+            settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
+            walked = _adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
+    except SolverError as error:
+        if ledger.counts and error.evaluations is not None:
+            ledger.add("forward", _tally(error.evaluations, solvers, layout))
+        raise
     if ledger.counts:
         ledger.add("forward", _tally(walked.evaluations, solvers, layout))
         ledger.add("steps", _tally(walked.accepted, solvers, layout))
@@ -223,7 +228,7 @@ def _interpolated(
 
 def _checked(walked: Walked, problem: Problem, grid: Grid, z: Tensor) -> Walked:
     if not is_finite(walked.states[-1]):
-        raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach())
+        raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach()).after(walked.evaluations)
     return walked
 
 

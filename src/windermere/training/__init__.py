@@ -6,7 +6,15 @@ from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign, stop_sign
 from windermere.training.loop import Outcome, Report, make_ensemble, train
-from windermere.training.runs import Trained, leave_behind, load_run, open_run, resumed_config, trained_ensemble
+from windermere.training.runs import (
+    Trained,
+    check_precision,
+    leave_behind,
+    load_run,
+    open_run,
+    resumed_config,
+    trained_ensemble,
+)
 from windermere.training.together import train_together
 
 __all__ = [
@@ -19,6 +27,7 @@ __all__ = [
     "StopSign",
     "Trained",
     "check_batch_size",
+    "check_precision",
     "evaluate",
     "leave_behind",
     "load_run",

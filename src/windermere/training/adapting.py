@@ -90,14 +90,16 @@ def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:
 
 
 def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
-    """The wanted solvers on the batch; `logits` are the training solver's. What cannot be solved is FAILED."""
+    """The wanted solvers on the batch; `logits` are the training solver's. What cannot be solved is FAILED, and has
+    cost what it had cost until then; that others in its company have to be solved again costs them nothing."""
     members, solvers = list(wanted), list(wanted.values())
     batch = x[members], y[members], logits[members]
     try:
-        found = _resolved(ensemble, members, *batch, solvers)
+        with counting() as count:
+            found = _resolved(ensemble, members, *batch, solvers)
     except SolverError:
         if len(members) == 1:
-            return {members[0]: FAILED}
+            return {members[0]: replace(FAILED, evaluations=int(count.checks))}
         alone = (_scores(ensemble, x, y, logits, {s: wanted[s]}) for s in members)
         return {s: score for answer in alone for s, score in answer.items()}
     return dict(zip(members, found, strict=True))
@@ -117,7 +119,7 @@ def _resolved(
 def _scored(ensemble: Ensemble, x: Tensor, y: Tensor, trained: Tensor, solvers: Sequence[Solver]) -> list[Score]:
     with counting() as count, checking():
         logits = ensemble(x, solvers)
-    return scores(logits, y, trained, count.checks, count.steps)
+    return scores(logits, y, trained, count.checks, count.longest)
 
 
 def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: Any) -> list[Score]:

@@ -36,7 +36,9 @@ class Batches:
 
 def check_batch_size(batch_size: int, samples: int) -> None:
     if batch_size > samples:
-        raise UsageError(f"a batch of {batch_size} cannot be drawn from {samples} training samples")
+        raise UsageError(
+            f"a batch of {batch_size} cannot be drawn from {samples} training samples: take at most {samples}"
+        )
 
 
 def _permutation(samples: int, seed: int, epoch: int) -> Tensor:

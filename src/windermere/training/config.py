@@ -14,6 +14,7 @@ from windermere.adaptation import (
     StepAdaptation,
     ToleranceAdaptation,
 )
+from windermere.adaptation.step_size import higher_orders
 from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.models.arithmetic import check_it_suits
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
@@ -77,7 +78,7 @@ class RunConfig:
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise UsageError(f"{name} must be a whole number, at least 1, not {getattr(self, name)}")
         if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**63 for s in self.seeds):
-            raise UsageError(f"seeds must be one or more different numbers from 0 on, not {list(self.seeds)}")
+            raise UsageError(f"seeds must be one or more different numbers from 0 to 2**63 - 1, not {list(self.seeds)}")
         if not isfinite(self.lr) or self.lr <= 0:
             raise UsageError(f"the learning rate must be positive and finite, not {self.lr}")
         choices = (
@@ -105,7 +106,10 @@ class RunConfig:
             return None
         method, steady = self.solver.method, self.adapt == "steady"
         if self.check is None and not isinstance(self.solver, Adaptive) and method not in CHECKS:
-            raise UsageError(f"steps of '{method}' have no usual check: choose one of a higher order with --check")
+            finer = ", ".join(higher_orders(method)) or "there is none"
+            raise UsageError(
+                f"steps of '{method}' have no usual check: choose one of a higher order with --check ({finer})"
+            )
         check = self.check or CHECKS.get(method, "dopri54")
         given = {"every": self.review_every, "decrease": self.decrease, "increase": self.increase}
         shared: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

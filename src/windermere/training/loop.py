@@ -138,7 +138,7 @@ class Training:
         """Let every member's precision be reviewed on the current batch, where that is due, and write down why."""
         if self.adapting is None or not self.adapting.due(self.iteration + 1):
             return
-        trained = scores(logits, y, logits, count.forward, count.steps)
+        trained = scores(logits, y, logits, count.forward, count.longest)
         self.totals["checks"] += self.adapting.review(self.ensemble, x, y, logits, trained)
         for seed, decision in zip(self.config.seeds, self.adapting.decisions(), strict=True):
             self.run.log({"seed": seed, **decision})

@@ -5,15 +5,33 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from windermere.errors import RunError, UsageError
 from windermere.models import ode_blocks
 from windermere.records import RunFolder, environment, read_run
-from windermere.solvers import Solver, solver_from_dict
-from windermere.training.config import RunConfig
+from windermere.solvers import Adaptive, Solver, solver_from_dict
+from windermere.solvers.grid import make_grid
+from windermere.training.batches import Batches
+from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
+from windermere.training.evaluation import Labelled
 from windermere.training.loop import make_ensemble
+
+
+@torch.no_grad()
+def check_precision(config: RunConfig, training_set: Labelled) -> None:
+    """Refuse a precision that no training can begin with: more steps than there may be, or a tolerance under which not
+    even the first batch can be solved."""
+    ensemble = make_ensemble(config)
+    if not isinstance(config.solver, Adaptive):
+        for block in ode_blocks(ensemble.template):
+            make_grid([config.solver], block.times)
+        return
+    inputs, labels = training_set
+    first = Batches(len(labels), config.batch_size, config.seeds, str(inputs.device)).indices(0)
+    ensemble.features(inputs[first].to(config.device, DTYPES[config.dtype]), (config.solver,) * ensemble.size)
 
 
 def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> RunFolder:

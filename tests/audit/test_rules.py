@@ -1,0 +1,137 @@
+"""The rules of an audit on a model whose every error and every decision is scripted, so that each can matter alone.
+
+Shapes: samples x are [n, 2]: the sign of the first entry is the class, the second is the sample's rank in [0, 1).
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import windermere as wm
+from windermere.audit import Outcome, Verdict
+from windermere.audit.statistics import Gap
+from windermere.audit.verdict import decide
+from windermere.errors import NonFiniteError
+from windermere.solvers import FixedStep
+
+H = 1 / 32
+OWN = FixedStep("euler", step=H)
+Key: TypeAlias = tuple[str, float]
+"""A method, and its step in units of the training solver's."""
+ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
+
+
+def usual_error(method: str, factor: float) -> float:
+    return float(0.1 ** ORDERS[method] * factor ** ORDERS[method])
+
+
+def verdict_of(
+    *,
+    flips: Mapping[Key, float] | Callable[[str, float], float] | None = None,
+    errors: Callable[[str, float], float] = usual_error,
+    fails: Collection[Key] = (),
+) -> Verdict:
+    """`flips` is the share of samples that a solver decides unlike the training solver, `errors` how far it is off."""
+
+    def predict(x: Tensor, solver: Any) -> Tensor:
+        method, factor = solver.method, round(solver.step / H, 9)
+        if (method, factor) in fails:
+            raise NonFiniteError("too coarse")
+        share = flips(method, factor) if callable(flips) else (flips or {}).get((method, factor), 0.0)
+        sign = torch.where(x[:, 1] < share, -x[:, 0].sign(), x[:, 0].sign())
+        return torch.stack([sign, -sign], dim=1) + errors(method, factor)
+
+    ranks = torch.arange(400) / 400
+    x = torch.stack([torch.where(torch.arange(400) % 2 > 0, 1.0, -1.0), ranks], dim=1)
+    return wm.audit(predict, (x, (x[:, 0] < 0).long()), trained_with=OWN, evidence=False)
+
+
+def test_a_model_that_all_solvers_solve_alike_is_a_flow() -> None:
+    verdict = verdict_of()
+    assert (verdict.outcome, verdict.own.metric, verdict.reference.metric) == (Outcome.FLOW, 1.0, 1.0)
+
+
+def test_one_solver_at_least_as_accurate_that_scores_otherwise_ties_a_model_whose_flow_agrees() -> None:
+    verdict = verdict_of(flips={("midpoint", 0.75): 0.3})
+    assert verdict.gap.value == 0
+    assert verdict.outcome is Outcome.TIED
+
+
+def test_a_solver_of_just_the_own_solvers_error_counts() -> None:
+    def errors(method: str, factor: float) -> float:
+        return 0.1 if (method, factor) == ("midpoint", 2.0) else usual_error(method, factor)
+
+    assert verdict_of(flips={("midpoint", 2.0): 0.3}, errors=errors).outcome is Outcome.TIED
+
+
+def test_a_solver_of_a_larger_error_does_not_count() -> None:
+    verdict = verdict_of(flips={("euler", 1.5): 0.3, ("euler", 2.0): 0.4})
+    assert verdict.outcome is Outcome.FLOW
+
+
+def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree() -> None:
+    verdict = verdict_of(flips=lambda method, factor: 0.3 if method == "rk4" and factor < 0.5 else 0.0)
+    assert {line.metric for line in verdict.table} == {1.0}
+    assert verdict.outcome is Outcome.TIED
+
+
+SAME, FAR, FAR_BELOW, UNSURE = (
+    Gap(value=value, low=value - half, high=value + half, samples=100)
+    for value, half in ((0.0, 0.02), (0.3, 0.05), (-0.3, 0.05), (0.1, 0.05))
+)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "outcome"),
+    [
+        ([SAME, SAME], Outcome.FLOW),
+        ([SAME, FAR], Outcome.TIED),
+        ([FAR, SAME], Outcome.TIED),
+        ([SAME, FAR_BELOW], Outcome.TIED),
+        ([UNSURE, FAR], Outcome.TIED),
+        ([SAME, UNSURE], Outcome.UNDECIDED),
+        ([UNSURE, SAME], Outcome.UNDECIDED),
+    ],
+)
+def test_a_single_gap_ties_and_a_single_doubt_leaves_open(gaps: list[Gap], outcome: Outcome) -> None:
+    assert decide(gaps, 0.1) is outcome
+
+
+# ---------------------------------------------------------------------------------------------------------
+# The safe step
+
+
+def test_a_coarse_step_that_agrees_by_luck_after_a_finer_one_did_not_is_not_safe() -> None:
+    verdict = verdict_of(flips={("euler", 1.0): 0.05, ("euler", 8.0): 0.05})
+    assert dict(verdict.safe.ladder)[2 * H] == dict(verdict.safe.ladder)[4 * H] == 1.0
+    assert verdict.safe_step == H / 2
+
+
+def test_a_coarse_step_that_agrees_after_a_finer_one_could_not_be_solved_is_not_safe() -> None:
+    verdict = verdict_of(fails=[("euler", 2.0)])
+    assert dict(verdict.safe.ladder)[4 * H] == 1.0
+    assert verdict.safe_step == H
+
+
+def test_steps_too_fine_to_be_solved_are_passed_over() -> None:
+    assert verdict_of(fails=[("euler", 0.125), ("euler", 0.25)]).safe_step == 8 * H
+
+
+# ---------------------------------------------------------------------------------------------------------
+# The reference: an error of c k after steps of k h shows as an estimate of the same size
+
+
+def test_the_reference_is_refined_until_its_error_is_a_tenth_of_the_training_solvers() -> None:
+    verdict = verdict_of(errors=lambda method, factor: 0.03 * factor if method == "rk4" else 0.05 * factor)
+    assert verdict.reference.solver == "rk4, h = 1/256"
+    assert 0.05 < verdict.reference.error / verdict.own.error <= 0.1
+
+
+def test_where_the_training_solver_is_far_off_the_references_error_is_a_hundredth_of_the_state() -> None:
+    verdict = verdict_of(errors=lambda method, factor: 0.2 * factor if method == "rk4" else 100 * factor)
+    assert verdict.reference.solver == "rk4, h = 1/1024"
+    assert 0.005 < verdict.reference.error / np.sqrt(2) <= 0.01
