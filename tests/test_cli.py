@@ -227,7 +227,7 @@ def test_a_process_that_fails_says_one_sentence_and_exits_with_1(tmp_path: Path)
         ((*SPHERES, *EULER, "--seeds", "some"), "--seeds takes a number .* or a list like 3,7,8 .*, not 'some'"),
         ((*SPHERES, *EULER, "--seeds", "-2"), "--seeds takes a number"),
         ((*SPHERES, *EULER, "--seeds", "0"), "--seeds takes a number .*, not '0'"),
-        ((*SPHERES, *EULER, "--seeds", f"{10**20}"), "--seeds takes a number"),
+        ((*SPHERES, *EULER, "--seeds", "10000"), "--seeds takes a number up to 9999"),
         ((*SPHERES, *EULER, "--seeds", "3,3"), "seeds must be one or more different numbers"),
         ((*SPHERES, *EULER, "--seeds", "99999999999999999999,1"), r"different numbers from 0 to 2\*\*63 - 1"),
         ((*SPHERES, *EULER, "--time-limit", "soon"), "--time-limit takes seconds, minutes or hours .*, not 'soon'"),

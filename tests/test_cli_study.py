@@ -104,7 +104,7 @@ def test_a_damaged_folder_is_one_sentence_before_anything_is_trained(
     assert not list((tmp_path / "here" / "runs").glob("[!.]*"))
 
 
-@pytest.mark.parametrize("flags", [("--seeds", "0"), ("--arithmetic", "fp8")])
+@pytest.mark.parametrize("flags", [("--seeds", "0"), ("--arithmetic", "fp8"), ("--arithmetic", "tf32")])
 def test_flags_that_mean_nothing_are_refused_before_anything_is_made(
     run: Command,  # noqa: F811
     tmp_path: Path,

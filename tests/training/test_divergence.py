@@ -145,6 +145,11 @@ def test_gradients_whose_norm_overflows_are_not_mistaken_for_infinite_ones(
     assert outcome.finished
 
 
+def test_a_first_step_that_makes_parameters_infinite_promises_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match=r"stopped after iteration 1: .* not finite; there is no checkpoint yet in"):
+        trained(tmp_path, a_config(optimizer="sgd", lr=1e300, checkpoint_every=1))
+
+
 def test_a_step_that_makes_parameters_infinite_does_not_overwrite_a_good_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,9 +157,7 @@ def test_a_step_that_makes_parameters_infinite_does_not_overwrite_a_good_checkpo
         return torch.zeros_like(gradient) if iteration < 4 else torch.full_like(gradient, 1e30)
 
     spoil(monkeypatch, with_gradients(leap))
-    with pytest.raises(
-        DivergedError, match=r"stopped after iteration 4: .* not finite; the last checkpoint .* is kept"
-    ):
+    with pytest.raises(DivergedError, match=r"stopped after iteration 4: .* not finite; the last checkpoint is kept"):
         trained(tmp_path, a_config(optimizer="sgd", lr=1e10, checkpoint_every=1, evaluate_every=100))
     found = checkpoint(tmp_path)
     assert found.meta["iteration"] == 3

@@ -67,11 +67,14 @@ def read_start(
 
 
 def read_seeds(text: str) -> tuple[int, ...]:
-    if re.fullmatch(r"0*[1-9]\d{0,5}", text):
+    if re.fullmatch(r"0*[1-9]\d{0,3}", text):  # more at once would fill the memory
         return tuple(range(int(text)))
     if re.fullmatch(r"\d+,(\d+,)*\d*", text):
         return tuple(int(part) for part in text.split(",") if part)
-    raise UsageError(f"--seeds takes a number (5 means seeds 0 to 4) or a list like 3,7,8 (or 3, alone), not '{text}'")
+    raise UsageError(
+        "--seeds takes a number up to 9999 (5 means seeds 0 to 4) or a list like 3,7,8 (or 3, alone), "
+        f"not '{textwrap.shorten(text, 60, placeholder=' ...')}'"
+    )
 
 
 def read_seconds(text: str | None) -> float | None:

@@ -117,6 +117,10 @@ class RunFolder:
             logged = os.fstat(self._metrics.fileno()).st_size
         write_tensors(self.path / CHECKPOINT, tensors, {**meta, "metrics_bytes": logged})
 
+    @property
+    def has_checkpoint(self) -> bool:
+        return (self.path / CHECKPOINT).exists()
+
     def load_checkpoint(self) -> TensorFile | None:
         """The checkpoint, None where there is none yet; metrics are cut to those it was saved with."""
         checkpoint, length = self._read_checkpoint()

@@ -158,6 +158,11 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
         raise UsageError(
             f"no run of '{study.name}' is called '{choice.only}': there are {', '.join(configs) or 'none'}"
         )
+    if choice.arithmetic not in (None, "float32") and not any(config.data in IMAGES for config in chosen.values()):
+        raise UsageError(
+            f"arithmetic {choice.arithmetic} is for images ({', '.join(IMAGES)}), and '{study.name}' trains none: "
+            "leave it out"
+        )
     return {name: _as_chosen(config, choice) for name, config in chosen.items()}
 
 

@@ -100,10 +100,11 @@ class Training:
         """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
         tensors = pack(self.ensemble, self.optimizer)
         if bad := not_finite(tensors, self.ensemble.size):
+            kept = "the last checkpoint is kept as it was" if self.run.has_checkpoint else "there is no checkpoint yet"
             raise DivergedError(
                 f"training stopped after iteration {self.iteration}: its step was too large for {self.config.dtype}, "
-                "and the parameters or the optimizer's moments are not finite; the last checkpoint in "
-                f"{self.run.path} is kept as it was; try a smaller learning rate in a new run",
+                f"and the parameters or the optimizer's moments are not finite; {kept} in {self.run.path}; try a "
+                "smaller learning rate in a new run",
                 run=self.run.path,
                 seeds=[self.config.seeds[s] for s in bad],
                 iteration=self.iteration,
