@@ -288,6 +288,22 @@ def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> Non
     assert drop.agrees
 
 
+@pytest.mark.parametrize(
+    ("own", "trend"),
+    [
+        ((0.93, 0.94, 0.95, 0.96), "there is a trend, from 0.936 in the coarse half of the grid to 0.956 in the fine"),
+        ((1.0, 0.99, 0.95, 0.96), "there is a trend, from 0.996 in the coarse half of the grid to 0.956 in the fine"),
+        ((0.94, 0.96, 0.945, 0.955), ""),
+    ],
+)
+def test_a_trend_below_the_threshold_is_no_clear_dependence_but_told(own: tuple[float, ...], trend: str) -> None:
+    models = zip((1, 2, 4, 8), own, strict=True)
+    grid = [row for n, a in models for seed in (0, 1) for row in a_model(n, seed=seed, own=a + 0.002 * seed)]
+    _, dependence, _ = fixed_findings(grid)
+    assert dependence.agrees
+    assert dependence.ours.partition("; ")[2] == trend
+
+
 def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
     """Two seeds for each tolerance, whose check solver agrees."""
     return [
