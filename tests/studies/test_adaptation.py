@@ -392,6 +392,20 @@ def test_what_the_paper_does_not_show_on_mnist_is_ours() -> None:
     assert (finding.agrees, finding.beyond) == (None, True)
 
 
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_pairs_that_the_paper_does_not_show_on_mnist_are_not_counted_as_its_claims(data: str) -> None:
+    """Neither where they agree: the comparison of two that does not is ours as well."""
+    pairs = [("euler", "midpoint"), ("euler", "rk4"), ("midpoint", "rk4")]
+    settings: Row = {"data": data, "iterations": 7800}
+    rows = [row for m, c in pairs for row in rows_of(f"{m}-{c}", [0.9], [0.9], method=m, check=c, **settings)]
+    curves = [row for m, c in pairs for row in curve_of(f"{m}-{c}", 0, *[8, 32] * 5, failed=(2,))]
+    findings = [f for f in step_findings({"table": rows, "curves": curves}) if "Algorithm 2, threshold" in f.claim]
+    assert len(findings) == 9
+    shown = [data == "cifar10" or "(euler/midpoint" in finding.claim for finding in findings]
+    assert [finding.agrees for finding in findings] == [True if is_shown else None for is_shown in shown]
+    assert [not finding.beyond for finding in findings] == shown
+
+
 def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None:
     steady = rows_of("b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075, cost=60.0)
     paper = rows_of("a", [0.98, 0.98], [0.95, 0.95])

@@ -22,7 +22,8 @@ INTRO = """\
 
 Every experiment of the paper that was rerun, in its order. Tables, figures and provenance are in `results/`; this
 page is made of them by `windermere study summary`. A finding is *open* where what is there does not tell: a claim about
-a whole grid, until all its runs are there. What rests on one seed is judged as what rests on five, and says so.
+a whole grid, until all its runs are there. What rests on one seed is judged as what rests on five, and says so. What
+the paper does not show is marked *ours*, and not judged.
 
 An accuracy agrees with a printed one if they differ by no more than both spreads (standard deviations over seeds)
 together, a cost if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
