@@ -161,8 +161,9 @@ def _first_steps(runs: Sequence[Adapted]) -> Iterator[Finding]:
             begun, spent = span([row["steps"] for row in first], "{:.0f}"), [r[SPENT] / r["iteration"] for r in last]
             yield _of_run(
                 run,
-                "the first step, after Hairer's rule, is not too small",
-                f"training begins with {begun} steps ({seed_count(len(first))}); without its checks it takes "
+                "the first step, after Hairer's rule, is not too small for the algorithm to be useful",
+                f"training begins with {begun} steps ({seed_count(len(first))}), and settles around "
+                f"{span(run.centres)}; without its checks it takes "
                 f"{fmean(spent):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled",
                 fmean(spent) <= TOO_MANY * fmean(settled),
             )
