@@ -365,6 +365,16 @@ def test_evaluations_fluctuate_by_themselves(late: tuple[int, ...], swing: float
     )
 
 
+def test_how_many_seeds_fluctuate_is_told_where_they_differ() -> None:
+    rows = rows_of("a", [0.99, 0.99], [0.99, 0.99])
+    curves = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("a", 1, *[8] * 10)]
+    ours, agrees = told({"table": rows, "curves": curves}, "fluctuates to the end")
+    assert ours.endswith("a standard deviation of 0.49, seeds 0.00 to 0.98: above 0.14 in 1 of 2")
+    assert agrees
+    swinging = {"table": rows, "curves": [*curves[:10], *({**row, "seed": 1} for row in curves[:10])]}
+    assert told(swinging, "fluctuates to the end")[0].endswith("0.98, seeds 0.98")
+
+
 def test_a_correction_is_seen_in_the_review_that_follows_a_failed_one() -> None:
     seeds = (curve_of("a", 0, *[8] * 10, failed=(2, 3, 10)), curve_of("a", 1, *[8] * 10, failed=(1, 7)))
     tables = {"table": rows_of("a", [0.99, 0.99], [0.99, 0.99]), "curves": [*seeds[0], *seeds[1]]}

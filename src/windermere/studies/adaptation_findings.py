@@ -134,9 +134,16 @@ def _fluctuations(runs: Sequence[Adapted], what: str) -> Iterator[Finding]:
             yield _of_run(
                 run,
                 f"the {what} fluctuates to the end",
-                f"once settled, its log2 has a standard deviation of {fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}",
+                f"once settled, its log2 has a standard deviation of {_swinging(swings)}",
                 fmean(swings) > FLUCTUATES,
             )
+
+
+def _swinging(swings: Sequence[float]) -> str:
+    """Where seeds do not all tell the same, how many say what."""
+    above = sum(one > FLUCTUATES for one in swings)
+    some = f": above {FLUCTUATES:.2f} in {above} of {len(swings)}" if 0 < above < len(swings) else ""
+    return f"{fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}{some}"
 
 
 def _evaluations(runs: Sequence[Adapted]) -> Iterator[Finding]:
@@ -148,7 +155,7 @@ def _evaluations(runs: Sequence[Adapted]) -> Iterator[Finding]:
                 run,
                 "the number of evaluations fluctuates to the end, too",
                 f"once settled, from {low:.0f} to {high:.0f} per iteration; its log2 has a standard deviation of "
-                f"{fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}",
+                + _swinging(swings),
                 fmean(swings) > FLUCTUATES,
             )
 
