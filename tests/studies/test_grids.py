@@ -262,6 +262,11 @@ def test_findings_say_which_entries_of_a_grid_are_of_one_seed() -> None:
     assert alone.ours.endswith("(one seed)")
 
 
+def test_a_gain_that_rounds_to_nothing_has_no_sign() -> None:
+    drop, *_ = fixed_findings([*a_model(1, checked=0.5), *a_model(128, own=0.9996, checked=1.0)])
+    assert "at 128 steps it is 0.000 (one seed)" in drop.ours
+
+
 @pytest.mark.parametrize(("factor", "agrees"), [(1.0, False), (0.75, False), (1.5, True)])
 def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smaller_error(
     factor: float, agrees: bool

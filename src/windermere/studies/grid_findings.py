@@ -260,7 +260,8 @@ def _own_accuracy(entry: Entry) -> str:
 
 def spread(values: Sequence[float]) -> str:
     """Mean, and standard deviation where there are several."""
-    return f"{fmean(values):.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
+    mean = round(fmean(values), 3) + 0.0  # no negative zero
+    return f"{mean:.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
 
 
 def seeds_of(grid: Sequence[Row]) -> str:
