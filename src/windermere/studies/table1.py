@@ -211,7 +211,8 @@ def _findings(line: Line) -> Iterator[Finding]:
         yield Finding(
             claim=f"a grid search over Euler steps on {NAMES[line.data]} finds the critical number at {low}-{high} (we "
             "say that ours agrees within a factor of two)",
-            ours=f"{line.bracket} (learning rate {line.lr:g}, {seed_count(*(len(e.accuracy) for e in line.entries))})",
+            ours=f"{line.bracket}, of {line.entries[0].steps} to {line.entries[-1].steps} steps (learning rate "
+            f"{line.lr:g}, {seed_count(*(len(e.accuracy) for e in line.entries))})",
             agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
         )
     if critical is None:
