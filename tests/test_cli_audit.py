@@ -11,6 +11,7 @@ from windermere.audit import Outcome
 from windermere.cli.audit import EXIT_CODES
 
 ROTATION = """
+import os
 import torch
 from torch import nn
 import windermere as wm
@@ -48,6 +49,10 @@ def raising():
 def needy(path):
     return made(2)
 
+def wandering():
+    os.chdir("elsewhere")
+    return 1
+
 def broken():
     return made(2)[0], (torch.randn(20, 3), torch.zeros(20).long())
 """
@@ -56,6 +61,7 @@ def broken():
 @pytest.fixture
 def models(tmp_path: Path) -> None:
     (tmp_path / "rotations.py").write_text(ROTATION)
+    (tmp_path / "elsewhere").mkdir()
 
 
 @pytest.mark.usefixtures("models")
@@ -102,6 +108,7 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         ((":load",), r"could not be called"),
         (("rotations:fine", "--samples", -5), r"at least one sample"),
         (("rotations:wrong",), r"must return a model and batches, not int"),
+        (("rotations:wandering",), r"must return a model and batches, not int"),
         (("rotations:raising", "--threshold", -1), r"threshold must be a number of at least 0"),
         (("rotations:raising", "--threshold", "nan"), r"threshold must be a number of at least 0"),
         (("rotations:raising", "--figure", "audit.pdf"), r"saved as .png or .svg, and 'audit.pdf' ends in neither"),

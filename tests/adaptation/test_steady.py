@@ -251,6 +251,12 @@ def test_a_score_that_is_not_one_number_is_named() -> None:
         Score(value=0.5, distance=torch.zeros(5))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a score's value is one number, not something of type str"):
         Score(value="high")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a score's value is one number, not something of type NoneType"):
+        Score(value=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a score's evaluations is one number, not something of type NoneType"):
+        Score(value=0.5, evaluations=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a score's value is one number, not something of type int"):
+        Score(value=10**400)
 
 
 @pytest.mark.parametrize(

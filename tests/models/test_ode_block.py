@@ -222,6 +222,8 @@ def test_a_block_hides_its_solution_but_not_what_it_costs() -> None:
 def test_a_block_says_how_it_solves() -> None:
     text = repr(ODEBlock(Network(), FINE, gradient="checkpoint"))
     assert "solver=(rk4, h = 1/64), times=(0.0, 1.0), gradient=checkpoint" in text
+    assert "interpolate" not in text
+    assert "interpolate=True" in repr(ODEBlock(Network(), FINE, times=(0, 0.3, 1), interpolate=True))
 
 
 def test_a_block_is_saved_and_loaded_like_any_layer() -> None:

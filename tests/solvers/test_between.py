@@ -13,9 +13,10 @@ from torch.autograd import gradcheck
 from tests.solvers.fields import DOUBLE, Network, Recorder, coupled, elementwise, some_states
 from tests.solvers.test_gradients import ADAPTIVE, FIXED, gentle, loss_of, named
 from tests.solvers.test_order import SPAN, STEPS, observed_order
-from windermere.errors import StepBudgetError, UsageError
+from windermere.errors import NonFiniteError, StepBudgetError, UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Solver, Tableau, solve
+from windermere.solvers.between import Between
 
 TIMES = (0.0, *(SPAN * np.sort(np.random.default_rng(0).random(37))).tolist(), SPAN)
 MANY = (0.0, *np.linspace(0, SPAN, 500)[1:-1].tolist(), SPAN)
@@ -124,6 +125,25 @@ def test_members_are_interpolated_as_if_each_were_alone(solvers: list[Solver]) -
     torch.testing.assert_close(together, alone, rtol=1e-10, atol=1e-10)
 
 
+def test_every_time_is_interpolated_once_for_each_sample_however_their_steps_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, within = list[int](), Between._within
+    monkeypatch.setattr(Between, "_within", lambda *given: sizes.append(np.size(given[1])) or within(*given))  # type: ignore[func-returns-value]
+    z = some_states(6, 2) * torch.logspace(-1, 1, 6, dtype=DOUBLE)[:, None]
+    states(Adaptive("dopri54", tolerance=1e-6, control="sample"), MANY, start=z)
+    assert sum(sizes) == 6 * (len(MANY) - 2)
+
+
+def test_a_time_is_passed_by_one_step_alone_on_any_scale_of_time() -> None:
+    scale = 1e-200
+    times: Any = np.linspace(0, scale, 6)
+    found: Any = solve(
+        lambda t, z: -z / scale, torch.ones(1, dtype=DOUBLE), FixedStep("rk4", step=scale / 32), times, interpolate=True
+    ).states
+    np.testing.assert_allclose(found[:, 0], np.exp(-times / scale), rtol=1e-7)
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Gradients
 
@@ -160,6 +180,20 @@ def test_adaptive_gradients_come_near_those_of_the_flow_and_the_adjoints_too(con
         torch.testing.assert_close(gradients(fine, gradient), wanted, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("falling", [False, True])
+def test_the_adjoint_of_a_grid_that_is_interpolated_lands_on_the_times_asked_for(falling: bool) -> None:
+    field, z = Network(), some_states(3, 2).requires_grad_()
+
+    def gradient_of(solver: Solver, gradient: Gradient) -> Tensor:
+        times = [1 - t if falling else t for t in FEW]
+        found = solve(field, z, solver, times, gradient=gradient, interpolate=True).states
+        return torch.autograd.grad(loss_of(found), z)[0]
+
+    wanted = gradient_of(FixedStep("rk4", step=1 / 32), "backprop")
+    for grid in (np.linspace(0, 1, 33), np.linspace(1, 0, 33)):
+        torch.testing.assert_close(gradient_of(OnGrid("rk4", tuple(grid)), "adjoint"), wanted, rtol=1e-6, atol=1e-6)
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Shapes, blocks, refusals
 
@@ -179,6 +213,20 @@ def test_states_in_parts_and_scalars_and_empty_batches_are_interpolated() -> Non
         torch.testing.assert_close(one, 2 * torch.exp(-moments), rtol=1e-6, atol=1e-6)
         none: Any = solve(coupled, some_states(0, 2), solver, FEW, interpolate=True).states
         assert none.shape == (6, 0, 2)
+    members: Any = solve(
+        coupled, some_states(2, 0, 2), [FixedStep("rk4", step=0.5), FixedStep("rk4", step=0.1)], FEW, interpolate=True
+    ).states
+    assert members.shape == (6, 2, 0, 2)
+
+
+def test_a_field_that_is_not_finite_where_only_the_extension_asks_for_it_is_an_error() -> None:
+    def ends(t: Tensor, z: Tensor) -> Tensor:
+        return torch.where(t < 1, -z, torch.nan)
+
+    solver = FixedStep("bosh32", step=0.25)
+    assert solve(ends, some_states(3, 2), solver).final.isfinite().all()  # type: ignore[union-attr]
+    with pytest.raises(NonFiniteError, match="the field is not finite at t = 1 for 3 of 3 samples"):
+        solve(ends, some_states(3, 2), solver, FEW, interpolate=True)
 
 
 def test_times_need_not_lie_on_a_grid_that_is_interpolated() -> None:

@@ -231,10 +231,12 @@ def test_a_field_that_steps_by_sample_gets_a_time_for_each_sample() -> None:
         assert_close(together[s].detach(), alone(x).detach())
 
 
-def test_a_block_with_several_times_gives_each_member_all_its_states() -> None:
+@pytest.mark.parametrize("interpolate", [False, True])
+def test_a_block_with_several_times_gives_each_member_all_its_states(interpolate: bool) -> None:
     def make(seed: int) -> nn.Module:
         torch.manual_seed(seed)
-        return nn.Sequential(ODEBlock(Swinging(2), steps("rk4", 8), times=(0.0, 0.25, 1.0))).double()
+        block = ODEBlock(Swinging(2), steps("rk4", 8), times=(0.0, 0.3, 1.0), interpolate=interpolate)
+        return nn.Sequential(block).double()
 
     models = [make(seed) for seed in SEEDS]
     x = torch.randn(3, 6, 2, dtype=torch.float64)

@@ -33,7 +33,7 @@ class Score:
 
     def __post_init__(self) -> None:
         for name, kind in (("value", float), ("distance", float), ("steps", int), ("evaluations", int)):
-            if (given := getattr(self, name)) is None:
+            if (given := getattr(self, name)) is None and name in ("distance", "steps"):
                 continue
             number = _plain(name, given, kind)
             if name != "value" and number < 0:
@@ -140,7 +140,7 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
     """The number itself, off autograd's tape."""
     try:
         number = float(given.detach() if hasattr(given, "detach") else given)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         shape = getattr(given, "shape", None)
         what = f"of type {type(given).__name__}" if shape is None else f"of shape {list(shape)}"
         raise UsageError(f"a score's {name} is one number, not something {what}") from error

@@ -1,6 +1,6 @@
 """The numbers that an audit may be asked for: one that cannot mean anything is refused before anything is solved."""
 
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,16 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
             "a metric has units of its own: say by threshold=... how far apart two mean scores may be and still count "
             "as the same"
         )
-    if threshold is not None and not 0 <= _number(threshold) < inf:
+    if threshold is None:
+        return ACCURACY_THRESHOLD
+    if not 0 <= _number(threshold) < inf:
         raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
-    if threshold is not None and metric is None and threshold >= 1:
+    if metric is None and threshold >= 1:
         raise UsageError(
             f"accuracies are never further apart than 1, so a threshold of {threshold} calls any model a flow: give "
             "one below 1"
         )
-    return ACCURACY_THRESHOLD if threshold is None else threshold
+    return _number(threshold)
 
 
 def check_samples(samples: int | None) -> None:
@@ -53,10 +55,10 @@ def check_numbers(*, agreement: float, samples: int | None, seed: int, budget: i
 def _number(value: Any) -> float:
     """Not a number for what is none, so that it lies in no range."""
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return float("nan")
+        return nan if isinstance(value, str) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is a tensor's of several entries
+        return nan
 
 
 def _is_whole(value: Any, *, least: int) -> bool:
-    return isinstance(value, int | np.integer) and int(value) >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least

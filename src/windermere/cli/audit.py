@@ -212,7 +212,8 @@ def _is_users(file: str) -> bool:
 
 def _call(target: str) -> tuple[Any, Any]:
     """The model and batches that package.module:function returns; modules of the current folder are found too."""
-    sys.path.insert(0, os.getcwd())
+    here = os.getcwd()  # the user's code may go elsewhere
+    sys.path.insert(0, here)
     try:
         made = _function(target)()
     except WindermereError:
@@ -220,7 +221,7 @@ def _call(target: str) -> tuple[Any, Any]:
     except Exception as error:  # whatever the user's code raises
         raise AuditError(f"{target} could not be called: {_told(error)}") from error
     finally:
-        sys.path.remove(os.getcwd())
+        sys.path.remove(here)
     if not isinstance(made, tuple) or len(made) != 2:
         raise AuditError(f"{target} must return a model and batches, not {type(made).__name__}")
     return made

@@ -21,6 +21,9 @@ class ODEBlock(nn.Module):
     `times` are (0, 1), or the ends of the grid of a solver that has one, unless others are given. Steps land on each of
     them, or with `interpolate` only on the last."""
 
+    interpolate = False
+    """Of blocks that were pickled before there was a choice."""
+
     def __init__(
         self,
         field: nn.Module,
@@ -49,7 +52,8 @@ class ODEBlock(nn.Module):
         ).states
 
     def extra_repr(self) -> str:
-        return f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
+        shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
+        return f"{shown}, interpolate=True" if self.interpolate else shown
 
 
 def _checked(solver: Any) -> Any:

@@ -1,10 +1,12 @@
 """States at times that steps pass over, by the continuous extension of their method.
 
-Shapes: n times within a step; [*groups] for NumPy arrays.
+Shapes: n times between the two ends, G groups in all, p pairs of a time and a group that passes it within one step;
+[*groups] for NumPy arrays that are given.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import torch
@@ -13,50 +15,59 @@ from torch import Tensor
 
 from windermere.solvers.runge_kutta import Problem, Walked
 
+Floats = NDArray[np.float64]
+
 
 class Between:
     """Gathers, step by step, what a walk passes between its two ends."""
 
     def __init__(self, problem: Problem, times: Sequence[float]) -> None:
         self.problem = problem
-        self.times = np.asarray(times[1:-1]).reshape(-1, *(1,) * len(problem.layout.groups))
-        self.states: list[Tensor | None] = [None] * len(self.times)
+        self.sign = 1.0 if times[-1] > times[0] else -1.0
+        self.times = self.sign * np.asarray(times[1:-1])
+        """[n], rising."""
+        self.places: list[NDArray[np.int64]] = []
+        self.values: list[Tensor] = []
+        """[p, ...] of each step, and where these belong among all times and groups."""
 
-    def passed(
-        self,
-        start: NDArray[np.float64],
-        end: NDArray[np.float64],
-        moved: NDArray[np.bool_],
-        z: Tensor,
-        rates: Sequence[Tensor],
-    ) -> None:
+    def passed(self, start: Floats, end: Floats, moved: NDArray[np.bool_], z: Tensor, rates: Sequence[Tensor]) -> None:
         """A step from `start` to `end`, taken by the groups that `moved`: from z, by these stages."""
-        inside = moved & (self.times != start) & ((self.times - start) * (self.times - end) <= 0)
-        found = np.flatnonzero(inside.any(axis=tuple(range(1, inside.ndim))))
-        if not found.size:
+        start, end = self.sign * start.ravel(), self.sign * end.ravel()
+        first, last = (np.searchsorted(self.times, node, side="right") for node in (start, end))
+        counts = np.where(moved.ravel(), last - first, 0)
+        if not counts.any():
             return
-        whole = np.where(end == start, 1.0, end - start)
-        values = self._within(np.clip((self.times[found] - start) / whole, 0, 1), end - start, z, rates)
-        for i, value in zip(found.tolist(), values.unbind(0), strict=True):
-            before = self.states[i]
-            if before is not None or not inside[i].all():
-                mask = self.problem.layout.columns(inside[i], z, torch.bool)
-                value = torch.where(mask, value, z if before is None else before)
-            self.states[i] = value
+        group = np.repeat(np.arange(counts.size), counts)
+        time = np.arange(group.size) + np.repeat(first - np.cumsum(counts) + counts, counts)
+        h = (end - start)[group]
+        self.places.append(time * counts.size + group)
+        self.values.append(self._within((self.times[time] - start[group]) / h, self.sign * h, group, z, rates))
 
     def with_ends(self, walked: Walked) -> Walked:
         """All states asked for, of a walk from end to end; an empty batch passes nothing, and has none to give."""
         start, end = walked.states
-        return replace(walked, states=[start, *(start if z is None else z for z in self.states), end])
+        if not self.values:
+            return replace(walked, states=[start, *(start for _ in self.times), end])
+        inner, places = torch.cat(self.values), np.concatenate(self.places)
+        self.values.clear()
+        if self.problem.layout.groups:
+            order = torch.as_tensor(places.argsort(), device=inner.device)
+            inner = inner[order].reshape(len(self.times), *start.shape)
+        return replace(walked, states=[start, *inner.unbind(0), end])
 
-    def _within(self, at: NDArray[np.float64], h: NDArray[np.float64], z: Tensor, rates: Sequence[Tensor]) -> Tensor:
-        """[n, ...]: z + h sum_i b_i(s) k_i at the fractions s of a step, [n, *groups]."""
-        layout, dense = self.problem.layout, np.asarray(self.problem.tableau.dense)
-        weights = np.tensordot(dense, np.stack([at ** (j + 1) for j in range(dense.shape[1])]), axes=1) * h
-        columns = layout.columns(weights, z)
-        if not layout.groups:
-            columns = columns.reshape(*columns.shape, *(1,) * z.ndim)
-        value = z.unsqueeze(0)
-        for column, rate in zip(columns.unbind(0), rates, strict=False):
-            value = value + column * rate
+    def _within(self, at: Floats, h: Floats, group: NDArray[np.int64], z: Tensor, rates: Sequence[Tensor]) -> Tensor:
+        """[p, ...]: z + h sum_i b_i(s) k_i at the fractions s of steps h."""
+        groups, dense = self.problem.layout.groups, np.asarray(self.problem.tableau.dense)
+        weights = dense @ np.stack([at ** (j + 1) for j in range(dense.shape[1])]) * h
+        rest = z.shape[len(groups) :]
+        columns = torch.as_tensor(weights, dtype=z.dtype, device=z.device).reshape(*weights.shape, *(1,) * len(rest))
+        chosen = torch.as_tensor(group, device=z.device)
+
+        def theirs(value: Tensor) -> Tensor:
+            return value.reshape(prod(groups), *rest)[chosen] if groups else value.unsqueeze(0)
+
+        value = theirs(z)
+        for row, column, rate in zip(dense, columns.unbind(0), rates, strict=False):
+            if row.any():
+                value = value + column * theirs(rate)
         return value

@@ -51,16 +51,17 @@ def walk_grid(
     tableau, cost = problem.tableau, stages_of(problem)
     visited, recorded = [z], [(grid.nodes[..., 0], z)] if record else []
     moves = grid.steps.T != 0
+    spent = cost * moves
     plan = zip(
         stage_times(problem, grid, z), step_sizes(problem, grid, z), moving_members(problem, grid, z), strict=True
     )
     for i, (times, h, moving) in enumerate(plan):
 
-        def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> tuple[Tensor, ...]:
+        def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> tuple[Tensor, list[Tensor]]:
             rates = stages(tableau, problem.rate, times, z, h)
-            return combine(z, h, tableau.b, rates), *(rates if between else ())
+            return combine(z, h, tableau.b, rates), rates if between else []
 
-        stepped, *rates = problem.remember(step, np.asarray(cost * moves[i]))(z)
+        stepped, rates = problem.remember(step, np.asarray(spent[i]))(z)
         if between is not None:
             between.passed(grid.nodes[..., i], grid.nodes[..., i + 1], moves[i], z, rates)
         if problem.settle is not None:

@@ -222,12 +222,12 @@ def _interpolated(
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], ends)
     problem = _grouped_as(grid, problem)
     between = Between(problem, times)
-    walked = walk_grid(problem, grid, z, record=record, between=between)
-    return between.with_ends(_checked(walked, problem, grid, z))
+    walked = _checked(walk_grid(problem, grid, z, record=record, between=between), problem, grid, z, between)
+    return between.with_ends(walked)
 
 
-def _checked(walked: Walked, problem: Problem, grid: Grid, z: Tensor) -> Walked:
-    if not is_finite(walked.states[-1]):
+def _checked(walked: Walked, problem: Problem, grid: Grid, z: Tensor, between: Between | None = None) -> Walked:
+    if not all(map(is_finite, (walked.states[-1], *(between.values if between else ())))):
         raise explain_non_finite(_grouped_as(grid, problem), grid, z.detach()).after(walked.evaluations)
     return walked
 
@@ -248,6 +248,8 @@ def _adjoint(
     ledger: Ledger,
 ) -> Walked:
     back = _adjoint_solvers(settings, solvers, problem.layout)
+    if problem.interpolate:  # on their way back, all land on the times asked for
+        back = [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in back]
     layout = problem.layout.regrouped(samples=_by_sample(back))
     rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
     known, fused = settings.parameters, prepared.adjoint

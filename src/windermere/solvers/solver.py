@@ -102,6 +102,10 @@ class OnGrid(_Method):
         places = np.linspace(0, intervals, wanted + 1)
         return replace(self, times=tuple(np.interp(places, np.arange(intervals + 1), self.times).tolist()))
 
+    def stopping_at(self, times: Sequence[float]) -> "OnGrid":
+        """The grid with these times among its nodes."""
+        return replace(self, times=tuple(sorted({*self.times, *times})))
+
     def nodes(self, start: float, end: float) -> NDArray[np.float64]:
         """The part of the grid from start to end; both must be on it. A grid can be walked backwards."""
         grid = np.asarray(self.times)

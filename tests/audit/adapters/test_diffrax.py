@@ -1,11 +1,13 @@
 """Models written the way diffrax's examples write them. Needs diffrax, which no dependency of ours brings."""
 
+import gc
 import logging
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -178,6 +180,15 @@ def test_a_pass_that_is_compiled_for_all_precisions_rounds_and_no_more(way: str,
     assert any(subject.programs.values())
     assert done.evaluations == expected.evaluations
     assert (done.outputs - expected.outputs).abs().max() < 1e-13
+
+
+def test_what_was_compiled_for_an_audit_is_gone_with_it() -> None:
+    subject = DiffraxSubject(make(fixed("Euler", 0.25), closed), X)
+    kept = [ref(program) for program in subject.programs.values() if program]
+    assert kept
+    del subject
+    gc.collect()
+    assert [program() for program in kept] == [None] * len(kept)
 
 
 def reads_values(model: Any, x: Any) -> Any:

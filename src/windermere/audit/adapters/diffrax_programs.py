@@ -20,14 +20,16 @@ class Program:
     """call(model, x) with other solvers, compiled for what is `given` (all three) but for the numbers in its arrays."""
 
     def __init__(self, call: Callable[[Any, Any], Any], own: tuple[Solver, ...], given: Any, *, double: bool) -> None:
-        self.seen: list[Solve] = []
+        traces: list[list[Solve]] = []
 
-        def traced(model: Any, x: Any, solvers: Any) -> Any:
+        def traced(model: Any, x: Any, solvers: Any) -> Any:  # JAX keeps it for good: it must not hold the program
             left = list(zip(own, solvers, strict=True))
-            with watching(lambda asked: _next(left, asked), double=double) as self.seen:
+            with watching(lambda asked: _next(left, asked), double=double) as seen:
+                traces.append(seen)
                 return call(model, x)
 
         self.compiled = import_module("equinox").filter_jit(traced).lower(*given).compile()
+        self.seen = traces.pop()
         if len(self.seen) != len(own):
             raise AuditError(f"traced, the model solves {len(self.seen)} times where it did {len(own)} times")
 
