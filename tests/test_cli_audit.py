@@ -46,6 +46,9 @@ def wrong():
 def raising():
     raise ValueError("no such weights")
 
+def leaving():
+    raise SystemExit(3)
+
 def needy(path):
     return made(2)
 
@@ -105,6 +108,7 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         ),
         (("rotations:broken",), r"could not be audited, .* RuntimeError: .*shapes.* \(rotations.py, line \d+\): mend"),
         (("rotations:raising",), r"could not be called: ValueError: no such weights \(rotations.py, line \d+\)"),
+        (("rotations:leaving",), r"could not be called: SystemExit: 3 \(rotations.py, line \d+\)"),
         ((":load",), r"could not be called"),
         (("rotations:fine", "--samples", -5), r"at least one sample"),
         (("rotations:wrong",), r"must return a model and batches, not int"),

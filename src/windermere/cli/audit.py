@@ -84,7 +84,7 @@ def _audited(found: Target, **options: Any) -> Verdict:
         return audit(found.model, found.batches, **options)
     except WindermereError:
         raise
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         if not found.users:
             raise
         raise AuditError(
@@ -197,7 +197,7 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, (test.inputs, test.labels), place)
 
 
-def _told(error: Exception) -> str:
+def _told(error: BaseException) -> str:
     """What was raised, and in which line of the user's own code: a sentence has no traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
@@ -218,7 +218,7 @@ def _call(target: str) -> tuple[Any, Any]:
         made = _function(target)()
     except WindermereError:
         raise
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         raise AuditError(f"{target} could not be called: {_told(error)}") from error
     finally:
         sys.path.remove(here)
