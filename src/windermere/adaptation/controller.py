@@ -160,15 +160,10 @@ def check_factors(decrease: float, increase: float) -> None:
         raise UsageError(f"need decrease < 1 < increase, not {decrease} and {increase}")
 
 
-def check_every(every: int) -> None:
-    if not isinstance(every, int | np.integer) or every < 1:
-        raise UsageError(f"every must be a whole number of iterations, at least 1, not {every}")
-
-
-def check_steps(least: int, **numbers: int) -> None:
-    for name, steps in numbers.items():
-        if not isinstance(steps, int | np.integer) or steps < least:
-            raise UsageError(f"{name} must be a whole number of steps, at least {least}, not {steps}")
+def check_whole(what: str, least: int, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if not isinstance(number, int | np.integer) or number < least:
+            raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
 
 
 def differ(one: float, other: float, threshold: float) -> bool:

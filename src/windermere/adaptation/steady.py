@@ -15,10 +15,9 @@ from windermere.adaptation.controller import (
     Review,
     Score,
     State,
-    check_every,
     check_factors,
     check_positive,
-    check_steps,
+    check_whole,
 )
 from windermere.adaptation.step_size import check_pair, check_solver, decided
 from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
@@ -48,7 +47,7 @@ class _Law:
     """The most that one review changes."""
 
     def __post_init__(self) -> None:
-        check_every(self.every)
+        check_whole("iterations", 1, every=self.every)
         check_positive(target=self.target, release=self.release, weight=self.weight)
         check_factors(self.decrease, self.increase)
         if self.release > 1 or self.weight > 1:
@@ -121,7 +120,7 @@ class SteadySteps(_Law):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(span=self.span)
-        check_steps(1, budget=self.budget)
+        check_whole("steps", 1, budget=self.budget)
         check_pair(self.train, self.check)
 
     @property

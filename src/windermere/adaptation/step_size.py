@@ -7,10 +7,9 @@ from windermere.adaptation.controller import (
     Review,
     Score,
     State,
-    check_every,
     check_factors,
     check_positive,
-    check_steps,
+    check_whole,
     differ,
 )
 from windermere.errors import UsageError
@@ -43,9 +42,9 @@ class StepAdaptation:
     """The most steps that a solve may take: how far the step may shrink."""
 
     def __post_init__(self) -> None:
-        check_every(self.every)
+        check_whole("iterations", 1, every=self.every)
         check_positive(threshold=self.threshold, span=self.span)
-        check_steps(1, budget=self.budget)
+        check_whole("steps", 1, budget=self.budget)
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 

@@ -6,10 +6,9 @@ from windermere.adaptation.controller import (
     Review,
     Score,
     State,
-    check_every,
     check_factors,
     check_positive,
-    check_steps,
+    check_whole,
     differ,
 )
 from windermere.adaptation.step_size import decided
@@ -60,9 +59,9 @@ class ToleranceAdaptation:
     """Not in the paper: check ten times finer for as long as checking takes no more evaluations than training."""
 
     def __post_init__(self) -> None:
-        check_every(self.every)
+        check_whole("iterations", 1, every=self.every)
         check_positive(threshold=self.threshold, floor=self.floor)
-        check_steps(0, min_steps=self.min_steps)
+        check_whole("steps", 0, min_steps=self.min_steps)
         check_factors(self.decrease, self.increase)
         check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)

@@ -15,7 +15,7 @@ from typing import Any
 
 from windermere import data
 from windermere.errors import DivergedError, UsageError
-from windermere.models.arithmetic import IMAGES, convolving_in
+from windermere.models.arithmetic import IMAGES, check_it_suits, convolving_in
 from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
@@ -158,11 +158,9 @@ def _chosen(study: Study, choice: Choice) -> dict[str, RunConfig]:
         raise UsageError(
             f"no run of '{study.name}' is called '{choice.only}': there are {', '.join(configs) or 'none'}"
         )
-    if choice.arithmetic not in (None, "float32") and not any(config.data in IMAGES for config in chosen.values()):
-        raise UsageError(
-            f"arithmetic {choice.arithmetic} is for images ({', '.join(IMAGES)}), and '{study.name}' trains none: "
-            "leave it out"
-        )
+    data = [config.data for config in chosen.values()] or [study.name]
+    if choice.arithmetic is not None and not set(data) & set(IMAGES):
+        check_it_suits(choice.arithmetic, data[0], "float32")
     return {name: _as_chosen(config, choice) for name, config in chosen.items()}
 
 
