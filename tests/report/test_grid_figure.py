@@ -177,6 +177,18 @@ def test_each_mark_is_explained_only_where_it_is_drawn(tmp_path: Path, draw: Dra
 
 
 @both
+def test_a_drop_that_does_not_count_fills_less_than_half_of_the_axis(
+    tmp_path: Path, draw: Draw, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr("windermere.report.grid_figure.save", lambda figure, path: drawn.append(figure))
+    tests = [replace(test, accuracy=0.96 if test.own else 0.87) for test in a_grid().tests]
+    draw(replace(a_grid(), tests=tests), tmp_path / "grid.png")
+    low, high = drawn[0].axes[0].get_ylim()
+    assert low < 0.87 and high > 0.96 and 0.96 - 0.87 < (high - low) / 2
+
+
+@both
 def test_no_setting_of_the_user_is_changed(tmp_path: Path, draw: Draw) -> None:
     before = dict(mpl.rcParams)
     draw(a_grid(), tmp_path / "grid.png")

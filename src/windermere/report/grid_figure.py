@@ -22,6 +22,8 @@ OTHER: dict[str, Any] = {"markersize": 5.2, "markerfacecolor": "white", "markere
 EXCLUDED: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "white", "markeredgewidth": 0.6}
 FAILED: dict[str, Any] = {"marker": "s", "markersize": 5.5, "clip_on": False, "zorder": 7}
 DOT: dict[str, Any] = {"marker": ".", "markersize": 4, "markeredgewidth": 0, "alpha": 0.5}
+LEAST_HEIGHT = 0.2
+"""Of the axis of accuracy: twice the drop that counts as one, so that a smaller one looks small."""
 
 
 @house_style
@@ -87,14 +89,11 @@ def _accuracies(tests: Sequence[GridTest]) -> list[float]:
     return [test.accuracy for test in tests if test.accuracy is not None]
 
 
-def _lowest(grid: Grid) -> float:
-    values = _accuracies(grid.figure.tests) or [0.0, 1.0]
-    return min(values) - 0.06 * max(max(values) - min(values), 0.05)
-
-
 def _scale_accuracy(axes: Axes, grid: Grid) -> None:
     values = _accuracies(grid.figure.tests) or [0.0, 1.0]
-    axes.set_ylim(_lowest(grid), max(values) + 0.04 * max(max(values) - min(values), 0.05))
+    height = max(max(values) - min(values), LEAST_HEIGHT)
+    high = max(values) + 0.04 * height
+    axes.set_ylim(min(min(values) - 0.06 * height, high - LEAST_HEIGHT), high)
     axes.grid(axis="y")
     axes.set_axisbelow(True)
 
