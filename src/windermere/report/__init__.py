@@ -6,6 +6,7 @@ from windermere.report.audit_figure import AuditFigure, Plane, SolverPoint, draw
 from windermere.report.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.report.grid_figure import draw_grid, draw_grid_seeds
 from windermere.report.grid_layout import GridFigure, GridTest
+from windermere.report.losses_figure import LossCurve, LossPanel, draw_losses
 from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
 from windermere.report.plots import TrajectoryPanel, draw_trajectories
@@ -23,6 +24,8 @@ __all__ = [
     "GridPoint",
     "GridTest",
     "Ladder",
+    "LossCurve",
+    "LossPanel",
     "OutputsPanel",
     "Plane",
     "PrintedValue",
@@ -39,6 +42,7 @@ __all__ = [
     "draw_fan",
     "draw_grid",
     "draw_grid_seeds",
+    "draw_losses",
     "draw_outputs",
     "draw_trajectories",
     "figure_path",

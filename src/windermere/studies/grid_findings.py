@@ -27,6 +27,7 @@ MIDPOINT = Check(method="midpoint", factor=0.5)
 LEAST_DECLINE = 0.01
 CHANCE = 0.5
 """On spheres: a seed that diverged, or that its own solver fails on, is as good as one that has learnt nothing."""
+TOO_FEW = "too few trained entries of the grid are there"
 TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
@@ -45,7 +46,7 @@ def fixed_findings(rows: Sequence[Row], unfinished: Collection[str] = ()) -> Ite
     for name, grid in grids_in(rows).items():
         whole = name not in unfinished
         yield _drops(grid, "steps", whole)
-        yield _own(grid, "number of steps", whole)
+        yield _own(grid, "steps", whole)
         if grid[0]["method"] == "euler" and grid[0]["data"] in PRINTED_BRACKET:
             yield _critical(grid, whole)
 
@@ -71,11 +72,10 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     """Some precision costs more than the threshold under the check solver; the finest does under no solver as fine."""
     check, there = _there(grid)
     claim = (
-        f"{title(grid)}: trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; "
-        "trained finely, it does not"
+        f"trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; trained finely, it does not"
     )
     if len(there) < 2:
-        return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
+        return Finding(claim=claim, ours=TOO_FEW, agrees=None, case=title(grid))
     worst, finest = max(there[:-1], key=_mean_drop), there[-1]
     critical = critical_steps(grid, grid[0]["method"])
     ours = (
@@ -85,43 +85,44 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     if critical.passes is not None:
         ours += f", from where on solvers as fine are off by {_off(grid, critical.passes)}"
     shown = _mean_drop(worst) > THRESHOLD and all(entry.passes for entry in _under_all(grid, finest.precision))
-    return Finding(claim=claim, ours=ours, agrees=shown if shown or whole else None)
+    return Finding(claim=claim, ours=ours, agrees=shown if shown or whole else None, case=title(grid))
 
 
 def _no_drop(grid: Sequence[Row], whole: bool) -> Finding:
     check, there = _there(grid)
-    claim = f"{title(grid)} is the exception: there is no drop under a finer solver at any tolerance"
+    claim = "this is the exception: there is no drop under a finer solver at any tolerance"
     if not there:
-        return Finding(claim=claim, ours="no seed trained", agrees=None)
+        return Finding(claim=claim, ours="no seed trained", agrees=None, case=title(grid))
     worst = max(there, key=_mean_drop)
     ours = f"under {check}, the largest drop is {_drop(worst)}, at {_at(worst, 'tolerance')}"
-    return Finding(claim=claim, ours=ours, agrees=_for_all(_mean_drop(worst) <= THRESHOLD, whole))
+    holds = _for_all(_mean_drop(worst) <= THRESHOLD, whole)
+    return Finding(claim=claim, ours=ours, agrees=holds, case=title(grid))
 
 
 def _own(grid: Sequence[Row], name: str, whole: bool) -> Finding:
     """No clear dependence: all means within the threshold by which accuracies are the same. The paper itself allows for
     visible trends, as it did not tune the learning rate for each precision: smaller ones are told."""
     _, there = _there(grid)
-    claim = f"{title(grid)}: tested with the training solver, accuracy shows no clear dependence on the {name}"
+    claim = "tested with the training solver, accuracy shows no clear dependence on the step or tolerance"
     if len(there) < 2:
-        return Finding(claim=claim, ours="too few trained entries of the grid are there", agrees=None)
+        return Finding(claim=claim, ours=TOO_FEW, agrees=None, case=title(grid))
     low, high = min(there, key=_mean_own), max(there, key=_mean_own)
-    short = "steps" if name == "number of steps" else name
-    ours = f"from {_own_accuracy(low)} at {_at(low, short)} to {_own_accuracy(high)} at {_at(high, short)}"
-    ours += _trend(there)
-    return Finding(claim=claim, ours=ours, agrees=_for_all(_mean_own(high) - _mean_own(low) <= THRESHOLD, whole))
+    ours = f"from {_own_accuracy(low)} at {_at(low, name)} to {_own_accuracy(high)} at {_at(high, name)}{_trend(there)}"
+    holds = _for_all(_mean_own(high) - _mean_own(low) <= THRESHOLD, whole)
+    return Finding(claim=claim, ours=ours, agrees=holds, case=title(grid))
 
 
 def _critical(grid: Sequence[Row], whole: bool) -> Finding:
     low, high = PRINTED_BRACKET[grid[0]["data"]]
     ours, midpoint = critical_steps(grid, "euler"), critical_steps(grid, "euler", MIDPOINT)
     return Finding(
-        claim=f"{title(grid)}: the critical number of steps lies between {low} and {high} (ours agrees if some number "
-        "in its bracket is within a factor of two)",
-        ours=f"{ours}, checked by {ours.check}; {midpoint} by {MIDPOINT} ({seeds_of(grid)})"
+        claim="the critical number of steps is as printed (ours agrees if some number in its bracket is within a "
+        "factor of two)",
+        ours=f"{ours} (printed: {low}-{high}), checked by {ours.check}; {midpoint} by {MIDPOINT} ({seeds_of(grid)})"
         if ours.check
         else "no seed trained",
         agrees=within_a_factor_of_two(ours.fails, ours.passes, low, high) if whole else None,
+        case=title(grid),
     )
 
 
@@ -140,14 +141,15 @@ def _for_all(holds: bool, whole: bool) -> bool | None:
 
 def _declines(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
-    claim = f"{title(grid)}: performance declines at small tolerances"
-    return Finding(claim=claim, ours=ours, agrees=is_lower(fine, coarse) if whole else None)
+    holds = is_lower(fine, coarse) if whole else None
+    return Finding(claim="performance declines at small tolerances", ours=ours, agrees=holds, case=title(grid))
 
 
 def _poor_at_large_tolerances(grid: Sequence[Row], whole: bool) -> Finding:
     coarse, fine, ours = _halves(grid)
-    claim = f"{title(grid)}: accuracy is relatively low at large tolerances"
-    return Finding(claim=claim, ours=ours, agrees=is_lower(coarse, fine) if whole else None)
+    holds = is_lower(coarse, fine) if whole else None
+    claim = "with the adjoint, accuracy is relatively low at large tolerances"
+    return Finding(claim=claim, ours=ours, agrees=holds, case=title(grid))
 
 
 def left_out(rows: Sequence[Row]) -> str:
@@ -277,8 +279,14 @@ def _at(entry: Entry, name: str) -> str:
 
 def title(grid: Sequence[Row]) -> str:
     """What was trained on what, in words."""
+    data, *how = data_title(grid).split(", ")
+    return ", ".join([f"{data} trained with {grid[0]['method']}", *how])
+
+
+def data_title(grid: Sequence[Row]) -> str:
+    """What it was trained on, and what else a grid has one of, but for its method."""
     first = grid[0]
     data = TITLES.get(first["data"], first["data"].capitalize())
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
     rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
-    return f"{data} trained with {first['method']}{adjoint}{rate}"
+    return f"{data}{adjoint}{rate}"

@@ -28,13 +28,15 @@ class Finding:
     """A claim beside what we found."""
 
     claim: str
-    """The paper's, in our words."""
+    """The paper's, in our words; the same words for each of its cases."""
     ours: str
     """Our numbers, with their spread."""
     agrees: bool | None
     """None where what is there does not tell."""
     beyond: bool = False
     """Whether the paper claims nothing, and the finding is about something of ours."""
+    case: str = ""
+    """What of all that the claim is about: a data set, a method. Nothing where it is about one thing only."""
 
 
 def seed_count(*numbers: int) -> str:

@@ -10,20 +10,41 @@ from pathlib import Path
 from typing import Any
 
 from windermere.records import Row, read_json, write_atomically
+from windermere.report import draw_losses
+from windermere.studies.critical import THRESHOLD
 from windermere.studies.folder import from_tables, read_provenance, read_tables, refuse_another_study
+from windermere.studies.grid_comparisons import loss_panels
+from windermere.studies.grids import GRIDS
 from windermere.studies.registry import ALL
 from windermere.studies.study import MAIN, Finding, Study, Tables
 
 WORDS = {True: "agrees", False: "differs", None: "open"}
+GLANCE_NAME = "at-a-glance"
 NOTES = "notes.md"
 """Ours, written by hand: why we think something differs. All other text of a folder comes from its study."""
 INTRO = """\
 # Results
 
-Every experiment of the paper that was rerun, in its order. Tables, figures and provenance are in `results/`; this
-page is made of them by `windermere study summary`. A finding is *open* where what is there does not tell: a claim about
-a whole grid, until all its runs are there. What rests on one seed is judged as what rests on five, and says so. What
-the paper does not show is marked *ours*, and not judged.
+Every experiment of the paper that was rerun, on the data that it names. Tables, figures and provenance are in
+`results/`; this page is made of them by `windermere study summary`. First all of it in short, then
+[how we judge](#how-we-judge), [what we had to choose](#where-the-paper-is-silent-or-prints-two-things), and every study
+with its figures.
+"""
+GLANCE = """\
+Trained with few evaluations of the field, models lose accuracy under a finer solver: they are tied to their own. With
+enough they lose none. Each point is a training precision (means over seeds; bars from the least to the most), each line
+a method, from coarse on the left to fine on the right; checked by rk4 at half the step, or by dopri54 at a tenth of the
+tolerance.
+"""
+SHORT = """\
+The paper's claims about training, with how many of their cases agree with ours, and those that do not:
+"""
+RULES = """\
+## How we judge
+
+A finding is *open* where what is there does not tell: a claim about a whole grid, until all its runs are there. What
+rests on one seed is judged as what rests on five, and says so. What the paper does not show is marked *ours*, and not
+judged.
 
 An accuracy agrees with a printed one if they differ by no more than both spreads (standard deviations over seeds)
 together, a cost if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
@@ -74,13 +95,38 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
         with from_tables(results / study.name):
             beside = {name: tables[name][MAIN] for name in study.beside if name in tables}
             found[study.name] = study.findings({**tables[study.name], **beside})
-    parts = [INTRO, _overview(there, tables, found)]
+    grids = loss_panels(tables[study.name][MAIN] for study in GRIDS if study in there)
+    parts = [INTRO]
+    if grids:
+        draw_losses(grids, THRESHOLD, [results / f"{GLANCE_NAME}{suffix}" for suffix in (".png", ".svg")])
+        parts += [f"![{GLANCE_NAME}]({_relative(results / GLANCE_NAME, page.parent)}.png)\n", GLANCE]
+    if short := list(_in_short(found)):
+        parts += [SHORT, "\n".join([*short, ""])]
+    parts.append(_overview(there, tables, found))
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")
+    parts.append(RULES)
     for study in there:
         section = _section(study, results / study.name, tables[study.name], found[study.name], page.parent)
         parts.append("\n".join(section))
     write_atomically(page, "\n".join(parts).encode())
+
+
+def _in_short(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
+    """Claims that are made of several things: of how many they hold, and of which not."""
+    claims: dict[str, list[tuple[str, Finding]]] = {}
+    for study, findings in found.items():
+        for finding in findings:
+            if finding.case and not finding.beyond:
+                claims.setdefault(finding.claim, []).append((study, finding))
+    if claims:
+        yield from ("| the paper | agrees | differs | open |", "|---|---|---|---|")
+    for claim, cases in claims.items():
+        agree, *others = (
+            [f"[{finding.case}](#{study})" for study, finding in cases if finding.agrees is told] for told in WORDS
+        )
+        told = f"{cases[0][1].case}: {claim}" if len(cases) == 1 else claim
+        yield _row(told, f"{len(agree)} of {len(cases)}", *("; ".join(words) for words in others))
 
 
 def _overview(studies: Sequence[Study], tables: Mapping[str, Tables], found: Mapping[str, Sequence[Finding]]) -> str:
@@ -108,7 +154,8 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
     if findings:
         yield from ("| the paper | ours | |", "|---|---|---|")
         for finding in findings:
-            yield _row(finding.claim, finding.ours, "ours" if finding.beyond else WORDS[finding.agrees])
+            claim = f"{finding.case}: {finding.claim}" if finding.case else finding.claim
+            yield _row(claim, finding.ours, "ours" if finding.beyond else WORDS[finding.agrees])
         yield ""
     yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(folder)) if line)
     if (folder / NOTES).exists():
