@@ -276,7 +276,7 @@ def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smalle
     drop, *_ = fixed_findings([*grid, *others])
     assert drop.agrees is agrees
     off = "0.050" if agrees else "0.150"
-    assert drop.ours.endswith(f"critical steps: 1-128, from where on solvers as fine are off by {off} at most")
+    assert drop.ours.endswith(f"critical steps: 1-128; from there on, solvers at least as fine differ by {off} at most")
 
 
 def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> None:
@@ -289,7 +289,9 @@ def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> Non
     ]
     agreeing = [{**row, "test_method": "midpoint"} for row in two if not row["own"] and row["seed"] == 0]
     drop, *_ = fixed_findings([*two, *others, *agreeing])
-    assert drop.ours.endswith("solvers as fine are off by 0.080 at most in the mean over seeds, and 0.160 in one")
+    assert drop.ours.endswith(
+        "solvers at least as fine differ by 0.080 at most in the mean over seeds, and by 0.160 for one seed"
+    )
     assert drop.agrees
 
 

@@ -8,7 +8,7 @@ from tests.training.small import a_config
 from windermere.errors import RunError
 from windermere.records import write_json, write_rows
 from windermere.studies.study import Finding, Study, Tables
-from windermere.studies.summary import INTRO, write_summary
+from windermere.studies.summary import INTRO, RULES, write_summary
 
 
 def findings(tables: Tables) -> list[Finding]:
@@ -41,6 +41,8 @@ PAGE = """
 
 Not run yet: second.
 
+RULES
+
 ## first
 
 Figure 4: what comes first.
@@ -48,6 +50,13 @@ Figure 4: what comes first.
 ![first: a](../results/first/a.png)
 
 ![first: b](../results/first/b.png)
+
+<details>
+<summary>Every seed</summary>
+
+![first: a-seeds](../results/first/a-seeds.png)
+
+</details>
 
 | 1 | 2 |
 
@@ -82,7 +91,7 @@ def some_results(results: Path) -> None:
     ]
     write_rows(first / "table.csv", [*rows, {"run": "one", "seed": 1, "accuracy": None, "diverged_at": 37}])
     write_rows(first / "curves.csv", [{"x": 1}, {"x": 2}])
-    for name in ("b.png", "a.png", "a.svg"):
+    for name in ("b.png", "a-seeds.png", "a.png", "a.svg"):
         (first / name).write_bytes(b"")
     (first / "first.md").write_text("| 1 | 2 |\n")
     (first / "notes.md").write_text("\nWe think that it is *not* cheap.\n\n")
@@ -103,9 +112,9 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
     page = tmp_path / "docs" / "results.md"
     page.parent.mkdir()
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE
+    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE
+    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
 
 
 def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
