@@ -275,10 +275,15 @@ def _at(entry: Entry, name: str) -> str:
     return f"tolerance {written(entry.precision)}"
 
 
+def titled(data: str) -> str:
+    """A data set's name as it is written in words."""
+    return TITLES.get(data, data.capitalize())
+
+
 def title(grid: Sequence[Row]) -> str:
     """What was trained on what, in words."""
     first = grid[0]
-    data = TITLES.get(first["data"], first["data"].capitalize())
+    data = titled(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
     rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
     return f"{data} trained with {first['method']}{adjoint}{rate}"
