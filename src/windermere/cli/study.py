@@ -32,9 +32,9 @@ Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, o
 @app.command("list")
 def list_command() -> None:
     """All studies, and where the paper has them."""
-    table = Table(Column("study", no_wrap=True), "paper", "what")
+    table = Table(Column("study", no_wrap=True), "where in the paper, and what")
     for study in STUDIES.values():
-        table.add_row(study.name, study.paper, study.what)
+        table.add_row(study.name, f"{study.paper}: {study.what}")
     stdout.print(table)
 
 
