@@ -62,11 +62,11 @@ def _training(found: Found) -> str:
     figure = found["figure 4"]
     return (
         f"## One H200: Sphere2\n\n{_made(found)}. A whole training iteration of `windermere train` (batch, solve, "
-        "loss, Adam), captured as a CUDA graph, milliseconds:\n\n"
+        "loss, Adam), captured as a CUDA graph. Milliseconds:\n\n"
         f"{_table(('work', 'ms'), *rows)}\n"
         f"{_bounded_by(found)}\n\n"
-        f"All 85 trainings of Figure 4 (a) and (b), with rows, evaluations and checkpoints: "
-        f"{figure['both as runs, s']:.0f} s, extrapolated from 2000 (Euler) and 1000 (rk4) of 10,000 iterations.\n"
+        f"All 85 trainings of the paper's Figure 4 (a) and (b), with metrics, evaluations and checkpoints, take "
+        f"{figure['both as runs, s']:.0f} s\n(extrapolated from 2000 of 10,000 iterations for Euler, 1000 for rk4).\n"
         f"{_whole_study(figure)}"
     )
 
@@ -75,10 +75,10 @@ def _whole_study(figure: Found) -> str:
     whole = figure.get("study run")
     if whole is None:
         return ""
-    training = " and ".join(f"{seconds} s of {method}" for method, seconds in whole["training, s"].items())
+    training = " and ".join(f"{seconds} s for {method}" for method, seconds in whole["training, s"].items())
     return (
-        f"`study run sphere2-fixed --device cuda` as a whole, on a fresh machine (commit `{whole['commit']}`): "
-        f"{whole['seconds']:.0f} s; training took {training},\nwith the compilation of the kernels.\n"
+        f"`windermere study run sphere2-fixed --device cuda` as a whole took {whole['seconds']:.0f} s on a fresh "
+        f"machine (commit `{whole['commit']}`).\nTraining, with the compilation of the kernels, took {training}.\n"
     )
 
 
@@ -89,9 +89,9 @@ def _bounded_by(found: Found) -> str:
         spent = [float(text.split(" us")[0]) for kernel, text in kernels.items() if kernel.startswith("walk_")]
         walks[name] = f"{sum(spent) / 1e3:.2f} ms ({name})"
     return (
-        f"The two kernels of the solve take {' and '.join(walks.values())} of that: 64 steps there and 64 back, each a "
-        "chain of small\nproducts that wait for one another, so that latency and not arithmetic bounds them. The rest "
-        "is some thirty short kernels."
+        f"Of that, the two kernels of the solve take {' and '.join(walks.values())}: 64 steps forward and 64 back. "
+        "Each step waits\nfor the one before it, so latency bounds them, not arithmetic. The rest is about thirty "
+        "short kernels."
     )
 
 
@@ -106,7 +106,7 @@ def _peers(found: Found) -> str:
     rows = [(work, str(members), *_cells(known)) for (work, members), known in best.items() if "windermere" in known]
     return (
         f"## One H200: beside others\n\n{_made(found)}, jax {found['jax']}{_note(found)}. "
-        "Milliseconds of a Sphere2 training step; in brackets how many times Windermere's.\n\n"
+        "Milliseconds of a Sphere2 training step. In brackets: how many times Windermere's time.\n\n"
         f"{_table(('work', 'members', *COLUMNS), *rows)}"
     )
 
@@ -133,13 +133,13 @@ def _images(found: Found) -> str:
         if "ms" in long.get(kind, {})
     ]
     return (
-        f"## One H200: images\n\n{_made(found)}{_note(found)}. A training iteration, Euler, 16 "
-        "steps, batch 256, milliseconds:\n\n"
+        f"## One H200: images\n\n{_made(found)}{_note(found)}. Milliseconds of a training iteration "
+        "with 16 Euler steps, batch 256:\n\n"
         f"{_table(('', 'CIFAR-10', 'MNIST'), *rows)}\n"
-        f"The 3x3 convolutions of CIFAR-10 alone are {FLOOR:.1f} ms of arithmetic at the chip's {PEAK:.0f} TFLOP/s. "
-        "Hidden layers are never written to\nmemory, except for one byte and one bit of each value of the second.\n\n"
-        "CIFAR-10 with 64 steps in bfloat16; GB with the whole data set on the device (0.6), and the largest power of "
-        f"two of steps that would fit:\n\n{_table(('hidden layers', 'ms', 'GB', 'steps'), *memory)}"
+        f"The 3x3 convolutions of CIFAR-10 alone would take {FLOOR:.1f} ms at the {PEAK:.0f} TFLOP/s that the chip "
+        "gives. The kernels never write\nhidden layers to memory, except one byte and one bit for each value of the "
+        "second layer.\n\nCIFAR-10 with 64 steps in bfloat16. Memory includes the whole data set (0.6 GB). The last "
+        f"column is the largest power of two:\n\n{_table(('hidden layers', 'ms', 'GB', 'steps that fit'), *memory)}"
     )
 
 
@@ -158,6 +158,7 @@ def _kernels(found: Found) -> str:
         speed = f"{cell['tflops']:.0f}" if "tflops" in cell else "–"
         rows.append((data, kernel.replace("_", " "), f"{cell['ms']:.3f}", speed))
     return (
-        f"Its kernels, one evaluation of the field for a batch of 256 ({_made(found)}); useful TFLOP/s of the 3x3 "
-        f"convolution, of the {PEAK:.0f} that the chip gives:\n\n{_table(('data', 'kernel', 'ms', 'TFLOP/s'), *rows)}"
+        f"The kernels by themselves: one evaluation of the field for a batch of 256 ({_made(found)}).\n"
+        f"*TFLOP/s* counts the products of the 3x3 convolution; the chip gives {PEAK:.0f}:\n\n"
+        f"{_table(('data', 'kernel', 'ms', 'TFLOP/s'), *rows)}"
     )

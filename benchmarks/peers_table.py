@@ -1,4 +1,4 @@
-"""docs/speed.md, drawn from benchmarks/results/peers*.json and gpu_*.json."""
+"""docs/speed.md, drawn from benchmarks/results/: peers*.json, own_field.json, memory.json and gpu_*.json."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 from benchmarks.gpu_table import gpu_sections
 from benchmarks.measuring import RESULTS
+from windermere.records import read_json
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diffrax", "lax.scan")
@@ -13,27 +14,72 @@ COLUMNS = ("windermere", "torchdiffeq, Conv1d", "torchdiffeq", "torchode", "diff
 
 HEAD = """# Speed
 
-Drawn by `python -m benchmarks.peers table` from results that `make bench` measures anew. A training step (forward,
-backward, Adam) of the paper's Sphere2 model, batch 128, float32. Milliseconds, medians taken in turns, compilation
-apart; in brackets how many times Windermere's.
+`python -m benchmarks.peers table` writes this page from the measurements in `benchmarks/results/`. `make bench`
+measures again on a CPU, `make bench-gpu` on a GPU.
 
-Every library gets its fastest form of the same field: `nn.Conv1d` as users write it, or the small dense matrices that
-Windermere makes of it; members one after the other, stacked or vmapped; for diffrax each adjoint and step controller. A
-dash: the library has no such method, or no such work was asked of it. torchode controls errors by sample, the others by
-batch.
+## How it works
+
+A small Neural ODE takes many small steps one after the other. Most of its time is overhead, not arithmetic. How much of
+it Windermere can save depends on the field:
+
+- **The paper's sphere networks on a CPU**: a whole solve is one call of C code, with fixed steps, with adaptive steps
+  and for the adjoint. The machine's own C compiler compiles it when it is first needed, and the result is kept in
+  `~/.cache/windermere`. This code multiplies no matrices: each tap of a convolution is a piecewise linear function of
+  one coordinate, so the code looks it up in a table of segments. The result is exact. Without a compiler, or with
+  `WINDERMERE_NATIVE=0`, PyTorch operations do the same work.
+- **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed
+  steps, the training step is captured once as a CUDA graph and replayed.
+- **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the
+  field and keep its hidden channels on chip. Otherwise the steps are compiled by PyTorch, captured and replayed.
+- **Any other `nn.Module`** goes through PyTorch step by step, as with torchdiffeq.
+"""
+OWN_FIELD = """
+## Any other field
+
+Forward and backward pass of a tanh network with layers of 2, 32, 32 and 2 units; batch 128, one CPU core, medians of 40
+rounds in turns; dopri54 at 1e-4 (`python -m benchmarks own_field`, {machine}, commit `{commit}`). Euler is about level.
+
+| work | torchdiffeq's time / Windermere's |
+|---|---|
+{rows}
+"""
+MEMORY = """
+## Memory
+
+Peak memory of a training step of the CIFAR-10 network, {steps} Euler steps, batch {batch}, on a CPU
+(`python -m benchmarks memory`). `checkpoint` keeps the states and computes the rest again. It returns the same gradient
+as `backprop`.
+
+| gradient | MiB |
+|---|---|
+{rows}
+"""
+PEERS = """
+## Sphere2 beside other libraries
+
+Milliseconds of a training step (forward, backward, Adam) of the paper's Sphere2 model, batch 128, float32. These are
+medians; the libraries take turns; compilation is not counted. In brackets: how many times Windermere's time.
+
+Every library runs in its fastest form: with `nn.Conv1d` as users write it, or with the small dense matrices that
+Windermere makes of it; members (models with seeds of their own) one after the other, stacked or vmapped; and with each
+adjoint and step controller of diffrax. *torchdiffeq, Conv1d* is torchdiffeq as users write it. A dash means that the
+library has no such method, or that it was not measured. torchode controls the error of each sample, the others that of
+the batch.
+
+For one model with 2 steps JAX is ahead. There, nearly all of Windermere's time is spent around the solve.
 """
 SECTION = """
-## {title}
+### {title}
 
 {machine}, commit `{commit}`; {libraries}.
 
 {table}
 
-The forms that won, and what JAX took to compile them:
+The fastest forms, and how long JAX takes to compile them:
 
 {compiled}
 
-{agreement} {busy}
+{agreement}{busy}
 
 An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {seconds:.1f} s, the cost of
 {passes:.0f} forward passes over these points with the training solver.
@@ -41,7 +87,21 @@ An audit of 1000 points of a Sphere2 model trained with 64 Euler steps takes {se
 
 
 def write_page(measured: Sequence[Mapping[str, Any]]) -> None:
-    PAGE.write_text(HEAD + "".join(_section(results) for results in measured) + gpu_sections(RESULTS))
+    peers = PEERS + "".join(_section(results) for results in measured)
+    PAGE.write_text(HEAD + _own_field() + _memory() + peers + gpu_sections(RESULTS))
+
+
+def _own_field() -> str:
+    results = read_json(RESULTS / "own_field.json")
+    where = results["environment"]
+    rows = (f"| {work} | {times:.1f} |" for work, times in results["torchdiffeq over windermere"].items())
+    return OWN_FIELD.format(machine=where["device_name"], commit=str(where["commit"])[:7], rows="\n".join(rows))
+
+
+def _memory() -> str:
+    results = read_json(RESULTS / "memory.json")
+    rows = (f"| `{gradient}` | {size / 2**20:.0f} |" for gradient, size in results["peak_bytes"].items())
+    return MEMORY.format(steps=results["steps"], batch=results["batch"], rows="\n".join(rows))
 
 
 def _section(results: Mapping[str, Any]) -> str:
@@ -58,7 +118,7 @@ def _section(results: Mapping[str, Any]) -> str:
         table=head + "\n".join(_row(row) for row in works),
         compiled=forms + "\n".join(_compiled(row) for row in works),
         agreement=_agreement(works),
-        busy=f"Other processes used up to {busy:.1f} cores when the measurements began.",
+        busy=f" Other processes used up to {busy:.1f} cores when the measurements began." if busy > 0.05 else "",
         **results["audit"],
     )
 
@@ -91,7 +151,7 @@ def _agreement(rows: Any) -> str:
         [max(d[k] for d in found) for k in (0, 1)] for found in (fixed, adaptive)
     )
     return (
-        f"All come to the same loss and gradient: on fixed grids within {loss:.1g} and {gradient:.1g} of ours "
-        "(relative,\nlargest entry); "
-        f"with adaptive steps, which each library chooses for itself, within {loose:.1g} and {its_gradient:.1g}."
+        f"All agree in loss and gradient. With fixed steps they differ by at most {loss:.1g} and {gradient:.1g}\n"
+        "(relative, largest entry); "
+        f"with adaptive steps, which each library chooses for itself, by at most {loose:.1g} and {its_gradient:.1g}."
     )

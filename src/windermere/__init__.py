@@ -1,4 +1,14 @@
-"""Windermere: is your neural ODE really an ODE?"""
+"""Windermere: is your neural ODE really an ODE?
+
+Audit a trained model          `audit`, `Verdict`
+Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
+                               `Score`, `moved_mass`, `relative_distance`, `initial_step`
+Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`
+Solve                          `solve`, `Solution`, `Stats`, `Trajectory`, `Adjoint`
+Build a model                  `ODEBlock`, `Autonomous`, `using`
+Count evaluations              `counting`, `Count`, `checking`
+Load a trained run             `load_run`
+"""
 
 from windermere.adaptation import (
     Score,

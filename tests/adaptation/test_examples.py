@@ -10,11 +10,15 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def decisions(name: str) -> list[str]:
-    command = [sys.executable, str(EXAMPLES / name), "--iterations", "60"]
+def printed(name: str, *, iterations: int) -> list[str]:
+    command = [sys.executable, str(EXAMPLES / name), "--iterations", str(iterations)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return [line for line in done.stdout.splitlines() if "step" in line]
+    return done.stdout.splitlines()
+
+
+def decisions(name: str) -> list[str]:
+    return [line for line in printed(name, iterations=60) if "step" in line]
 
 
 def check(lines: list[str], reason: str) -> None:
@@ -32,3 +36,7 @@ def test_a_diffrax_loop_adapts_its_step_without_a_torch_model() -> None:
         pytest.importorskip("jax")
         pytest.importorskip("diffrax")
     check(decisions("diffrax_adaptation.py"), "scores")
+
+
+def test_a_torchdiffeq_model_trained_with_two_euler_steps_is_tied_to_them() -> None:
+    assert printed("torchdiffeq_audit.py", iterations=300)[0].startswith("TIED to its solver: ")

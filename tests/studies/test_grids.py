@@ -216,7 +216,8 @@ def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(
     study, tables = find_study("sphere2-fixed"), _read_back(tmp_path, _with_a_diverged_seed())
     drop, own, critical = fixed_findings(a_grid({1: 0.5, 2: 0.7, 64: 0.85, 128: 1.0}))
     assert (drop.agrees, own.agrees, critical.agrees) == (True, True, True)
-    assert critical.ours.startswith("64-128, checked by rk4 at 0.5 times the training step")
+    assert {drop.case, own.case, critical.case} == {"Sphere2 trained with euler"}
+    assert critical.ours.startswith("64-128 (printed: 64-128), checked by rk4 at 0.5 times the training step")
     assert "euler-2 seed 1 (0.500)" in study.left_out(tables)
     assert "euler-2 seed 2 (diverged at iteration 9)" in study.left_out(tables)
     assert "rk4-8 seed 2 (diverged at iteration 9)" in study.left_out(tables)
@@ -276,7 +277,7 @@ def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smalle
     drop, *_ = fixed_findings([*grid, *others])
     assert drop.agrees is agrees
     off = "0.050" if agrees else "0.150"
-    assert drop.ours.endswith(f"critical steps: 1-128, from where on solvers as fine are off by {off} at most")
+    assert drop.ours.endswith(f"critical steps: 1-128; from there on, solvers at least as fine differ by {off} at most")
 
 
 def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> None:
@@ -289,7 +290,9 @@ def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> Non
     ]
     agreeing = [{**row, "test_method": "midpoint"} for row in two if not row["own"] and row["seed"] == 0]
     drop, *_ = fixed_findings([*two, *others, *agreeing])
-    assert drop.ours.endswith("solvers as fine are off by 0.080 at most in the mean over seeds, and 0.160 in one")
+    assert drop.ours.endswith(
+        "solvers at least as fine differ by 0.080 at most in the mean over seeds, and by 0.160 for one seed"
+    )
     assert drop.agrees
 
 
@@ -419,7 +422,7 @@ def test_mnists_critical_steps_are_low_where_all_others_are_higher(
     study, cifar10 = find_study("mnist-fixed"), grid("cifar10-fixed", 32)
     tables = {MAIN: grid("mnist-fixed", mnist), "sphere2-fixed": grid("sphere2-fixed", sphere2)}
     *_, last = study.findings({**tables, "cifar10-fixed": cifar10})
-    assert "the critical number of steps is low on MNIST" in last.claim
+    assert "the critical number of steps is low" in last.claim
     assert last.agrees is agrees
     *_, last = study.findings(tables)
     assert last.agrees is None

@@ -1,14 +1,19 @@
 """The page of results, from a made-up folder, word for word."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.training.small import a_config
 from windermere.errors import RunError
-from windermere.records import write_json, write_rows
+from windermere.records import Row, write_json, write_rows
+from windermere.studies.grid_comparisons import loss_panels
+from windermere.studies.measuring import described
+from windermere.studies.registry import find_study
 from windermere.studies.study import Finding, Study, Tables
-from windermere.studies.summary import INTRO, write_summary
+from windermere.studies.summary import INTRO, RULES, write_summary
 
 
 def findings(tables: Tables) -> list[Finding]:
@@ -41,6 +46,8 @@ PAGE = """
 
 Not run yet: second.
 
+RULES
+
 ## first
 
 Figure 4: what comes first.
@@ -48,6 +55,13 @@ Figure 4: what comes first.
 ![first: a](../results/first/a.png)
 
 ![first: b](../results/first/b.png)
+
+<details>
+<summary>Every seed</summary>
+
+![first: a-seeds](../results/first/a-seeds.png)
+
+</details>
 
 | 1 | 2 |
 
@@ -82,7 +96,7 @@ def some_results(results: Path) -> None:
     ]
     write_rows(first / "table.csv", [*rows, {"run": "one", "seed": 1, "accuracy": None, "diverged_at": 37}])
     write_rows(first / "curves.csv", [{"x": 1}, {"x": 2}])
-    for name in ("b.png", "a.png", "a.svg"):
+    for name in ("b.png", "a-seeds.png", "a.png", "a.svg"):
         (first / name).write_bytes(b"")
     (first / "first.md").write_text("| 1 | 2 |\n")
     (first / "notes.md").write_text("\nWe think that it is *not* cheap.\n\n")
@@ -103,9 +117,9 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
     page = tmp_path / "docs" / "results.md"
     page.parent.mkdir()
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE
+    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE
+    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
 
 
 def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
@@ -152,3 +166,46 @@ def test_a_table_without_its_columns_is_said_to_be_damaged(tmp_path: Path) -> No
 def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:
     write_summary(tmp_path / "results", tmp_path / "page.md")
     assert "Not run yet: trajectories, decision-regions, fan" in (tmp_path / "page.md").read_text()
+
+
+def test_claims_of_several_cases_stand_first_with_those_that_do_not_agree(tmp_path: Path) -> None:
+    def two(tables: Tables) -> list[Finding]:
+        half = Finding(claim="it drops", ours="", agrees=True, case="Sphere2")
+        ours = replace(half, case="Sphere9", beyond=True)
+        return [half, replace(half, case="MNIST", agrees=False), ours, Finding(claim="alone", ours="", agrees=True)]
+
+    def one(tables: Tables) -> list[Finding]:
+        open_yet = Finding(claim="it drops", ours="", agrees=None, case="CIFAR-10")
+        return [open_yet, Finding(claim="it grows", ours="", agrees=False, case="all")]
+
+    some_results(tmp_path)
+    write_summary(tmp_path, tmp_path / "page.md", (replace(FIRST, findings=two), replace(THIRD, findings=one)))
+    text = (tmp_path / "page.md").read_text()
+    table = """\
+| the paper | agrees | differs | open |
+|---|---|---|---|
+| It drops | 1 of 3 | [MNIST](#first) | [CIFAR-10](#third) |
+| All: it grows | 0 of 1 | [all](#third) |  |
+
+| study |"""
+    assert table in text
+    assert "| MNIST: it drops |  | differs |" in text
+    assert "| Sphere9: it drops |  | ours |" in text
+
+
+def test_all_grids_are_drawn_together_where_there_are_any(tmp_path: Path) -> None:
+    study, rows = find_study("sphere2-fixed"), list[Row]()
+    for seed, loss in ((0, 0.4), (1, 0.2)):
+        row = {**described("euler-2", study.runs(False)["euler-2"]), "seed": seed, "cost": 2.0}
+        own = {**row, "own": True, "test_method": "euler", "factor": 1.0, "accuracy": 0.95}
+        checked = {**row, "own": False, "test_method": "rk4", "factor": 0.5, "accuracy": 0.95 - loss}
+        rows += [own, checked]
+    (tmp_path / study.name).mkdir()
+    write_rows(tmp_path / study.name / "table.csv", rows)
+    (panel,) = loss_panels([rows])
+    (curve,) = panel.curves
+    assert (panel.title, curve.method, list(curve.costs)) == ("Sphere2", "euler", [2.0])
+    assert np.allclose(curve.losses, [[0.4, 0.2]])
+    write_summary(tmp_path, tmp_path / "page.md", (study,))
+    assert "![at-a-glance](at-a-glance.png)\n\nTrained with few" in (tmp_path / "page.md").read_text()
+    assert all((tmp_path / f"at-a-glance{suffix}").stat().st_size > 1000 for suffix in (".png", ".svg"))

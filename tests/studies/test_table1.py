@@ -107,8 +107,10 @@ def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
 
 def test_findings_compare_bracket_accuracy_and_cost() -> None:
     bracket, accuracy, par, cheap = table1.findings({"table": SPHERE2})
-    assert (bracket.ours, bracket.agrees) == ("64-128, of 32 to 256 steps (learning rate 0.0001, 2 seeds)", True)
-    assert (accuracy.ours, accuracy.agrees) == ("99.0 ± 1.4 % with 128 steps (learning rate 0.0001, 2 seeds)", True)
+    assert (bracket.ours, bracket.agrees) == ("64-128 (printed: 64-128), of 32 to 256 steps (2 seeds)", True)
+    ours = "99.0 ± 1.4 % with 128 steps (2 seeds) where 98.7 ± 1.0 % is printed"
+    assert (accuracy.ours, accuracy.agrees) == (ours, True)
+    assert {finding.case for finding in (bracket, accuracy, par, cheap)} == {"Sphere2, learning rate 1e-4"}
     assert (par.agrees, cheap.agrees) == (True, True)
     costly = [*SPHERE2[:-2], *adapted([0.97, 0.99], [160.0, 200.0])]
     assert [finding.agrees for finding in table1.findings({"table": costly})[2:]] == [True, False]
@@ -119,10 +121,10 @@ def test_findings_compare_bracket_accuracy_and_cost() -> None:
 def test_lines_of_one_seed_say_so() -> None:
     one = [row for row in SPHERE2 if row["seed"] == 0]
     assert [finding.ours for finding in table1.findings({"table": one})] == [
-        "32-64, of 32 to 256 steps (learning rate 0.0001, one seed)",
-        "98.0 % with 64 steps (learning rate 0.0001, one seed)",
-        "97.0 % against 98.0 % (learning rate 0.0001, 1 and 1 seeds)",
-        "60.0 evaluations per iteration (one seed) against 64 (learning rate 0.0001)",
+        "32-64 (printed: 64-128), of 32 to 256 steps (one seed)",
+        "98.0 % with 64 steps (one seed) where 98.7 ± 1.0 % is printed",
+        "97.0 % against 98.0 % (1 and 1 seeds)",
+        "60.0 evaluations per iteration (one seed) against 64",
     ]
     assert "| 32-64 | 98.0 % (one seed) | 60.0 (one seed) | 97.0 % |" in table1.markdown(lines(one))
 

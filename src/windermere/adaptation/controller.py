@@ -18,8 +18,15 @@ from windermere.solvers import Solver
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """How a solver did on the batch under review. Numbers may come as tensors or arrays of one entry, and are kept
-    as plain ones: a state that outlives its batch must not hold on to the batch's graph."""
+    """How a solver did on the batch under review.
+
+    `value` is accuracy, or another score that the threshold of the paper's algorithms is meant for. `distance` says how
+    far the outputs lie from the training solver's (`moved_mass`, `relative_distance`): steady controllers need it.
+    `steps` are those of the solve, of several the longest: `ToleranceAdaptation` needs them of the training solver.
+
+    Numbers may come as tensors or arrays of one entry, and are kept as plain ones: a state that outlives its batch must
+    not hold on to the batch's graph.
+    """
 
     value: float
     """Accuracy, or any other score that the controller's threshold is meant for."""
@@ -105,7 +112,19 @@ class Controller(Protocol):
 
 
 def review(controller: Controller, state: State, trained: Score, score: Callable[[Solver], Score]) -> State:
-    """One review for one model: `score` runs the batch with the solver it is given."""
+    """Let a controller review its precision on the current batch; returns its next state.
+
+    `trained` is the training solver's `Score`, known from the forward pass. `score(solver)` runs the batch with the
+    solver that it is given, and returns its `Score`. Afterwards `controller.solver(state)` is what to train with, and
+    `state.decision` says what was decided and why.
+
+    >>> import windermere as wm
+    >>> controller = wm.StepAdaptation(train="euler", check="midpoint")
+    >>> state = controller.start(1 / 8)
+    >>> state = wm.review(controller, state, wm.Score(value=0.9), lambda solver: wm.Score(value=0.7))
+    >>> print(controller.solver(state), "-", state.decision.reason)
+    euler, h = 1/16 - scores differ: step decreased
+    """
     asking = controller.review(state, trained)
     try:
         wanted = next(asking)

@@ -17,7 +17,10 @@ LEAST_TOLD = 1e-3
 
 
 def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
-    """Share of the probability mass that changes class between two solvers' logits [B, K]: a number; of [S, B, K]: [S].
+    """Share of the predicted probability that changes class between two solvers: the distance for classifiers.
+
+    `trained` and `checked` are the logits of the training and the check solver, [samples, classes]; a number is
+    returned. Of an ensemble's, [members, samples, classes], one for each member.
 
     This is the mean total variation, relative to how sure the model is. Where it is sure of its classes, 0.02 says that
     two percent of the mass lie elsewhere under the other solver; where it is not, two percent of what tells its inputs
@@ -32,7 +35,10 @@ def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
 
 
 def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
-    """For regression: the mean distance between two solvers' outputs [B, K], over their own spread; of [S, B, K]: [S].
+    """The mean distance between two solvers' outputs, relative to their own spread: the distance for regressions.
+
+    `trained` and `checked` are the outputs of the training and the check solver, [samples, values]; a number is
+    returned. Of an ensemble's, [members, samples, values], one for each member.
 
     The spread is the mean distance of an output from the mean output, so 0.02 says that outputs lie two percent of it
     elsewhere under the other solver.

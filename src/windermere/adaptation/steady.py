@@ -107,7 +107,13 @@ class _Law:
 class SteadySteps(_Law):
     """Steps that settle where a better solver moves the outputs by no more than the target.
 
-    Start it from `windermere.initial_step(field, z0, order=...)`.
+    `train` and `check` are methods as for `StepAdaptation`. `target` is the distance allowed: with `moved_mass`, 0.01
+    means that about 1% of the predicted probability moves. The step is refined above the target, coarsened below
+    `release` times the target, and kept in between. `weight` is that of one review in the smoothed distance; `decrease`
+    and `increase` bound one change. The step stays between `span`, the length of time, and span / `budget`.
+
+    Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`, whose scores
+    need a `distance`. A review is due every `every` iterations.
     """
 
     train: str
@@ -125,16 +131,20 @@ class SteadySteps(_Law):
 
     @property
     def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest step."""
         return self.span / self.budget, self.span
 
     def start(self, precision: float) -> State:
+        """The state before the first review, with this step as far as it is allowed."""
         check_positive(step=precision)
         return State(precision=min(max(precision, self.bounds[0]), self.bounds[1]))
 
     def solver(self, state: State) -> FixedStep:
+        """What to train with."""
         return FixedStep(self.train, step=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
+        """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
         order = tableau(self.train).order
@@ -143,7 +153,12 @@ class SteadySteps(_Law):
 
 @dataclass(frozen=True, kw_only=True)
 class SteadyTolerances(_Law):
-    """Tolerances that settle likewise; the distance is taken to grow with the tolerance itself."""
+    """Tolerances that settle where a finer solve moves the outputs by no more than the target.
+
+    As `SteadySteps`, for adaptive methods. The distance is taken to grow in proportion to the tolerance. The check has
+    `check_ratio` times the training tolerance (by default the paper's ratio for the pair), which stays between `floor`
+    and `ceiling`. Begin with `controller.start()`, at 1e-6; then see `review`.
+    """
 
     train: str
     check: str = "dopri54"
@@ -165,13 +180,16 @@ class SteadyTolerances(_Law):
         Adaptive(self.check, tolerance=START)
 
     def start(self, precision: float = START) -> State:
+        """The state before the first review, with this tolerance as far as it is allowed."""
         check_positive(tolerance=precision)
         return State(precision=min(max(precision, self.floor), self.ceiling))
 
     def solver(self, state: State) -> Adaptive:
+        """What to train with."""
         return Adaptive(self.train, tolerance=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
+        """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         ratio = check_ratio_of(self.train, self.check, self.check_ratio)
         check = Adaptive(self.check, tolerance=ratio * state.precision)
         checked = yield check

@@ -22,9 +22,13 @@ ERROR_RATIO = 50.0
 
 @dataclass(frozen=True, kw_only=True)
 class StepAdaptation:
-    """Halve the step where a better solver scores otherwise; else try a step a tenth larger, and look again.
+    """The paper's Algorithm 2: halve the step where a better solver scores otherwise; else try one a tenth larger.
 
-    Start it from `windermere.initial_step(field, z0, order=...)`.
+    `train` is the method to train with, `check` one of a higher order (midpoint or rk4 for euler, rk4 for midpoint). A
+    review is due every `every` iterations. Scores further apart than `threshold` are not the same. `decrease` and
+    `increase` are the factors of a step; it stays between `span`, the length of time, and span / `budget`.
+
+    Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
     """
 
     train: str
@@ -49,16 +53,20 @@ class StepAdaptation:
         check_pair(self.train, self.check)
 
     def start(self, precision: float) -> State:
+        """The state before the first review, with this step as far as it is allowed."""
         check_positive(step=precision)
         return State(precision=min(max(precision, self.span / self.budget), self.span))
 
     def solver(self, state: State) -> FixedStep:
+        """What to train with."""
         return FixedStep(self.train, step=state.precision)
 
     def check_solver(self, step: float) -> FixedStep:
+        """What checks training at this step."""
         return check_solver(self.train, self.check, step, self.span)
 
     def review(self, state: State, trained: Score) -> Review:
+        """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         h = state.precision
         check = self.check_solver(h)
         checked = yield check

@@ -37,9 +37,15 @@ def check_ratio_of(train: str, check: str, given: float | None) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ToleranceAdaptation:
-    """Halve the tolerance where a more precise solve scores otherwise; else try one a tenth larger, and look again.
+    """The paper's Algorithm 3: halve the tolerance where a finer solve scores otherwise; else try one a tenth larger.
 
-    A check may ask for a tolerance below what float32 resolves: score it in float64 then.
+    `train` is fehlberg21 or dopri54, or another adaptive method with a `check_ratio`: the check's tolerance over the
+    training one. `every`, `threshold`, `decrease` and `increase` are as for `StepAdaptation`. The tolerance is not
+    raised where the training solve takes `min_steps` or fewer, and does not go below `floor`. `tighten` checks ten
+    times finer for as long as a check takes no more evaluations than training.
+
+    Begin with `controller.start()`, at 1e-6; then see `review`. A check may ask for a tolerance below what float32
+    resolves: score it in float64 then.
     """
 
     train: str
@@ -69,16 +75,20 @@ class ToleranceAdaptation:
 
     @property
     def ratio(self) -> float:
+        """The check's tolerance over the training one."""
         return check_ratio_of(self.train, self.check, self.check_ratio)
 
     def start(self, precision: float = START) -> State:
+        """The state before the first review, with this tolerance as far as it is allowed."""
         check_positive(tolerance=precision)
         return State(precision=max(precision, self.floor))
 
     def solver(self, state: State) -> Adaptive:
+        """What to train with."""
         return Adaptive(self.train, tolerance=state.precision)
 
     def review(self, state: State, trained: Score) -> Review:
+        """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         if trained.steps is None and self.min_steps:
             raise UsageError(
                 "Algorithm 3 raises a tolerance only where the training solve takes more than "

@@ -61,13 +61,29 @@ def audit(
     evidence: bool = True,
     budget: int | None = None,
 ) -> Verdict:
-    """Ask a model whether it is a flow.
+    """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
-    `model` is a module with ODEBlocks, a module that solves with another library, or predict(x, solver) together with
-    `trained_with`. `batches` is a pair (inputs, labels), an iterable of such pairs, or a data set. `metric` gives each
-    sample's score (default: accuracy); means within `threshold` of each other count as the same: 0.1 for accuracy, for
-    any other metric to be given in its own units. `agreement` is the share of the reference's predictions that a safe
-    precision must share. `samples=None` looks at all samples.
+    model: a module with ODEBlocks, a module that solves with torchdiffeq, torchdyn, torchode or diffrax, or a function
+        predict(x, solver) together with `trained_with`.
+    batches: a pair (inputs, labels), an iterable of such pairs, or a data set.
+    trained_with: the solver that the model was trained with, if `model` is a function.
+    metric: metric(outputs, labels) gives every sample's score. Default: accuracy.
+    threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one.
+    agreement: the share of the flow's predictions that a safe step has to reproduce.
+    samples: how many to draw at random, with `seed`; None takes all.
+    candidates: the solvers to try, each a `windermere.audit.Candidate(method, factor)`, where the factor is that of the
+        own precision. Default: coarser and finer ones.
+    evidence: whether to gather evidence beside the verdict.
+    budget: the most evaluations that the search for the reference flow may take.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> _ = torch.manual_seed(0)
+    >>> field = wm.Autonomous(torch.nn.Linear(2, 2))
+    >>> model = torch.nn.Sequential(wm.ODEBlock(field, wm.FixedStep("euler", step=1 / 32)), torch.nn.Linear(2, 2))
+    >>> verdict = wm.audit(model, (torch.randn(200, 2), torch.zeros(200, dtype=torch.int64)))
+    >>> print(verdict.outcome)
+    FLOW
     """
     threshold = checked_threshold(threshold, metric)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)

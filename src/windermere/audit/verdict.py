@@ -71,7 +71,14 @@ class ReferenceFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The answer to: is this model a flow?"""
+    """The answer to: is this model a flow? Print it to read it.
+
+    `outcome` is FLOW, TIED or UNDECIDED; `sentence` says why, and `recommendation` what to do. `safe_step` is the
+    coarsest step or tolerance that is safe at test time. `gap` is the difference of the scores under its own solver and
+    under the flow, with a 95% interval; `agreement` the share of predictions that both share. `table` has a `Line` for
+    each solver that was tried, `own` that of the model's own; `reference` says how well the flow is known; `evidence`
+    explains, and `notes` are what a reader has to know besides. `plot(path)` draws, and `to_dict()` is for JSON.
+    """
 
     outcome: Outcome
     sentence: str
@@ -107,7 +114,7 @@ class Verdict:
         return "\n".join(_lines(self))
 
     def facts(self) -> list[str]:
-        """The stricter facts beside the rule, a sentence each."""
+        """Scores, agreement and the quality of the reference, a sentence each."""
         own, reference, gap = self.own, self.reference, self.gap
         order = f", observed order {reference.order:.1f}" if reference.order is not None else ""
         return [
@@ -118,7 +125,9 @@ class Verdict:
         ]
 
     def plot(self, path: Path | str | None = None) -> Figure:
-        """Sweep, errors against steps, in 2-D trajectories and decision regions; saved where a path is given."""
+        """A figure: scores under other solvers, errors against steps, and in 2-D trajectories and decision regions.
+
+        It is saved where a `path` is given."""
         lines = [self.own, *(line for line in self.table if line.solver != self.own.solver)]
         points = [_point(line, own=line is self.own) for line in lines if line.failed is None]
         figure = AuditFigure(

@@ -48,7 +48,9 @@ class Target:
 
 
 def audit_command(
-    target: Annotated[str, typer.Argument(help="A trained run's folder, or package.module:function.")],
+    target: Annotated[
+        str, typer.Argument(help="A trained run's folder, or package.module:function, which returns (model, batches).")
+    ],
     seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
     samples: Annotated[int, typer.Option(help="How many samples to draw at random.")] = 1000,
     everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
@@ -58,7 +60,10 @@ def audit_command(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided."""
+    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided.
+
+    Examples: windermere audit runs/fine, windermere audit my_project.models:load
+    """
     checked_threshold(threshold)
     limit = None if everything else samples
     check_samples(limit)

@@ -20,7 +20,7 @@ def data_get(
     source: Annotated[Path | None, typer.Option("--from", help="Take files that are already in this folder.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a data set from its official server, checked and resumed, or take it from a folder."""
+    """Download a data set from its official server, or take it from a folder. Its checksums are verified."""
     with download_progress(name) as progress:
         paths = data_sets.get(name, source=source, progress=progress)
     if as_json:
@@ -31,7 +31,7 @@ def data_get(
 
 @app.command("list")
 def data_list(as_json: AsJson = False) -> None:
-    """What is on this machine, by full checksums."""
+    """The data sets on this machine, checked in full."""
     found = data_sets.status()
     if as_json:
         print_json([{**asdict(entry), "complete": entry.complete} for entry in found])

@@ -14,7 +14,7 @@ from windermere.terminal import training_progress
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the demo's runs and figure.")] = Path("runs/demo"),
 ) -> None:
-    """Train one model with too few steps and one that adapts its own, and audit both: is it a flow?"""
+    """Train one model with too few steps and one that adapts its steps, and audit both. Half a minute."""
     result = demo_study.run(out, progress=training_progress)
     table = Table("trained with", "own solver", "the flow itself", "verdict")
     for entry in result.entries:

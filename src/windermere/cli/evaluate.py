@@ -11,6 +11,7 @@ from rich.table import Table
 
 from windermere import data as data_sets
 from windermere.cli.options import (
+    ARITHMETIC,
     AsJson,
     Control,
     Device,
@@ -36,12 +37,13 @@ def evaluate_command(
     tolerance: Tolerance = None,
     control: Control = None,
     device: Device = None,
-    arithmetic: Annotated[
-        str, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
-    ] = "float32",
+    arithmetic: Annotated[str, typer.Option(help=ARITHMETIC, show_default=False)] = "float32",
     as_json: AsJson = False,
 ) -> None:
-    """Test a trained run with its own solver and with another one, side by side."""
+    """Test a trained run with its own solver and with another one, side by side.
+
+    Example: windermere evaluate runs/fine --solver rk4 --steps 128
+    """
     other = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
     trained = trained_ensemble(run, device=check_device(device), arithmetic=arithmetic)
     config, ensemble = trained.config, trained.ensemble

@@ -16,16 +16,27 @@ from windermere.solvers import METHODS, Adaptive, FixedStep, Solver, adaptive_na
 
 stdout = Console(highlight=False, markup=False, emoji=False)
 
-Method = Annotated[str | None, typer.Option("--solver", help=f"Method: {', '.join(METHODS)}.")]
-Steps = Annotated[int | None, typer.Option(help="Number of equal steps over the time span [0, 1].")]
-Step = Annotated[float | None, typer.Option(help="Step size; the last step is shortened to land on the end.")]
-Tolerance = Annotated[float | None, typer.Option(help="Adaptive steps with rtol = atol = this.")]
-Control = Annotated[str | None, typer.Option(help="With --tolerance: whose error is controlled, batch or sample.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cpu)")]
-TimeLimit = Annotated[str | None, typer.Option(help="Stop in good order after 90s, 10m, 2h.")]
-Arithmetic = Annotated[
-    str | None, typer.Option(help="Of an image field's products: float32 (default), tf32 or bfloat16.")
+SOLVER = "Solver"
+"""A heading of the help texts."""
+Method = Annotated[str | None, typer.Option("--solver", help=f"Method: {', '.join(METHODS)}.", rich_help_panel=SOLVER)]
+Steps = Annotated[
+    int | None, typer.Option(help="Number of equal steps over the time span [0, 1].", rich_help_panel=SOLVER)
 ]
+Step = Annotated[
+    float | None,
+    typer.Option(help="Step size; the last step is shortened to land on the end.", rich_help_panel=SOLVER),
+]
+Tolerance = Annotated[
+    float | None, typer.Option(help="Adaptive steps with rtol = atol = this.", rich_help_panel=SOLVER)
+]
+Control = Annotated[
+    str | None,
+    typer.Option(help="With --tolerance: whose error is controlled, batch or sample.", rich_help_panel=SOLVER),
+]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (default: cpu)")]
+TimeLimit = Annotated[str | None, typer.Option(help="Save and stop after this time: 90s, 10m, 2h.")]
+ARITHMETIC = "How products in an image network's field are rounded: float32 (default), tf32 or bfloat16."
+Arithmetic = Annotated[str | None, typer.Option(help=ARITHMETIC)]
 FLAG = ""
 """The metavar of flags: typer would print <bool>, as if they took a value."""
 AsJson = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print the answer as JSON.")]

@@ -25,15 +25,16 @@ Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.
 Quick = Annotated[
     bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop (docs/studies.md).")
 ]
+QuickOne = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="The folder of the quick study.")]
 Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
 
 
 @app.command("list")
 def list_command() -> None:
     """All studies, and where the paper has them."""
-    table = Table(Column("study", no_wrap=True), "paper", "what")
+    table = Table(Column("study", no_wrap=True), "where in the paper, and what")
     for study in STUDIES.values():
-        table.add_row(study.name, study.paper, study.what)
+        table.add_row(study.name, f"{study.paper}: {study.what}")
     stdout.print(table)
 
 
@@ -51,7 +52,10 @@ def run_command(
     arithmetic: Arithmetic = None,
     only: Annotated[str, typer.Option(help="A pattern for the runs' names: 'euler-*'.")] = "*",
 ) -> None:
-    """Train and measure what is not done yet, then draw. Started again, it goes on where it was."""
+    """Train and measure what is not done yet, then draw. Started again, it goes on where it was.
+
+    Example: windermere study run sphere2-fixed --quick
+    """
     study, folder = find_study(name), _folder(name, out, quick)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
@@ -66,7 +70,7 @@ def run_command(
 
 
 @app.command("draw")
-def draw_command(name: Name, quick: Quick = False, out: Out = None) -> None:
+def draw_command(name: Name, quick: QuickOne = False, out: Out = None) -> None:
     """Draw a study's figures again from its tables."""
     folder = _folder(name, out, quick)
     figures = draw_study(find_study(name), folder)
@@ -79,7 +83,7 @@ def draw_command(name: Name, quick: Quick = False, out: Out = None) -> None:
 def merge_command(
     name: Name,
     others: Annotated[list[Path], typer.Argument(help="Folders of the same study, from other machines or sittings.")],
-    quick: Quick = False,
+    quick: QuickOne = False,
     out: Out = None,
 ) -> None:
     """Take over what other folders of a study have done or begun."""

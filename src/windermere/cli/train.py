@@ -48,6 +48,8 @@ from windermere.training import (
 )
 from windermere.training.config import ADAPTATIONS
 
+ADAPTATION, OPTIMIZATION, RECORDS = "Adaptation", "Optimization", "Records"
+"""Headings of the help text."""
 MODES = {"check": ("paper", "steady"), "threshold": ("paper",), "target": ("steady",)}
 """Flags that mean something for some values of --adapt only."""
 ADAPTABLE = (
@@ -71,32 +73,61 @@ def train_command(
     seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 1.")] = None,
     adapt: Annotated[
         str | None,
-        typer.Option(help="paper or steady: adapt step or tolerance while training. No precision is needed then."),
+        typer.Option(
+            help="steady or paper: adapt the step or tolerance while training; none has to be given then.",
+            rich_help_panel=ADAPTATION,
+        ),
     ] = None,
-    check: Annotated[str | None, typer.Option(help="With --adapt: method of the check solver.")] = None,
+    check: Annotated[
+        str | None, typer.Option(help="Method of the more accurate solver to compare with.", rich_help_panel=ADAPTATION)
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="With --adapt paper: the difference of scores. Default: 0.1.")
+        float | None,
+        typer.Option(
+            help="With --adapt paper: accuracies this far apart differ. Default: 0.1.", rich_help_panel=ADAPTATION
+        ),
     ] = None,
     target: Annotated[
-        float | None, typer.Option(help="With --adapt steady: probability mass that may move. Default: 0.01.")
+        float | None,
+        typer.Option(
+            help="With --adapt steady: share of the predicted probability that may move. Default: 0.01.",
+            rich_help_panel=ADAPTATION,
+        ),
     ] = None,
-    gradient: Annotated[str | None, typer.Option(help="backprop (default), checkpoint or adjoint.")] = None,
-    iterations: Annotated[int | None, typer.Option(help="Default: the paper's for this data set.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate. Default: the paper's.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adam or sgd. Default: the paper's.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Default: the paper's.")] = None,
+    gradient: Annotated[
+        str | None, typer.Option(help="backprop (default), checkpoint or adjoint.", rich_help_panel=OPTIMIZATION)
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(help="Default: the paper's for this data set.", rich_help_panel=OPTIMIZATION)
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate. Default: the paper's.", rich_help_panel=OPTIMIZATION)
+    ] = None,
+    optimizer: Annotated[
+        str | None, typer.Option(help="adam or sgd. Default: the paper's.", rich_help_panel=OPTIMIZATION)
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Default: the paper's.", rich_help_panel=OPTIMIZATION)] = None,
     device: Device = None,
     dtype: Annotated[str | None, typer.Option(help="float32 (default) or float64.")] = None,
     arithmetic: Arithmetic = None,
     data_seed: Annotated[int | None, typer.Option(help="Draws the points of the spheres. Default: 0.")] = None,
-    log_every: Annotated[int | None, typer.Option(help="Iterations between rows of metrics.jsonl.")] = None,
-    evaluate_every: Annotated[int | None, typer.Option(help="Iterations between evaluations on the test set.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="Iterations between checkpoints.")] = None,
+    log_every: Annotated[
+        int | None, typer.Option(help="Iterations between rows of metrics.jsonl.", rich_help_panel=RECORDS)
+    ] = None,
+    evaluate_every: Annotated[
+        int | None, typer.Option(help="Iterations between evaluations on the test set.", rich_help_panel=RECORDS)
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None, typer.Option(help="Iterations between checkpoints.", rich_help_panel=RECORDS)
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", metavar=FLAG, help="Go on with the run in --out.")] = False,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train an ensemble of seeds, with the paper's settings unless told otherwise."""
+    """Train one or more seeds, with the paper's settings unless told otherwise.
+
+    Example: windermere train --data sphere2 --solver euler --steps 64 --seeds 5 --out runs/fine
+    """
     stored = resumed_config(out, {}) if resume else None
     adaptation = _adaptation(out, adapt, stored)
     only = {"check": check, "threshold": threshold, "target": target}

@@ -15,11 +15,19 @@ from windermere.solvers.solver import check_times
 
 
 class ODEBlock(nn.Module):
-    """The flow of dz/dt = field(t, z) as a layer: the state at the last time, or at all times where there are more
-    than two. The solver is bound at the forward pass, so a backward pass that comes later uses the same one.
+    """A layer that solves dz/dt = field(t, z): it takes a state to the state at the last time.
 
-    `times` are (0, 1), or the ends of the grid of a solver that has one, unless others are given. Steps land on each of
-    them, or with `interpolate` only on the last."""
+    `field`, `solver`, `times`, `gradient` and `interpolate` are as for `solve`. With more than two `times`, the layer
+    returns the states at all of them, stacked along a first axis. The solver can be changed: assign `block.solver`, or
+    see `using`. It is bound at the forward pass, so a backward pass that comes later uses the same one.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> field = wm.Autonomous(torch.nn.Linear(2, 2))
+    >>> model = torch.nn.Sequential(wm.ODEBlock(field, wm.FixedStep("euler", step=1 / 64)), torch.nn.Linear(2, 3))
+    >>> model(torch.ones(5, 2)).shape
+    torch.Size([5, 3])
+    """
 
     interpolate = False
     """Of blocks that were pickled before there was a choice."""
@@ -45,6 +53,7 @@ class ODEBlock(nn.Module):
             )  # times that are not on it fail here, not at the first solve
 
     def forward(self, z: State) -> State:
+        """The state at the last time; with more than two times those at all, [len(times), ...]."""
         if len(self.times) == 2:
             return final_state(self.field, z, self.solver, self.times, gradient=self.gradient)
         return solve(
@@ -63,13 +72,14 @@ def _checked(solver: Any) -> Any:
 
 
 class Autonomous(nn.Module):
-    """A field from a network that knows no time: field(t, z) = network(z)."""
+    """A field from a network that takes no time: field(t, z) = network(z). See `ODEBlock` for an example."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, t: Tensor, z: Tensor) -> Any:
+        """network(z), whatever the time."""
         return self.network(z)
 
 
@@ -83,7 +93,18 @@ def ode_blocks(model: nn.Module) -> list[ODEBlock]:
 
 @contextmanager
 def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iterator[nn.Module]:
-    """Let every ODEBlock inside use this solver, or what a function makes of its own, for this scope only."""
+    """Within `with using(model, solver):`, every ODEBlock in the model solves with this solver.
+
+    `solver` may also be a function from a block's own solver to another, where blocks differ. Afterwards every block
+    has its own solver back, also after an error.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> block = wm.ODEBlock(wm.Autonomous(torch.nn.Linear(2, 2)), wm.FixedStep("euler", step=1 / 8))
+    >>> with wm.using(block, lambda own: own.with_precision(own.precision / 2)):
+    ...     print(block.solver)
+    euler, h = 1/16
+    """
     blocks = ode_blocks(model)
     own = [block.solver for block in blocks]
     swapped = [_checked(solver(s) if callable(solver) else solver) for s in own]

@@ -155,7 +155,7 @@ def _scale_grid(axes: Axes, grid: Grid) -> None:
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_xlim(grid.place(max(tested)) - 0.3, grid.place(min(tested)) + 0.3)
     unit = "T / h" if grid.steps else "tolerance"
-    axes.set(xlabel=f"{unit} of the test (those that share it stand side by side)", ylabel="test accuracy")
+    axes.set(xlabel=f"{unit} of the test solver (equal ones are drawn side by side)", ylabel="test accuracy")
 
 
 # ---------------------------------------------------------------------------------------------------------

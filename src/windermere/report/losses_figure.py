@@ -57,7 +57,7 @@ def draw_losses(panels: Sequence[LossPanel], threshold: float, paths: Sequence[P
     for axes in every[::columns]:
         axes.set_ylabel("accuracy lost under a finer solver")
     for axes in every[max(len(panels) - columns, 0) : len(panels)]:
-        axes.set_xlabel("evaluations per iteration of training")
+        axes.set_xlabel("forward evaluations per iteration")
     signs = [_sign(method, number) for number, method in enumerate(methods)]
     add_legend(body, [*signs, Patch(color=GRID, alpha=0.55, label=f"lost {threshold:g} or less: a flow")])
     for path in paths:

@@ -18,7 +18,12 @@ Role = Literal["forward", "backward", "recomputed", "checks", "steps"]
 
 @dataclass
 class Count:
-    """Evaluations of the field while `counting()` was open."""
+    """Evaluations of the field while `counting()` was open; in an ensemble, one number for each member.
+
+    `forward` are those of forward solves, `backward` those of the adjoint's solves, `recomputed` those that
+    checkpointing repeats, and `checks` those inside `checking()`. `steps` are all steps accepted in forward solves,
+    `longest` those of the solve that took most.
+    """
 
     forward: Tally = 0
     """Evaluations of forward solves."""
@@ -35,6 +40,7 @@ class Count:
     """Those of the solve that took most of them."""
 
     def add(self, role: Role, evaluations: Tally) -> None:
+        """Solves call this."""
         counted = getattr(self, role)
         by_member = isinstance(counted, np.ndarray) and isinstance(evaluations, np.ndarray)
         if by_member and np.shape(counted) != np.shape(evaluations):
@@ -51,7 +57,15 @@ _checking: ContextVar[bool] = ContextVar("solves are checks", default=False)
 
 @contextmanager
 def counting() -> Iterator[Count]:
-    """Count the evaluations of every solve inside. Counts may be nested; each sees all that happens in it."""
+    """Count the evaluations of every solve inside, in a `Count`. Counts may be nested; each sees all inside it.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> with wm.counting() as count:
+    ...     end = wm.solve(lambda t, z: -z, torch.ones(3, 2), wm.FixedStep("midpoint", step=1 / 8)).final
+    >>> count.forward, count.steps
+    (16, 8)
+    """
     count = Count()
     token = _open.set((*_open.get(), count))
     try:
@@ -62,7 +76,7 @@ def counting() -> Iterator[Count]:
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """What is solved inside counts as a check, not as training."""
+    """Within `with checking():`, evaluations count as `checks`, not as `forward` or `backward`."""
     token = _checking.set(True)
     try:
         yield

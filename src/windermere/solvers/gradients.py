@@ -24,7 +24,11 @@ from windermere.solvers.tableaus import Tableau
 
 @dataclass(frozen=True)
 class Adjoint:
-    """The adjoint with its own settings."""
+    """`gradient=Adjoint(...)`: the continuous adjoint, with settings of its own.
+
+    `solver` solves the adjoint equation; None takes the forward one. `parameters` are what the field depends on, if it
+    is a plain function; those of a module are found.
+    """
 
     solver: Solvers | None = None
     """Solves the adjoint equation; None takes the solver of the forward pass."""

@@ -36,7 +36,10 @@ ByGroup: TypeAlias = int | NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Stats:
-    """What a solve cost."""
+    """What a solve cost: `evaluations` of the field, and steps `accepted` and `rejected` (0 with fixed steps).
+
+    Numbers; arrays where members of an ensemble or samples have steps of their own.
+    """
 
     evaluations: ByGroup
     accepted: ByGroup
@@ -45,7 +48,10 @@ class Stats:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """Every step that the solver took."""
+    """Every step that the solver took (`solve(..., record=True)`): the `times` and the `states` there.
+
+    Both have the steps as their first axis, the start included.
+    """
 
     times: NDArray[np.float64]
     """[steps + 1], or [steps + 1, *groups] where groups walk on their own (one that waits repeats its time)."""
@@ -55,7 +61,11 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Solution:
-    """The result of a solve."""
+    """The result of `solve`.
+
+    `final` is the state at the last time, and `states` those at all `times` asked for, stacked along a first axis, the
+    first one included. `stats` says what it cost. `trajectory` has every step, if `record=True` asked for it.
+    """
 
     times: tuple[float, ...]
     states: State
@@ -75,12 +85,24 @@ def solve(
     interpolate: bool = False,
     record: bool = False,
 ) -> Solution:
-    """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, rising or falling.
+    """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, and return a `Solution`.
 
-    `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for; with
-    `interpolate` it steps as if only the last one were, and the states between are those of its method's continuous
-    extension. For an ensemble, whose state is [members, samples, ...], give a sequence of solvers, one for each member.
-    `record` keeps every step.
+    field: a module or a function of a time and a state.
+    z0: the first state, [samples, ...], or a tuple of such tensors.
+    solver: a `FixedStep`, `OnGrid` or `Adaptive`. For an ensemble, whose state is [members, samples, ...], a sequence
+        of solvers, one for each member.
+    times: rising or falling; (0, 1) unless the solver has a grid of its own.
+    gradient: "backprop" through the solver, "checkpoint" (the same gradient in less memory), "adjoint", or an `Adjoint`
+        with settings of its own.
+    interpolate: step as if only the last time were asked for, and interpolate the states between, at the method's
+        order. Otherwise steps land on every time.
+    record: keep every step in `solution.trajectory`.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> solution = wm.solve(lambda t, z: -z, torch.ones(3, 2), wm.FixedStep("rk4", step=1 / 8), times=(0, 0.5, 1))
+    >>> solution.states.shape, solution.stats.evaluations
+    (torch.Size([3, 3, 2]), 32)
     """
     walked, layout, times = _solved(field, z0, solver, times, gradient, record, interpolate)
     return Solution(

@@ -26,16 +26,25 @@ class _Method:
 
     @property
     def tableau(self) -> Tableau:
+        """The method's coefficients."""
         return tableau(self.method)
 
     @property
     def order(self) -> int:
+        """The method's order of convergence."""
         return self.tableau.order
 
 
 @dataclass(frozen=True)
 class FixedStep(_Method):
-    """Steps of one size; the last one is shortened to land on the end exactly."""
+    """A solver with steps of one size; the last one is shortened to land on the end exactly.
+
+    `method` is euler, midpoint, heun, rk4, rk4_38, fehlberg21, bosh32, dopri54 or tsit54, and `step` the size.
+
+    >>> import windermere as wm
+    >>> wm.FixedStep("euler", step=1 / 64) == wm.FixedStep.of("euler", steps=64)
+    True
+    """
 
     method: str
     _: KW_ONLY
@@ -47,16 +56,18 @@ class FixedStep(_Method):
 
     @classmethod
     def of(cls, method: str, *, steps: int, span: float = 1.0) -> "FixedStep":
-        """So many equal steps over the time span."""
+        """The solver that takes so many equal steps over a time of length `span`."""
         if not isfinite(steps) or steps != int(steps) or steps < 1:
             raise UsageError(f"a solve takes a whole number of steps, at least 1, not {steps}")
         return cls(method, step=span / int(steps))
 
     @property
     def precision(self) -> float:
+        """The step."""
         return self.step
 
     def with_precision(self, precision: float) -> "FixedStep":
+        """The same method with another step."""
         return replace(self, step=precision)
 
     def nodes(self, start: float, end: float) -> NDArray[np.float64]:
@@ -80,7 +91,14 @@ class FixedStep(_Method):
 
 @dataclass(frozen=True)
 class OnGrid(_Method):
-    """Steps between given times, whatever their distance: what torchdiffeq does when no step is given."""
+    """A solver with one step between each two of the given times: what torchdiffeq does when no step is given.
+
+    `method` is as for `FixedStep`; `times` rise or fall, and may lie at any distances.
+
+    >>> import windermere as wm
+    >>> wm.OnGrid("midpoint", (0.0, 0.1, 0.4, 1.0)).precision  # its largest step
+    0.6
+    """
 
     method: str
     times: tuple[float, ...]
@@ -128,9 +146,15 @@ class OnGrid(_Method):
 
 @dataclass(frozen=True)
 class Adaptive(_Method):
-    """Steps chosen so that the estimated local error stays below atol + rtol |z|.
+    """A solver that chooses its steps so that the estimated local error stays below atol + rtol |z|.
 
-    `Adaptive("dopri54", tolerance=1e-4)` sets rtol = atol = 1e-4.
+    `method` is fehlberg21, bosh32, dopri54 or tsit54. Give `tolerance`, which sets rtol = atol, or both `rtol` and
+    `atol`. `control` says whose error is controlled: the whole batch's ("batch", as in torchdiffeq) or that of every
+    sample, each with steps of its own ("sample"). A solve that tries more than `max_steps` steps is an error.
+
+    >>> import windermere as wm
+    >>> wm.Adaptive("dopri54", tolerance=1e-4) == wm.Adaptive("dopri54", rtol=1e-4, atol=1e-4)
+    True
     """
 
     method: str
@@ -168,6 +192,7 @@ class Adaptive(_Method):
 
     @property
     def precision(self) -> float:
+        """The relative tolerance, or the absolute one where that is 0."""
         return self.rtol or self.atol
 
     def with_precision(self, precision: float) -> "Adaptive":

@@ -158,7 +158,7 @@ def _step_study(data: str, paper: str) -> Study:
     return Study(
         name=f"step-adaptation-{data}",
         paper=paper,
-        what=f"the step adapted while training on {NAMES[data]}: Algorithm 2, and the steady controller",
+        what=f"The step adapted while training on {NAMES[data]}: Algorithm 2, and the steady controller",
         runs=partial(step_runs, data),
         measure=measure,
         draw=draw,
@@ -174,7 +174,7 @@ STEP_STUDIES = (
 TOLERANCE_STUDY = Study(
     name="tolerance-adaptation-sphere2",
     paper="Appendix C.2",
-    what="the tolerance adapted while training on Sphere2: Algorithm 3, and the steady controller",
+    what="The tolerance adapted while training on Sphere2: Algorithm 3, and the steady controller",
     runs=tolerance_runs,
     measure=measure,
     draw=draw,

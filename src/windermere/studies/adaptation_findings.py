@@ -185,12 +185,12 @@ def _first_steps(runs: Sequence[Adapted]) -> Iterator[Finding]:
 def _flows(runs: Sequence[Adapted]) -> Iterator[Finding]:
     for run in runs_by(runs, "paper"):
         gaps, within = run.gaps, sum(gap <= THRESHOLD for gap in run.gaps)
-        counted = f": within in {within} of {len(gaps)} seeds" if len(gaps) > 1 else ""
+        counted = f"; within {THRESHOLD:g} in {within} of {len(gaps)} seeds" if len(gaps) > 1 else ""
         yield _of_run(
             run,
             f"adapted, the model stays a flow: finer solvers score the same to within {THRESHOLD:g}",
-            f"at the end the furthest finer solver is {100 * fmean(gaps):.1f} points away, "
-            f"{by_seed([100 * gap for gap in gaps])}{counted}",
+            f"at the end, the finer solver that differs most is {100 * fmean(gaps):.1f} points away "
+            f"({by_seed([100 * gap for gap in gaps])}){counted}",
             fmean(gaps) <= THRESHOLD,
         )
 
@@ -203,8 +203,7 @@ def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
                 run,
                 "a model that has adapted to its step is corrected by training with a smaller one",
                 f"{sum(map(sum, run.failed))} of {sum(map(len, run.failed))} reviews failed "
-                f"({seed_count(len(run.failed))}); after {after.count(False)} of {len(after)} of them, the next one "
-                "passed",
+                f"({seed_count(len(run.failed))}); the next one passed {after.count(False)} times of {len(after)}",
                 after.count(False) > len(after) / 2,
             )
 
@@ -250,8 +249,8 @@ def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
             claim="left to future work: adaptation that does not oscillate",
             ours=f"swings {_with_span(ours)} against {_with_span(theirs)}, evaluations per iteration "
             f"{fmean(run.column('cost')):.1f} against {fmean(beside[0].column('cost')):.1f}, accuracy "
-            f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, furthest finer solver "
-            f"{100 * fmean(run.gaps):.1f} points away against {100 * fmean(beside[0].gaps):.1f}",
+            f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, distance to finer "
+            f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside[0].gaps):.1f}",
             agrees=None,
             beyond=True,
             case=_case(run),

@@ -8,6 +8,7 @@ from statistics import geometric_mean, pstdev
 
 from windermere.records import Row
 from windermere.studies.adaptation_measures import CURVES
+from windermere.studies.critical import written
 from windermere.studies.study import MAIN, Tables
 
 SPENT = "evaluations_forward"
@@ -83,7 +84,7 @@ class Adapted:
     @property
     def who(self) -> str:
         first = self.rows[0]
-        return f"{first['method']}/{first['check']}, {described(first)}, learning rate {first['lr']:g}"
+        return f"{first['method']}/{first['check']}, {described(first)}, learning rate {written(first['lr'])}"
 
 
 def described(row: Row) -> str:

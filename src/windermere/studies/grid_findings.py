@@ -83,7 +83,7 @@ def _drops(grid: Sequence[Row], name: str, whole: bool) -> Finding:
         f"{_drop(finest)}; critical {name}: {critical}"
     )
     if critical.passes is not None:
-        ours += f", from where on solvers as fine are off by {_off(grid, critical.passes)}"
+        ours += f"; from there on, solvers at least as fine differ by {_off(grid, critical.passes)}"
     shown = _mean_drop(worst) > THRESHOLD and all(entry.passes for entry in _under_all(grid, finest.precision))
     return Finding(claim=claim, ours=ours, agrees=shown if shown or whole else None, case=title(grid))
 
@@ -194,7 +194,7 @@ def _off(grid: Sequence[Row], coarsest: float) -> str:
     found = _under_all(grid, coarsest)
     mean, one = max(e.gap for e in found), max(abs(model.drop) for e in found for model in e.trained)
     several = any(len(entry.trained) > 1 for entry in found)
-    return f"{mean:.3f} at most" + (f" in the mean over seeds, and {one:.3f} in one" if several else "")
+    return f"{mean:.3f} at most" + (f" in the mean over seeds, and by {one:.3f} for one seed" if several else "")
 
 
 def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
@@ -277,6 +277,11 @@ def _at(entry: Entry, name: str) -> str:
     return f"tolerance {written(entry.precision)}"
 
 
+def titled(data: str) -> str:
+    """A data set's name as it is written in words."""
+    return TITLES.get(data, data.capitalize())
+
+
 def title(grid: Sequence[Row]) -> str:
     """What was trained on what, in words."""
     data, *how = data_title(grid).split(", ")
@@ -286,7 +291,7 @@ def title(grid: Sequence[Row]) -> str:
 def data_title(grid: Sequence[Row]) -> str:
     """What it was trained on, and what else a grid has one of, but for its method."""
     first = grid[0]
-    data = TITLES.get(first["data"], first["data"].capitalize())
+    data = titled(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
     rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
     return f"{data}{adjoint}{rate}"

@@ -5,7 +5,7 @@ Written from the folders in results/ alone: the same folders give the same page.
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,62 +25,66 @@ NOTES = "notes.md"
 INTRO = """\
 # Results
 
-Every experiment of the paper that was rerun, on the data that it names. Tables, figures and provenance are in
-`results/`; this page is made of them by `windermere study summary`. First all of it in short, then
-[how we judge](#how-we-judge), [what we had to choose](#where-the-paper-is-silent-or-prints-two-things), and every study
-with its figures.
+Every experiment of the paper that was rerun, in its order: the paper's claims, our numbers beside them, and whether
+they agree. `windermere study summary` writes this page from the tables, figures and provenance in `results/`.
+
+- **agrees**, **differs**: by the [rules](#how-claims-are-judged) below.
+- **open**: the numbers do not tell yet. A claim about a whole grid is open until all its runs are there.
+- **ours**: the paper does not show it, so it is not judged.
+
+A claim is judged in the same way on one seed as on five. Where it rests on one seed, the text says so.
 """
 GLANCE = """\
-Trained with few evaluations of the field, models lose accuracy under a finer solver: they are tied to their own. With
-enough they lose none. Each point is a training precision (means over seeds; bars from the least to the most), each line
-a method, from coarse on the left to fine on the right; checked by rk4 at half the step, or by dopri54 at a tenth of the
-tolerance.
+Trained with few evaluations of the field, models lose accuracy under a finer solver: they are tied to their own.
+Trained with enough of them, they lose none. Each line is a method, each point a step or tolerance of training: the
+mean over seeds, with a bar from the least to the most. The finer solver is rk4 at half the step, or dopri54 at a tenth
+of the tolerance.
 """
 SHORT = """\
-The paper's claims about training, with how many of their cases agree with ours, and those that do not:
+The paper's claims about training: how many of their cases agree with ours, and which do not.
 """
 RULES = """\
-## How we judge
+## How claims are judged
 
-A finding is *open* where what is there does not tell: a claim about a whole grid, until all its runs are there. What
-rests on one seed is judged as what rests on five, and says so. What the paper does not show is marked *ours*, and not
-judged.
-
-An accuracy agrees with a printed one if they differ by no more than both spreads (standard deviations over seeds)
-together, a cost if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
-is losing more than 0.1, the threshold of Algorithm 2, in the mean over seeds, and accuracies show *no clear dependence*
-if their means lie within it; where one half of a grid is *lower*, that smaller trend is told (the paper allows for
-some, as learning rates were not tuned for each step). Adaptation has *settled* in the second half of training, from its
-first correction on; to *fluctuate* is to have a standard deviation of log2 above that of one raise of Algorithm 2 (a
-factor of 1.1: 0.14), in the mean over seeds; *swings* are that deviation, and a slow drift counts as one. A first step
-is *too small* if training takes more than twice the evaluations per iteration that it takes once settled: it may be far
-smaller than needed where it soon grows. *Far fewer* steps are fewer than half. A *decline* is by more than 0.01 and by
-more than two standard errors; so is *lower*.
+- An **accuracy** agrees with a printed one if they differ by no more than both standard deviations over seeds together.
+- A **cost** agrees if it differs by no more than a quarter, a **critical number of steps** within a factor of two.
+- Accuracy **drops** if it falls by more than 0.1 in the mean over seeds. This is the threshold of Algorithm 2.
+- Accuracies show **no clear dependence** if their means lie within 0.1. A smaller trend, where one half of a grid is
+  lower, is told. (The paper allows for some, as learning rates were not tuned for each step.)
+- A **decline**, and **lower**, mean: by more than 0.01 and by more than two standard errors.
+- Adaptation has **settled** in the second half of training, from its first correction on.
+- A **swing** is the standard deviation of log2 of the step or tolerance once settled. A slow drift counts too. To
+  **fluctuate** is to swing by more than one raise of Algorithm 2 does (a factor of 1.1: 0.14), in the mean over seeds.
+- A first step is **too small** if training takes more than twice the evaluations per iteration that it takes once
+  settled.
+- **Far fewer** steps are fewer than half.
 
 ## Where the paper is silent, or prints two things
 
-- **Critical step** of a grid: the smallest number of steps (largest tolerance) from which on every entry's models
-  pass the check of Algorithm 2 on the test set, averaged over the seeds that trained. It is given with the entry before
-  it, the last that fails: 4-8 says that 4 steps fail and that 8 and more pass.
+- **Critical step** of a grid: the smallest number of steps (largest tolerance) from which on all models pass the check
+  of Algorithm 2 on the test set, in the mean over the seeds that trained. It is given with the last entry that fails:
+  4-8 says that 4 steps fail, and that 8 and more pass.
 - **Tolerances** of grids: 1e-1 to 1e-6, as far as they train, and to 1e-4 on images. **rk4 on images**: 1 to 16 steps.
   The **adjoint** is solved with the forward's tolerance. Nothing is tested with a step longer than the time span.
-- **Arithmetic** on images: bfloat16 products in training and in tests, where a section says so (docs/runs.md has what
-  that changes); float32 elsewhere.
-- **Sphere3, 10 and 900** take Sphere2's settings; Sphere900, whose classes are far apart, for 2000 iterations.
+- **Arithmetic** on images: [bfloat16 products](runs.md#arithmetic) in training and in tests, where a section says so.
+  Elsewhere float32.
+- **Sphere3, 10 and 900** take Sphere2's settings. Sphere900, whose classes are far apart, takes 2000 iterations.
 - **Iterations** on images are whole epochs with the last batch dropped: 30 x 234 and 40 x 195.
-- **CIFAR-10's learning rate** is printed as 1e-3. The printed accuracies lie between ours with that and with 1e-4, so
+- **CIFAR-10's learning rate** is printed as 1e-3. The printed accuracies lie between ours with 1e-3 and with 1e-4, so
   both are run.
-- **Algorithm 2**: in the appendix's listing `h = h_new` stands in one branch only; both assign. The step goes no
-  lower than 1/500 (the authors' budget). **Algorithm 3**: the training tolerance goes no lower than 2.5e-7, which
-  float32 resolves; checks below what it resolves are solved in float64.
+- **Algorithm 2**: in the appendix's listing `h = h_new` stands in one branch only. Ours assigns in both. The step goes
+  no lower than 1/500 (the authors' budget). **Algorithm 3**: the training tolerance goes no lower than 2.5e-7, which
+  float32 resolves. Checks below that are solved in float64.
 - **Cost** is evaluations of the field per iteration, those of all checks included. The paper's Table 1 counts one
   more than the steps.
-- **Figure 3** names no parameters: ours are alpha 1.30, beta 0.30, gamma 4.3, delta 1.61, T = 1. **Appendix A**
-  starts its second set of points at x = 1.5 in the caption and 1.4 in the text: ours at 1.5.
+- **Figure 3** names no parameters. Ours are alpha 1.30, beta 0.30, gamma 4.3, delta 1.61, T = 1. **Appendix A**
+  starts its second set of points at x = 1.5 in the caption and at 1.4 in the text. Ours starts at 1.5.
 - **Seeds** that diverged are named, and left out. Grids are averaged over the seeds that trained: those with an
-  accuracy of at least 0.8 with their own solver (0.35 on CIFAR-10). Where the claim is that training itself does
-  poorly, all seeds count, diverged ones as guessing. A test solve that fails classifies nothing.
+  accuracy of at least 0.8 with their own solver (0.35 on CIFAR-10). If the claim is that training itself does poorly,
+  all seeds count, diverged ones as guessing. A test solve that fails classifies nothing.
 """
+SEEDS = "-seeds"
+"""How the names of figures end that show every seed: these are folded."""
 
 
 def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> None:
@@ -95,9 +99,8 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
         with from_tables(results / study.name):
             beside = {name: tables[name][MAIN] for name in study.beside if name in tables}
             found[study.name] = study.findings({**tables[study.name], **beside})
-    grids = loss_panels(tables[study.name][MAIN] for study in GRIDS if study in there)
     parts = [INTRO]
-    if grids:
+    if grids := loss_panels(tables[study.name][MAIN] for study in GRIDS if study in there):
         draw_losses(grids, THRESHOLD, [results / f"{GLANCE_NAME}{suffix}" for suffix in (".png", ".svg")])
         parts += [f"![{GLANCE_NAME}]({_relative(results / GLANCE_NAME, page.parent)}.png)\n", GLANCE]
     if short := list(_in_short(found)):
@@ -125,8 +128,8 @@ def _in_short(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
         agree, *others = (
             [f"[{finding.case}](#{study})" for study, finding in cases if finding.agrees is told] for told in WORDS
         )
-        told = f"{cases[0][1].case}: {claim}" if len(cases) == 1 else claim
-        yield _row(told, f"{len(agree)} of {len(cases)}", *("; ".join(words) for words in others))
+        words = f"{cases[0][1].case}: {claim}" if len(cases) == 1 else claim
+        yield _row(words[0].upper() + words[1:], f"{len(agree)} of {len(cases)}", *map("; ".join, others))
 
 
 def _overview(studies: Sequence[Study], tables: Mapping[str, Tables], found: Mapping[str, Sequence[Finding]]) -> str:
@@ -147,8 +150,12 @@ def _runs(study: Study, tables: Tables) -> str:
 
 def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Finding], page: Path) -> Iterator[str]:
     yield from (f"## {study.name}", "", f"{study.paper}: {study.what}.", "")
-    for figure in sorted(folder.glob("*.png"), key=lambda path: (path.stem.endswith("-seeds"), path.stem)):
-        yield from (f"![{study.name}: {figure.stem}]({_relative(figure, page)})", "")
+    figures = sorted(folder.glob("*.png"))
+    yield from _images(study, (figure for figure in figures if not figure.stem.endswith(SEEDS)), page)
+    if seeds := [figure for figure in figures if figure.stem.endswith(SEEDS)]:
+        yield from ("<details>", "<summary>Every seed</summary>", "")
+        yield from _images(study, seeds, page)
+        yield from ("</details>", "")
     for text in sorted(set(folder.glob("*.md")) - {folder / NOTES}):
         yield f"{text.read_text().strip()}\n"
     if findings:
@@ -160,6 +167,11 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
     yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(folder)) if line)
     if (folder / NOTES).exists():
         yield f"{(folder / NOTES).read_text().strip()}\n"
+
+
+def _images(study: Study, figures: Iterable[Path], page: Path) -> Iterator[str]:
+    for figure in figures:
+        yield from (f"![{study.name}: {figure.stem}]({_relative(figure, page)})", "")
 
 
 def _relative(path: Path, folder: Path) -> str:

@@ -247,13 +247,13 @@ def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
 
 
 def _case(line: Line) -> str:
-    return f"{NAMES[line.data]}, learning rate {line.lr:g}"
+    return f"{NAMES[line.data]}, learning rate {written(line.lr)}"
 
 
 TABLE1 = Study(
     name="table1",
     paper="Table 1",
-    what="a grid search over Euler steps against Algorithm 2, on Sphere2 and CIFAR-10: accuracy and cost",
+    what="A grid search over Euler steps against Algorithm 2, on Sphere2 and CIFAR-10: accuracy and cost",
     runs=runs,
     measure=measure,
     borrow=borrowed,

@@ -127,7 +127,11 @@ def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str |
 
 
 def load_run(path: str | Path, seed: int = 0, *, device: str = "cpu") -> nn.Module:
-    """The model that one seed of a trained run became: a plain module whose ODEBlock has the solver it ended with."""
+    """The model that one seed of a trained run became: a plain module whose ODEBlock has the solver it ended with.
+
+    `path` is the folder of a run that `windermere train` has finished. For all seeds at once, see
+    `windermere.training.trained_ensemble`.
+    """
     trained = trained_ensemble(path, device=device)
     if seed not in trained.config.seeds:
         raise UsageError(f"{path} has no seed {seed}: it was trained with {', '.join(map(str, trained.config.seeds))}")

@@ -1,0 +1,31 @@
+"""What a reader of `help(windermere)` meets."""
+
+import doctest
+import inspect
+import sys
+
+import pytest
+
+import windermere as wm
+
+NAMES = [name for name in wm.__all__ if not name.startswith("_")]
+CLASSES = [name for name in NAMES if inspect.isclass(getattr(wm, name))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_says_what_it_is_and_its_example_is_true(name: str) -> None:
+    value = getattr(wm, name)
+    assert len(inspect.getdoc(value) or "") > 60
+    for example in doctest.DocTestFinder(recurse=False).find(value, name, module=sys.modules[value.__module__]):
+        assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_public_method_says_what_it_does(name: str) -> None:
+    for method, value in vars(getattr(wm, name)).items():
+        if not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
+            assert inspect.getdoc(value), f"{name}.{method}"
+
+
+def test_the_package_names_all_that_it_exports() -> None:
+    assert all(f"`{name}`" in (wm.__doc__ or "") for name in NAMES)
