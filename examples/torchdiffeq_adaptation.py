@@ -10,13 +10,13 @@ import windermere as wm
 from windermere.data import load
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--iterations", type=int, default=500)
+parser.add_argument("--iterations", type=int, default=800)
 iterations = parser.parse_args().iterations
 
 torch.manual_seed(0)
 data = load("sphere2").train
-network = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2))
-head, times = nn.Linear(2, 2), torch.tensor([0.0, 1.0])
+network = nn.Sequential(nn.Linear(3, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
+head, times = nn.Linear(3, 2), torch.tensor([0.0, 1.0])
 optimizer = torch.optim.Adam([*network.parameters(), *head.parameters()], lr=1e-3)
 
 
@@ -24,8 +24,13 @@ def field(t, z):
     return network(z)
 
 
+def lifted(x):
+    """Into a third dimension, in which a flow can take circles out of one another."""
+    return nn.functional.pad(x, (0, 1))
+
+
 def forward(x, solver):
-    return head(odeint(field, x, times, method=solver.method, options={"step_size": solver.step})[-1])
+    return head(odeint(field, lifted(x), times, method=solver.method, options={"step_size": solver.step})[-1])
 
 
 def score(checked):
@@ -34,7 +39,7 @@ def score(checked):
 
 
 controller = wm.SteadySteps(train="euler", check="midpoint", every=20, target=0.05)
-state = controller.start(wm.initial_step(field, data.inputs, order=1))
+state = controller.start(wm.initial_step(field, lifted(data.inputs), order=1))
 
 for iteration in range(1, iterations + 1):
     chosen = torch.randint(len(data.labels), (128,))
