@@ -12,14 +12,14 @@ import windermere as wm
 from windermere.data import load
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--iterations", type=int, default=300)
+parser.add_argument("--iterations", type=int, default=800)
 iterations = parser.parse_args().iterations
 
 METHODS = {"euler": diffrax.Euler(), "midpoint": diffrax.Midpoint()}
 data = load("sphere2").train
-inputs, labels = jnp.asarray(data.inputs.numpy()), jnp.asarray(data.labels.numpy())
+inputs, labels = jnp.pad(data.inputs.numpy(), ((0, 0), (0, 1))), jnp.asarray(data.labels.numpy())
 keys = jax.random.split(jax.random.PRNGKey(0), 3)
-model = (eqx.nn.MLP(2, 2, 64, 2, key=keys[0]), eqx.nn.Linear(2, 2, key=keys[1]))
+model = (eqx.nn.MLP(3, 3, 64, 2, key=keys[0]), eqx.nn.Linear(3, 2, key=keys[1]))
 weights, static = eqx.partition(model, eqx.is_inexact_array)
 begin, update, current = adam(1e-3)
 
