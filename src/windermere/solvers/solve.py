@@ -79,7 +79,8 @@ def solve(
 
     `times` is (0, 1) unless the solver has a grid of its own. A solver lands on every time asked for; with
     `interpolate` it steps as if only the last one were, and the states between are those of its method's continuous
-    extension. For an ensemble, whose state is [members, samples, ...], give a sequence of solvers, one for each member.
+    extension; the adjoint lands on all of them even so on its way back, since dL/dz jumps at each by the loss's own
+    gradient. For an ensemble, whose state is [members, samples, ...], give a sequence of solvers, one for each member.
     `record` keeps every step.
     """
     walked, layout, times = _solved(field, z0, solver, times, gradient, record, interpolate)
