@@ -35,7 +35,7 @@ class Program:
 
     def run(self, given: Any) -> tuple[Any, list[Solve]]:
         for solve in self.seen:
-            solve.steps = 0
+            solve.steps = []
         with _unlogged():
             outputs = np.asarray(self.compiled(*given))
             import_module("jax").effects_barrier()
