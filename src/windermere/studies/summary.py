@@ -26,15 +26,20 @@ a whole grid, until all its runs are there. What rests on one seed is judged as 
 the paper does not show is marked *ours*, and not judged.
 
 An accuracy agrees with a printed one if they differ by no more than both spreads (standard deviations over seeds)
-together, a cost if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
+together, and is *as accurate* as another if it is no further below it. With five seeds each, that is two to three
+standard errors of their difference: seeds of one could be seeds of the other, which does not prove the means the same.
+A cost agrees if it differs by no more than a quarter, a critical number of steps within a factor of two. *Dropping*
 is losing more than 0.1, the threshold of Algorithm 2, in the mean over seeds, and accuracies show *no clear dependence*
 if their means lie within it; where one half of a grid is *lower*, that smaller trend is told (the paper allows for
 some, as learning rates were not tuned for each step). Adaptation has *settled* in the second half of training, from its
 first correction on; to *fluctuate* is to have a standard deviation of log2 above that of one raise of Algorithm 2 (a
-factor of 1.1: 0.14), in the mean over seeds; *swings* are that deviation, and a slow drift counts as one. A first step
-is *too small* if training takes more than twice the evaluations per iteration that it takes once settled: it may be far
-smaller than needed where it soon grows. *Far fewer* steps are fewer than half. A *decline* is by more than 0.01 and by
-more than two standard errors; so is *lower*.
+factor of 1.1: 0.14), in the mean over seeds; *swings* are that deviation, and a slow drift counts as one. Final values
+are *different* if their log2 deviates by more between seeds than within one. A model is *corrected* if after a review
+that failed the next one passes as often as all reviews do, or more often. A first step is *too small* if training takes
+more than twice the evaluations per iteration that it takes once settled: it may be far smaller than needed where it
+soon grows. *Far fewer* steps are fewer than half. A *decline* is by more than 0.01 and by more than two standard
+errors, models being taken as independent, though they share seeds; so is *lower*. Each claim is judged by itself, and
+nothing corrects for how many there are.
 
 ## Where the paper is silent, or prints two things
 
