@@ -34,7 +34,8 @@ class NoSolveError(AuditError):
 
 class DiffraxSubject:
     """An equinox model, as it is. `call(model, x)` gives its outputs for a batch; without it the model is taken to be
-    written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX."""
+    written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX. As with
+    `jax.jit`, what a closure captures is read when it is compiled: if that changes, make another subject."""
 
     library = "diffrax"
 
