@@ -54,9 +54,27 @@ def test_a_field_near_zero_is_probed_with_a_millionth() -> None:
     assert field.times == [0.0, 1e-6]
 
 
-def test_a_flat_field_gets_the_smallest_step() -> None:
-    """max(d1, d2) = 0: h1 = max(1e-6, 1e-3 h0) = 1e-6."""
-    assert initial_step(lambda t, z: torch.zeros_like(z), state([1.0]), order=1) == pytest.approx(1e-6)
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("span", [0.5, 1.0, 3.0])
+def test_a_field_that_is_zero_is_taken_to_move_the_state_by_its_own_length(order: int, span: float) -> None:
+    """As with a last layer of zeros. d0 = 7.5: on a span of 1, h1 = (0.01 / 7.5)^(1 / (p + 1))."""
+    z, times = state([3, 4], [6, -8]), (0.0, span)
+    h = initial_step(lambda t, z: torch.zeros_like(z), z, order=order, times=times)
+    assert h == pytest.approx(initial_step(lambda t, z: z / span, z, order=order, times=times), rel=1e-9)
+    assert h == pytest.approx((0.01 * min(span, span**2) / 7.5) ** (1 / (order + 1)), rel=1e-9)
+
+
+def test_where_the_state_is_zero_too_its_length_is_taken_to_be_one() -> None:
+    assert initial_step(lambda t, z: 0 * z, state([0.0, 0.0]), order=1) == pytest.approx(0.1)
+
+
+def test_of_several_members_only_those_with_a_field_of_zeros_are_supposed_to_have_another() -> None:
+    def field(t: Tensor, z: Tensor) -> Tensor:
+        return z * torch.tensor([0.0, -3.0], dtype=DOUBLE)[:, None, None]
+
+    z = state([[3, 4], [6, -8]], [[3, 4], [6, -8]])
+    expected = [initial_step(lambda t, z: z, z[0], order=1), initial_step(lambda t, z: -3 * z, z[1], order=1)]
+    np.testing.assert_allclose(initial_step(field, z, order=1, members=2), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("times", [(0.0, 0.25), (0.25, 0.0), (3.0, 3.25)])
