@@ -32,8 +32,8 @@ def proposed_step(h0: Numbers, d1: Numbers, d2: Numbers, order: int) -> Numbers:
 
 
 def supposed_step(d0: Numbers, span: float, order: int) -> Numbers:
-    """Where a field is zero, as with a last layer of zeros: the step for dz/dt = z / T, which moves the state by about
-    its own length (taken to be 1 where that is zero too)."""
+    """For a field that is zero: that of dz/dt = z / T, which moves the state by about its own length (taken to be 1
+    where that is zero too)."""
     size = np.where(d0 < 1e-5, 1.0, d0)
     return proposed_step(np.full_like(size, 0.01 * span), size / span, size / span**2, order)
 
@@ -49,7 +49,8 @@ def initial_step(
     """A step to begin with for a method of this order: a float, or with `members` an array with one for each.
 
     d0, d1, d2 are means over the samples of Euclidean norms over all of a sample's entries. Costs two evaluations.
-    Hairer's 1e-6 for a field that is zero is for solvers whose steps grow tenfold; to train with, see `supposed_step`.
+    Where the field is zero, as with a last layer of zeros, it is the step for dz/dt = z / T: Hairer's 1e-6 is for
+    solvers that let it grow tenfold at once.
     """
     if not isinstance(order, int | np.integer) or order < 1:
         raise UsageError(f"the order of a method is a whole number, at least 1, not {order}: give solver.order")
