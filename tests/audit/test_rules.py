@@ -117,6 +117,12 @@ def test_a_coarse_step_that_agrees_after_a_finer_one_could_not_be_solved_is_not_
     assert verdict.safe_step == H
 
 
+def test_a_step_that_agrees_on_just_the_share_asked_for_is_safe() -> None:
+    """0.99, of 400 samples."""
+    assert verdict_of(flips={("euler", 8.0): 4 / 400}).safe_step == 8 * H
+    assert verdict_of(flips={("euler", 8.0): 5 / 400}).safe_step == 4 * H
+
+
 def test_steps_too_fine_to_be_solved_are_passed_over() -> None:
     assert verdict_of(fails=[("euler", 0.125), ("euler", 0.25)]).safe_step == 8 * H
 

@@ -158,6 +158,13 @@ def watching(change: Answer | None, *, double: bool) -> Iterator[list[Solve]]:
         kind.__call__ = original
 
 
+def forget_solves() -> None:
+    """JAX keeps what it compiled for a field that is a closure for good, though no other solve can make use of it."""
+    compiled: Any = getattr(import_module("diffrax").diffeqsolve, "_cached", None)
+    if hasattr(compiled, "clear_cache"):
+        compiled.clear_cache()
+
+
 @cache
 def _worst() -> Any:
     """The most of mapped samples. A callback would be made for each of them, and compiled as often."""
