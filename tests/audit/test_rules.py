@@ -14,6 +14,8 @@ from torch import Tensor
 import windermere as wm
 from windermere.audit import Outcome, Verdict
 from windermere.audit.statistics import Gap
+from windermere.audit.subject import PredictSubject
+from windermere.audit.sweep import Measure
 from windermere.audit.verdict import decide
 from windermere.errors import NonFiniteError
 from windermere.solvers import FixedStep
@@ -71,12 +73,20 @@ def test_a_solver_of_just_the_own_solvers_error_counts() -> None:
 def test_a_solver_of_a_larger_error_does_not_count() -> None:
     verdict = verdict_of(flips={("euler", 1.5): 0.3, ("euler", 2.0): 0.4})
     assert verdict.outcome is Outcome.FLOW
+    assert {line.gap.value for line in verdict.table if line.gap and line.gap.value} == {0.3, 0.4}, "own minus theirs"
 
 
 def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree() -> None:
     verdict = verdict_of(flips=lambda method, factor: 0.3 if method == "rk4" and factor < 0.5 else 0.0)
     assert {line.metric for line in verdict.table} == {1.0}
     assert verdict.outcome is Outcome.TIED
+
+
+def test_scores_that_are_no_classes_agree_up_to_the_threshold() -> None:
+    measure, done = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    passes = [done.forward(torch.tensor(x), None) for x in ([0.0, 0.0, 0.0, 0.0], [0.25, -0.5, 0.75, -1.0])]
+    rows = [measure.row(OWN, 1.0, each, None, passes[0]) for each in passes]
+    assert rows[1].agreement(rows[0]) == 0.5
 
 
 SAME, FAR, FAR_BELOW, UNSURE = (
@@ -141,3 +151,9 @@ def test_where_the_training_solver_is_far_off_the_references_error_is_a_hundredt
     verdict = verdict_of(errors=lambda method, factor: 0.2 * factor if method == "rk4" else 100 * factor)
     assert verdict.reference.solver == "rk4, h = 1/1024"
     assert 0.005 < verdict.reference.error / np.sqrt(2) <= 0.01
+
+
+def test_a_reference_of_which_each_refinement_decides_one_in_a_hundred_anew_is_not_found() -> None:
+    verdict = verdict_of(flips=lambda method, factor: 0.01 if method == "rk4" and np.log2(factor) % 2 == 1 else 0.0)
+    assert not verdict.reference.converged
+    assert verdict.outcome is Outcome.UNDECIDED
