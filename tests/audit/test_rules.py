@@ -157,3 +157,10 @@ def test_a_reference_of_which_each_refinement_decides_one_in_a_hundred_anew_is_n
     verdict = verdict_of(flips=lambda method, factor: 0.01 if method == "rk4" and np.log2(factor) % 2 == 1 else 0.0)
     assert not verdict.reference.converged
     assert verdict.outcome is Outcome.UNDECIDED
+
+
+@pytest.mark.parametrize(("share", "still"), [(0.019, True), (0.021, False)])
+def test_without_classes_a_mean_score_may_move_by_two_percent_of_the_threshold(share: float, still: bool) -> None:
+    measure, subject = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    one, other = (subject.forward(torch.tensor([1.0, 2.0]) + move, None) for move in (0.0, 0.5 * share))
+    assert measure.still(one, other, None) is still
