@@ -83,11 +83,11 @@ def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
 
 def run() -> list[Bar]:
     loaded = data.load("sphere2")
-    sets = [(split.inputs, split.labels) for split in (loaded.train, loaded.test)]
+    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
     cases: list[Case] = []
     for method, counts in GRID.items():
         for steps in counts:
-            cases.extend(_cases(wm.FixedStep.of(method, steps=steps), sets))
+            cases.extend(_cases(wm.FixedStep.of(method, steps=steps), training_set, test_set))
     table = Counter((case.label, case.answer) for case in cases)
     wrong = [case for case in cases if case.answer not in (case.label, str(Outcome.UNDECIDED))]
     stray = [c for c in cases if c.answer == "UNDECIDED" and abs(c.widest - THRESHOLD) > 0.04]
@@ -104,7 +104,7 @@ def run() -> list[Bar]:
     ]
 
 
-def _cases(solver: wm.FixedStep, sets: list[Labelled]) -> list[Case]:
+def _cases(solver: wm.FixedStep, training_set: Labelled, test_set: Labelled) -> list[Case]:
     """Quickly trained: a tenfold learning rate and fewer iterations give flows, tied models and some in between."""
     config = RunConfig(
         data="sphere2", solver=solver, seeds=SEEDS, iterations=1500, batch_size=128, optimizer="adam", lr=1e-3
@@ -114,6 +114,6 @@ def _cases(solver: wm.FixedStep, sets: list[Labelled]) -> list[Case]:
             open_run(Path(folder) / "run", config) as run_folder,
             training_progress(str(solver), config.iterations, "step") as report,
         ):
-            train(config, *sets, run_folder, report=report)
+            train(config, training_set, test_set, run_folder, report=report)
         ensemble = trained_ensemble(Path(folder) / "run").ensemble
-    return [examine(ensemble.member(i), seed, sets[1]) for i, seed in enumerate(SEEDS)]
+    return [examine(ensemble.member(i), seed, test_set) for i, seed in enumerate(SEEDS)]

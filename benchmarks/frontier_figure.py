@@ -50,7 +50,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 def _draw_group(data: str, pair: str, results: Results, path: Path) -> None:
     figure = new_figure(15, 5.5)
-    body, foot = figure.subfigures(2, 1, height_ratios=[12, 1])
+    body, foot = figure.subfigures(2, 1, squeeze=False, height_ratios=[12, 1])[:, 0]
     seeds = len(next(iter(results.values()))["own"])
     body.suptitle(f"{data}, {pair}, {seeds} seeds", fontsize=12)
     what = "tolerance" if next(iter(results.values()))["config"]["solver"]["kind"] == "Adaptive" else "step"

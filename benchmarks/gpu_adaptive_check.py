@@ -78,12 +78,14 @@ def exact(problem: Problem) -> dict[str, float]:
     start, weights = z.clone().requires_grad_(), field.tensors
     end = torch.as_tensor(solve(field, start, problem.solvers).final)
     gradients = torch.autograd.grad(end.square().sum(), [start, *weights.values()])
-    sizes, counts = (x.double().cpu().numpy() for x in (end.grad_fn.solve.sizes, end.grad_fn.solve.found[0]))
+    made: Any = end.grad_fn
+    sizes, counts = (x.double().cpu().numpy() for x in (made.solve.sizes, made.solve.found[0]))
     sizes = np.where(np.arange(sizes.shape[1]) < counts[:, None], sizes, 0.0)
     nodes = np.pad(sizes.cumsum(axis=1), ((0, 0), (1, 0)))
     grid = Grid(nodes if len(nodes) > 1 else nodes[0], (0, sizes.shape[1]))
     start, *doubles = (x.detach().double().requires_grad_() for x in (start, *weights.values()))
-    walk = field.field.prepare_stacked(dict(zip(weights, doubles, strict=True))).walk
+    inner: Any = field.field
+    walk = inner.prepare_stacked(dict(zip(weights, doubles, strict=True))).walk
     wanted = walk(problem.solvers[0].tableau, grid, start)
     theirs = torch.autograd.grad(wanted.square().sum(), [start, *doubles])
     return {"exact end": apart([end.detach()], [wanted.detach()]), "exact gradients": apart(gradients, theirs)}

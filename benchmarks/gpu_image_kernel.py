@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -50,7 +50,7 @@ BACK = [
     Tile(pixels=64),
     Tile(pixels=64, registers=168),
 ]
-GRADIENT = [
+GRADIENT: list[tuple[Tile, Literal[1, 3, 9], int]] = [
     (Tile(pixels=64, columns=64, stages=3), 1, 29),
     (Tile(warps=8, stages=3), 1, 14),
     (Tile(warps=8, stages=3), 1, 29),
@@ -81,7 +81,7 @@ def candidates(kernel: str, base: Launch) -> list[Launch]:
 
 def settings(kernel: str, launch: Launch) -> dict[str, Any]:
     """What a candidate is known by, and what is taken over from the best."""
-    names = {"forward": ("forward",), "backward": ("back",), "combine": ("pointwise",)}
+    names: dict[str, tuple[str, ...]] = {"forward": ("forward",), "backward": ("back",), "combine": ("pointwise",)}
     names |= {"lower_gradient": ("sums", "programs")}
     return {name: getattr(launch, name) for name in names.get(kernel, ("gradient", "taps", "chunks"))}
 
@@ -284,7 +284,7 @@ def whole_steps(findings: Findings, case: str, launch: Launch) -> None:
 
 
 def main(out: Path) -> None:
-    images._compiles = lambda _: False  # the reference of the gradients need not be fast
+    images._compiles = lambda z: False  # the reference of the gradients need not be fast
     findings, sweep, lean = Findings(out), Sweep(), Launch(hidden="recomputed")
     for data in SHAPES:
         for launch in (lean, Launch(), Launch(assembly=False)):

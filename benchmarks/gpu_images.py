@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch._dynamo
@@ -163,12 +164,8 @@ def compared(size: Size, config: RunConfig, exact: Sequence[Tensor]) -> dict[str
 @contextmanager
 def without_kernels() -> Iterator[None]:
     """Inside, bfloat16 is PyTorch's convolutions, compiled, as it is where the kernels do not run."""
-    can = images.can_walk_images
-    images.can_walk_images = lambda *_: False
-    try:
+    with patch.object(images, "can_walk_images", lambda *_: False):
         yield
-    finally:
-        images.can_walk_images = can
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -238,7 +235,7 @@ def torchdiffeq_iterations(size: Size, data: str, solver: Solver, arithmetic: st
                 optimizer.zero_grad()
                 z = inputs[chosen].contiguous(memory_format=torch.channels_last)
                 end = odeint(peer, z, span, **how)[-1]
-                F.cross_entropy(F.linear(end.flatten(1), *head), labels[chosen]).backward()  # type: ignore[no-untyped-call]
+                F.cross_entropy(F.linear(end.flatten(1), *head), labels[chosen]).backward()
                 optimizer.step()
             wait()
 
@@ -288,7 +285,12 @@ def iterations(report: Report, size: Size, data: str, arithmetics: Sequence[str]
     """With both gradients."""
     solver, section = FixedStep.of("euler", steps=size.few), f"{data} euler {size.few}"
     exact: list[list[Tensor]] = []
-    report.keep(section, "float32's loss", lambda: exact.append(gradients(size, size.config(data, solver))) or {})
+
+    def remember() -> dict[str, Any]:
+        exact.append(gradients(size, size.config(data, solver)))
+        return {}
+
+    report.keep(section, "float32's loss", remember)
     for arithmetic in arithmetics:
         for gradient in GRADIENTS:
             config = size.config(data, solver, arithmetic=arithmetic, gradient=gradient)

@@ -208,7 +208,7 @@ def training_iteration(members: int, kernels: bool) -> dict[str, float]:
     def step() -> Tensor:
         optimizer.zero_grad()
         losses = F.cross_entropy(ensemble(x, (solver,) * members).transpose(1, 2), y, reduction="none").mean(dim=1)
-        losses.sum().backward()  # type: ignore[no-untyped-call]
+        losses.sum().backward()
         optimizer.step()
         return losses.detach()
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import torch
 
 from benchmarks import peers_jax, peers_torch
-from benchmarks.peers_work import BATCH, LEARNING_RATE, Contender, Work, batch, difference
+from benchmarks.peers_work import BATCH, LEARNING_RATE, Contender, Work, batch, difference, model
 from windermere.training import Ensemble
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, can_capture
@@ -75,7 +75,7 @@ def captured(work: Work) -> Contender:
     """As `windermere train` does it on a GPU: every step draws its batch, solves, and updates, replayed."""
     x, y = batch(work.device)
     plain = peers_torch.windermere(work, x, y)
-    members = [peers_torch.model(seed, work.solver).to(work.device) for seed in range(work.members)]
+    members = [model(seed, work.solver).to(work.device) for seed in range(work.members)]
     ensemble = Ensemble(members)
     if work.device != "cpu" and not can_capture(ensemble, work.solver, "backprop", x):
         raise ValueError("the kernels do not take this work")

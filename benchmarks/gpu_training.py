@@ -24,7 +24,7 @@ from windermere.data import spheres  # isort: skip
 from windermere.models import fused  # isort: skip
 from windermere.models.fused import Launch  # isort: skip
 from windermere.solvers import FixedStep, Solver  # isort: skip
-from windermere.training import RunConfig, evaluate, make_ensemble, train, train_together  # isort: skip
+from windermere.training import Labelled, RunConfig, evaluate, make_ensemble, train, train_together  # isort: skip
 from windermere.training.batches import Batches  # isort: skip
 from windermere.training.captured import CapturedSteps  # isort: skip
 from windermere.training.checkpoint import make_optimizer  # isort: skip
@@ -67,7 +67,7 @@ class InMemory:
         pass
 
 
-def data() -> Any:
+def data() -> tuple[Labelled, Labelled]:
     made = spheres(2)
     return (made.train.inputs, made.train.labels), (made.test.inputs, made.test.labels)
 
@@ -248,10 +248,10 @@ def figure_4(method: str, iterations: int, longest_first: bool) -> dict[str, Any
         if captured.stopped:
             return {"stopped": True, "after": done, "losses": losses}
     spent = (time.perf_counter() - begun) / iterations
-    test = tuple(x.to(DEVICE) for x in data()[1])
-    evaluate(captured.ensemble, solvers, test)  # type: ignore[arg-type]
+    inputs, labels = (x.to(DEVICE) for x in data()[1])
+    evaluate(captured.ensemble, solvers, (inputs, labels))
     begun = time.perf_counter()
-    found = evaluate(captured.ensemble, solvers, test)  # type: ignore[arg-type]
+    found = evaluate(captured.ensemble, solvers, (inputs, labels))
     tested = time.perf_counter() - begun
     return {
         "members": len(solvers),

@@ -112,7 +112,7 @@ def run(*, rounds: int = 15, name: str = "peers", clock: Callable[[], float] = t
         rows.append(measure(work, rounds, clock))
         print(_summary(rows[-1]), flush=True)
     versions = {name: metadata.version(name) for name in ("torchdiffeq", "torchode", "jax", "diffrax")}
-    result = {"works": rows, "audit": audited(clock=clock), "versions": versions}
+    result: dict[str, Any] = {"works": rows, "audit": audited(clock=clock), "versions": versions}
     show("An audit of 1000 points of a Sphere2 model", result["audit"])
     keep(name, result)
     draw_page()

@@ -112,8 +112,11 @@ class RK438(diffrax.AbstractERK):  # type: ignore[misc, unused-ignore]
 
 
 def diffrax_solves(work: Work) -> dict[str, Solve]:
+    controls: dict[str, dict[str, Any]]
     if work.steps is None:
-        control = {"stepsize_controller": diffrax.PIDController(rtol=work.tolerance, atol=work.tolerance), "dt0": None}
+        tolerance: Any = work.tolerance
+        control: dict[str, Any] = {"stepsize_controller": diffrax.PIDController(rtol=tolerance, atol=tolerance)}
+        control["dt0"] = None
         if work.adjoint:
             return {"BacksolveAdjoint": partial(_diffrax, work, adjoint=diffrax.BacksolveAdjoint(), **control)}
         controls = {"": {**control, "max_steps": 64}}

@@ -16,13 +16,13 @@ TRAINED, TESTED = wm.FixedStep.of("euler", steps=2), wm.FixedStep.of("rk4", step
 def run() -> list[Bar]:
     config = RunConfig(data="sphere2", solver=TRAINED, seeds=(0, 1, 2, 3, 4), **paper_settings("sphere2", TRAINED))
     loaded = data.load("sphere2", seed=config.data_seed)
-    sets = [(split.inputs, split.labels) for split in (loaded.train, loaded.test)]
+    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with open_run(path, config) as run_folder, training_progress("sphere2", config.iterations, "step") as report:
-            train(config, *sets, run_folder, report=report)
+            train(config, training_set, test_set, run_folder, report=report)
         ensemble = trained_ensemble(path).ensemble
-    accuracy = {str(s): evaluate(ensemble, (s,) * 5, sets[1]).accuracy for s in (TRAINED, TESTED)}
+    accuracy = {str(s): evaluate(ensemble, (s,) * 5, test_set).accuracy for s in (TRAINED, TESTED)}
     show("Sphere2, 2 Euler steps, 10,000 iterations, five seeds: test accuracy", accuracy)
     keep("phenomenon", {"config": config.to_dict(), "accuracy": accuracy})
     own, finer = (fmean(values) for values in accuracy.values())

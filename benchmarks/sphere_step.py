@@ -11,7 +11,7 @@ from torchdiffeq import odeint
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show, side_by_side
 from windermere import data
-from windermere.models import architecture, initialise
+from windermere.models import architecture, initialise, ode_blocks
 from windermere.training import Ensemble
 from windermere.training.checkpoint import make_optimizer
 
@@ -36,7 +36,8 @@ class TorchdiffeqModel(nn.Module):
     def __init__(self, source: nn.Sequential) -> None:
         super().__init__()
         self.field, self.head = ConvField(), nn.Linear(2, 2)
-        self.field.load_state_dict(source[0].field.state_dict())
+        block, *_ = ode_blocks(source)
+        self.field.load_state_dict(block.field.state_dict())
         self.head.load_state_dict(source[2].state_dict())
 
     def forward(self, x: Tensor) -> Any:

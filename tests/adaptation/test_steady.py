@@ -227,8 +227,9 @@ def test_signals_go_member_by_member_and_need_something_to_compare() -> None:
         moved_mass(a[..., :1], b[..., :1])
 
 
-def test_outputs_that_shift_by_a_tenth_of_their_spread_are_a_tenth_apart() -> None:
-    outputs = torch.tensor([[-1.0], [1.0], [-1.0], [1.0]])
+@pytest.mark.parametrize("mean", [0.0, 50.0])
+def test_outputs_that_shift_by_a_tenth_of_their_spread_are_a_tenth_apart_wherever_they_lie(mean: float) -> None:
+    outputs = torch.tensor([[-1.0], [1.0], [-1.0], [1.0]], dtype=torch.float64) + mean
     assert float(relative_distance(outputs, outputs + 0.1)) == pytest.approx(0.1)
 
 

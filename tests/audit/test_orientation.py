@@ -170,6 +170,10 @@ def test_a_sign_that_rounding_may_have_made_does_not_count() -> None:
         assert found.negative == 0
         assert abs(found.smallest) < 1e-15
     assert one_step(decay(1.0), "euler", points(2, 3), 1.0).uncertain == 2
+    barely = torch.tensor([[0.0, 1.0], [1.0, -(2.0**-52)]], dtype=torch.float64)  # I + h A has determinant -2^-52
+    found = one_step(lambda t, z: z @ barely, "euler", points(2, 2), 1.0)
+    assert found.smallest < 0
+    assert (found.negative, found.uncertain) == (0, 2)
 
 
 def test_more_dimensions_than_the_limit_are_skipped_with_a_reason() -> None:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.audit.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.audit import Outcome, Verdict
-from windermere.audit.reference import reference_flow
-from windermere.audit.subject import ModelSubject
+from windermere.audit.reference import reference_flow, refinements
+from windermere.audit.subject import ModelSubject, PredictSubject
 from windermere.audit.sweep import distance
 from windermere.errors import AuditError
 
@@ -80,6 +80,22 @@ def test_the_estimate_of_its_own_error_is_near_the_truth_on_a_field_that_is_not_
     truth = np.median(distance(reference.done, exact))
     assert reference.converged
     assert truth / 5 < np.median(reference.error) < 30 * truth
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5])
+def test_refining_begins_with_sixteen_steps_or_more_in_each_block(blocks: int) -> None:
+    own = wm.FixedStep.of("euler", steps=4)
+    subject = ModelSubject(nn.Sequential(*(wm.ODEBlock(Rotation(1.0), own) for _ in range(blocks))))
+    changes = refinements(subject, subject.forward(ring(), None))
+    assert [next(changes)(own) for _ in range(2)] == [wm.FixedStep.of("rk4", steps=n) for n in (16, 32)]
+
+
+def test_tolerances_that_happen_to_take_the_same_steps_are_not_exact_for_that() -> None:
+    subject = PredictSubject(lambda x, solver: x, wm.Adaptive("dopri54", tolerance=1e-3))
+    x = torch.tensor([[3.0, 4.0]])
+    reference = reference_flow(subject, x, subject.forward(x, None), still=lambda *_: True)
+    assert reference.solver == "dopri54, tol = 1e-06"
+    assert reference.error == pytest.approx(5e-6)
 
 
 @pytest.mark.parametrize(

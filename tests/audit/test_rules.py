@@ -14,6 +14,8 @@ from torch import Tensor
 import windermere as wm
 from windermere.audit import Outcome, Verdict
 from windermere.audit.statistics import Gap
+from windermere.audit.subject import PredictSubject
+from windermere.audit.sweep import Measure
 from windermere.audit.verdict import decide
 from windermere.errors import NonFiniteError
 from windermere.solvers import FixedStep
@@ -71,12 +73,20 @@ def test_a_solver_of_just_the_own_solvers_error_counts() -> None:
 def test_a_solver_of_a_larger_error_does_not_count() -> None:
     verdict = verdict_of(flips={("euler", 1.5): 0.3, ("euler", 2.0): 0.4})
     assert verdict.outcome is Outcome.FLOW
+    assert {line.gap.value for line in verdict.table if line.gap and line.gap.value} == {0.3, 0.4}, "own minus theirs"
 
 
 def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree() -> None:
     verdict = verdict_of(flips=lambda method, factor: 0.3 if method == "rk4" and factor < 0.5 else 0.0)
     assert {line.metric for line in verdict.table} == {1.0}
     assert verdict.outcome is Outcome.TIED
+
+
+def test_scores_that_are_no_classes_agree_up_to_the_threshold() -> None:
+    measure, done = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    passes = [done.forward(torch.tensor(x), None) for x in ([0.0, 0.0, 0.0, 0.0], [0.25, -0.5, 0.75, -1.0])]
+    rows = [measure.row(OWN, 1.0, each, None, passes[0]) for each in passes]
+    assert rows[1].agreement(rows[0]) == 0.5
 
 
 SAME, FAR, FAR_BELOW, UNSURE = (
@@ -117,6 +127,12 @@ def test_a_coarse_step_that_agrees_after_a_finer_one_could_not_be_solved_is_not_
     assert verdict.safe_step == H
 
 
+def test_a_step_that_agrees_on_just_the_share_asked_for_is_safe() -> None:
+    """0.99, of 400 samples."""
+    assert verdict_of(flips={("euler", 8.0): 4 / 400}).safe_step == 8 * H
+    assert verdict_of(flips={("euler", 8.0): 5 / 400}).safe_step == 4 * H
+
+
 def test_steps_too_fine_to_be_solved_are_passed_over() -> None:
     assert verdict_of(fails=[("euler", 0.125), ("euler", 0.25)]).safe_step == 8 * H
 
@@ -135,3 +151,29 @@ def test_where_the_training_solver_is_far_off_the_references_error_is_a_hundredt
     verdict = verdict_of(errors=lambda method, factor: 0.2 * factor if method == "rk4" else 100 * factor)
     assert verdict.reference.solver == "rk4, h = 1/1024"
     assert 0.005 < verdict.reference.error / np.sqrt(2) <= 0.01
+
+
+def test_a_reference_of_which_each_refinement_decides_one_in_a_hundred_anew_is_not_found() -> None:
+    verdict = verdict_of(flips=lambda method, factor: 0.01 if method == "rk4" and np.log2(factor) % 2 == 1 else 0.0)
+    assert not verdict.reference.converged
+    assert verdict.outcome is Outcome.UNDECIDED
+
+
+@pytest.mark.parametrize(("share", "still"), [(0.019, True), (0.021, False)])
+def test_without_classes_a_mean_score_may_move_by_two_percent_of_the_threshold(share: float, still: bool) -> None:
+    measure, subject = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    one, other = (subject.forward(torch.tensor([1.0, 2.0]) + move, None) for move in (0.0, 0.5 * share))
+    assert measure.still(one, other, None) is still
+
+
+@pytest.mark.parametrize("found", [(True, False), (False, True), (True, True)])
+def test_one_batch_whose_reference_is_not_found_leaves_all_of_them_undecided(found: tuple[bool, ...]) -> None:
+    def predict(x: Tensor, solver: Any) -> Tensor:
+        restless = bool(x[0, 1] < 0) and np.log2(solver.step) % 2 == 1
+        return torch.stack([x[:, 0], -x[:, 0]], dim=1) * (-1 if restless else 1)
+
+    x = torch.stack([torch.tensor([1.0, -1.0]).repeat(200), torch.ones(400)], dim=1)
+    batches = [(x if there else x * torch.tensor([1.0, -1.0]), (x[:, 0] < 0).long()) for there in found]
+    verdict = wm.audit(predict, batches, trained_with=OWN, candidates=[], evidence=False, samples=None)
+    assert verdict.reference.converged is all(found)
+    assert verdict.outcome is (Outcome.FLOW if all(found) else Outcome.UNDECIDED)

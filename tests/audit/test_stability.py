@@ -70,6 +70,12 @@ def test_eulers_region_is_the_disc_around_minus_one() -> None:
     torch.testing.assert_close(amplification(EULER, circle), torch.ones_like(angle))
 
 
+def test_a_mode_that_a_step_only_turns_over_does_not_grow() -> None:
+    """h lambda = -2, on the boundary of Euler's region."""
+    found = stability(lambda t, z: -10 * z, EULER, points(1, 3, 2), (0.0,), 0.2)
+    assert (found.outside, found.fastest) == (0.0, 2.0)
+
+
 @pytest.mark.parametrize(("tableau", "critical"), [(EULER, 2.0), (MIDPOINT, 2.0), (RK4, 2.785293563)])
 @pytest.mark.parametrize("direction", [1.0, -1.0])
 def test_a_stiff_decaying_mode_leaves_the_region_past_the_critical_step(

@@ -24,6 +24,14 @@ def test_the_interval_covers_the_true_difference_about_95_times_in_100() -> None
     assert 0.92 <= covered / 400 <= 0.98
 
 
+def test_the_interval_of_right_and_wrong_is_agresti_and_mins_worked_out_by_hand() -> None:
+    """Of 100 samples 10 gained and 4 lost; half a sample more in each of the four cells makes 10.5, 4.5 and 102."""
+    first, second = np.zeros(100), np.zeros(100)
+    first[:10], second[10:14] = 1, 1
+    gap, half = paired_gap(first, second), 1.96 * np.sqrt(15 - 6**2 / 102) / 102
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.06, 6 / 102 - half, 6 / 102 + half), rel=1e-12)
+
+
 def test_a_difference_counts_in_either_direction() -> None:
     worse, better = np.zeros(500), np.ones(500)
     assert paired_gap(worse, better).exceeds(0.1) is True
@@ -37,8 +45,15 @@ def test_more_samples_than_were_predicted_settle_it() -> None:
     gap = paired_gap(first, second)
     assert gap.exceeds(0.1) is None
     more = int(gap.more_samples(0.1))
+    assert paired_gap(second, first).more_samples(0.1) == more
     copies = -(-(200 + more) // 200) + 1
     assert paired_gap(np.tile(first, copies), np.tile(second, copies)).exceeds(0.1) is not None
+
+
+def test_the_interval_of_two_real_scores_is_worked_out_by_hand() -> None:
+    """Differences of 1 and 3: mean 2, standard deviation sqrt 2, standard error 1."""
+    gap = paired_gap(np.array([2.0, 4.0]), np.array([1.0, 1.0]))
+    assert (gap.low, gap.high) == pytest.approx((0.04, 3.96), rel=1e-12)
 
 
 def test_real_scores_get_the_normal_interval() -> None:

@@ -83,6 +83,12 @@ def test_a_grid_made_twice_as_fine_halves_every_step() -> None:
     assert OnGrid("euler", (0, 0.2, 1)).with_precision(0.4).times == pytest.approx((0, 0.1, 0.2, 0.6, 1))
 
 
+def test_a_grid_made_thrice_as_fine_has_thrice_the_steps_whatever_the_rounding() -> None:
+    for steps in range(1, 40):
+        grid = OnGrid("euler", tuple(np.linspace(0, 1, steps + 1).tolist()))
+        assert len(grid.with_precision(grid.precision * (1 / 3)).times) == 3 * steps + 1
+
+
 def test_the_order_is_the_methods() -> None:
     assert [FixedStep(name, step=1).order for name in METHODS] == [t.order for t in METHODS.values()]
 

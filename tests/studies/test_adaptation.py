@@ -386,6 +386,14 @@ def test_a_correction_is_seen_in_the_review_that_follows_a_failed_one() -> None:
     assert told(tables, "is corrected")[1] is False
 
 
+def test_a_review_after_a_failed_one_must_pass_as_often_as_any_other() -> None:
+    """Where four of five reviews pass whatever the step, three of five after a failed one are no correction."""
+    curves = curve_of("a", 0, *[8] * 25, failed=(2, 3, 5, 7, 8))
+    ours, agrees = told({"table": rows_of("a", [0.99], [0.99]), "curves": curves}, "is corrected")
+    assert ours.endswith("after 3 of 5 of them, the next one passed")
+    assert not agrees
+
+
 def test_midpoint_is_compared_with_euler_under_the_same_check() -> None:
     euler = rows_of("a", [0.99, 0.99], [0.99, 0.99], check="rk4")
     midpoint = rows_of("b", [0.99], [0.99], method="midpoint", check="rk4")

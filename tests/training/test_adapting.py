@@ -43,6 +43,15 @@ def decisions(path: Path, seed: int) -> list[dict[str, Any]]:
     return [row for row in read_metrics(path) if "reason" in row and row["seed"] == seed]
 
 
+def test_the_iteration_that_is_reviewed_was_trained_before_its_decision_and_the_next_one_after() -> None:
+    controller = StepAdaptation(train="euler", check="midpoint")
+    agreeing = Score(value=0.9)
+    states = review_members(controller, [controller.start(0.1)], [agreeing], lambda wanted: {0: agreeing})
+    adapting = Adapting(controller, states)
+    before, after = ((FixedStep("euler", step=h),) for h in (0.1, 1.1 * 0.1))
+    assert [adapting.solvers_of(iteration) for iteration in (50, 51, 99)] == [before, after, after]
+
+
 def adapted(adapt: str, **changes: Any) -> RunConfig:
     return a_config(**{**ADAPTED, "adapt": adapt, "dtype": "float64", **changes})
 

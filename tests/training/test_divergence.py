@@ -145,9 +145,14 @@ def test_gradients_whose_norm_overflows_are_not_mistaken_for_infinite_ones(
     assert outcome.finished
 
 
-def test_a_first_step_that_makes_parameters_infinite_promises_no_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 1e300), ("adam", 4e38)])
+@pytest.mark.parametrize("checkpoint_every", [1, 100])
+def test_a_first_step_that_makes_parameters_infinite_is_seen_before_any_checkpoint(
+    tmp_path: Path, checkpoint_every: int, optimizer: str, lr: float
+) -> None:
+    """Where none is due, with the next loss."""
     with pytest.raises(DivergedError, match=r"stopped after iteration 1: .* not finite; there is no checkpoint yet in"):
-        trained(tmp_path, a_config(optimizer="sgd", lr=1e300, checkpoint_every=1))
+        trained(tmp_path, a_config(optimizer=optimizer, lr=lr, checkpoint_every=checkpoint_every))
 
 
 def test_a_step_that_makes_parameters_infinite_does_not_overwrite_a_good_checkpoint(

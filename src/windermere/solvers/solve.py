@@ -95,7 +95,7 @@ def solve(
     gradient: "backprop" through the solver, "checkpoint" (the same gradient in less memory), "adjoint", or an `Adjoint`
         with settings of its own.
     interpolate: step as if only the last time were asked for, and interpolate the states between, at the method's
-        order. Otherwise steps land on every time.
+        order. Otherwise steps land on every time, as the adjoint's way back always does: dL/dz jumps at each.
     record: keep every step in `solution.trajectory`.
 
     >>> import torch

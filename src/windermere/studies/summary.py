@@ -46,18 +46,24 @@ The paper's claims about training: how many of their cases agree with ours, and 
 RULES = """\
 ## How claims are judged
 
-- An **accuracy** agrees with a printed one if they differ by no more than both standard deviations over seeds together.
+- An **accuracy** agrees with a printed one if they differ by no more than both standard deviations over seeds
+  together. It is **as accurate** as another if it is no further below. With five seeds each, that is two to three
+  standard errors: it does not prove that the means are the same.
 - A **cost** agrees if it differs by no more than a quarter, a **critical number of steps** within a factor of two.
 - Accuracy **drops** if it falls by more than 0.1 in the mean over seeds. This is the threshold of Algorithm 2.
 - Accuracies show **no clear dependence** if their means lie within 0.1. A smaller trend, where one half of a grid is
   lower, is told. (The paper allows for some, as learning rates were not tuned for each step.)
-- A **decline**, and **lower**, mean: by more than 0.01 and by more than two standard errors.
+- A **decline**, and **lower**, mean: by more than 0.01 and by more than two standard errors. Models are taken as
+  independent, though they share seeds.
 - Adaptation has **settled** in the second half of training, from its first correction on.
 - A **swing** is the standard deviation of log2 of the step or tolerance once settled. A slow drift counts too. To
   **fluctuate** is to swing by more than one raise of Algorithm 2 does (a factor of 1.1: 0.14), in the mean over seeds.
+- Final values are **different** if their log2 deviates by more between seeds than within one.
+- A model is **corrected** if, after a review that failed, the next one passes at least as often as all reviews do.
 - A first step is **too small** if training takes more than twice the evaluations per iteration that it takes once
   settled.
 - **Far fewer** steps are fewer than half.
+- Each claim is judged by itself. Nothing corrects for how many there are.
 
 ## Where the paper is silent, or prints two things
 

@@ -131,6 +131,23 @@ def test_the_steps_of_a_batch_are_those_of_the_sample_that_took_most() -> None:
     assert DiffraxSubject(model, x).forward(x, None).evaluations == 6 * steps.max() + 1
 
 
+def in_legs(model: Any, x: Any) -> Any:
+    """Three solves, one after the other, of which JAX sees one call."""
+
+    def leg(y: Any, t: Any) -> Any:
+        how = {**model.how, "t0": t, "t1": t + 1}
+        return diffrax.diffeqsolve(diffrax.ODETerm(model.func), y0=y, **how).ys[-1], None
+
+    return jax.vmap(lambda y: jax.lax.scan(leg, y, jnp.arange(3.0))[0])(x)
+
+
+@pytest.mark.parametrize("call", [in_legs, eqx.filter_jit(in_legs)], ids=["plain", "compiled"])
+def test_all_solves_of_a_scan_are_counted(call: Any) -> None:
+    subject = DiffraxSubject(make(controlled("Tsit5", 1e-3, 1e-3)), X, call=call)
+    assert subject.forward(X, lambda own: FixedStep("rk4", step=0.25)).evaluations == 3 * 16
+    assert subject.forward(X, lambda own: FixedStep("tsit54", step=0.25)).evaluations == 3 * (4 * 6 + 1)
+
+
 def test_a_pass_of_many_samples_compiles_no_more_than_one_of_few() -> None:
     subject, made = DiffraxSubject(make(controlled("Tsit5", 1e-3, 1e-3)), X), list[int]()
     for n in (5, 50):
@@ -183,12 +200,17 @@ def test_a_pass_that_is_compiled_for_all_precisions_rounds_and_no_more(way: str,
 
 
 def test_what_was_compiled_for_an_audit_is_gone_with_it() -> None:
-    subject = DiffraxSubject(make(fixed("Euler", 0.25), closed), X)
-    kept = [ref(program) for program in subject.programs.values() if program]
-    assert kept
-    del subject
-    gc.collect()
-    assert [program() for program in kept] == [None] * len(kept)
+    """A closure's solves too, which nobody else could use."""
+    live = list[int]()
+    for _ in range(2):
+        subject = DiffraxSubject(make(fixed("Euler", 0.25), closed), X)
+        kept = [ref(program) for program in subject.programs.values() if program]
+        assert kept
+        del subject
+        gc.collect()
+        assert [program() for program in kept] == [None] * len(kept)
+        live.append(len(jax.devices()[0].client.live_executables()))
+    assert live[0] == live[1]
 
 
 def reads_values(model: Any, x: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
-from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, watching
+from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.audit.subject import Change, Insight, Pass, as_outputs
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import FixedStep, Solver
@@ -34,7 +34,8 @@ class NoSolveError(AuditError):
 
 class DiffraxSubject:
     """An equinox model, as it is. `call(model, x)` gives its outputs for a batch; without it the model is taken to be
-    written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX."""
+    written for one sample, and mapped over the batch. Outputs decide alone: states and field stay in JAX. As with
+    `jax.jit`, what a closure captures is read when it is compiled: if that changes, make another subject."""
 
     library = "diffrax"
 
@@ -116,6 +117,8 @@ class DiffraxSubject:
             yield
         finally:
             clear()
+            if self.anew:
+                forget_solves()
 
     def _why_not_double(self, x: Any) -> tuple[str, ...]:
         try:

@@ -20,24 +20,29 @@ class Program:
     """call(model, x) with other solvers, compiled for what is `given` (all three) but for the numbers in its arrays."""
 
     def __init__(self, call: Callable[[Any, Any], Any], own: tuple[Solver, ...], given: Any, *, double: bool) -> None:
+        equinox, jax = import_module("equinox"), import_module("jax")
         traces: list[list[Solve]] = []
+        numbers, rest = equinox.partition(given, equinox.is_array)
+        structure = jax.tree_util.tree_structure(numbers)
 
-        def traced(model: Any, x: Any, solvers: Any) -> Any:  # JAX keeps it for good: it must not hold the program
+        def traced(*leaves: Any) -> Any:
+            model, x, solvers = equinox.combine(jax.tree_util.tree_unflatten(structure, leaves), rest)
             left = list(zip(own, solvers, strict=True))
             with watching(lambda asked: _next(left, asked), double=double) as seen:
                 traces.append(seen)
                 return call(model, x)
 
-        self.compiled = import_module("equinox").filter_jit(traced).lower(*given).compile()
+        # Not equinox's, which JAX would keep for good together with all that is captured.
+        self.compiled = jax.jit(traced).lower(*_numbers(given)).compile()
         self.seen = traces.pop()
         if len(self.seen) != len(own):
             raise AuditError(f"traced, the model solves {len(self.seen)} times where it did {len(own)} times")
 
     def run(self, given: Any) -> tuple[Any, list[Solve]]:
         for solve in self.seen:
-            solve.steps = 0
+            solve.steps = []
         with _unlogged():
-            outputs = np.asarray(self.compiled(*given))
+            outputs = np.asarray(self.compiled(*_numbers(given)))
             import_module("jax").effects_barrier()
         return outputs, self.seen
 
@@ -46,6 +51,13 @@ def kind_of(given: Any) -> Hashable:
     """What JAX compiles for: all but the numbers in arrays."""
     leaves, structure = import_module("jax").tree_util.tree_flatten(given)
     return structure, *((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else leaf for leaf in leaves)
+
+
+def _numbers(given: Any) -> list[Any]:
+    """All arrays: what a program takes."""
+    equinox = import_module("equinox")
+    arrays: list[Any] = import_module("jax").tree_util.tree_leaves(equinox.filter(given, equinox.is_array))
+    return arrays
 
 
 def _next(left: list[tuple[Solver, Any]], asked: Solver) -> Any:

@@ -75,8 +75,9 @@ class Solve:
     def __init__(self, given: Mapping[str, Any]) -> None:
         self.given = given
         self.used = given["solver"]
-        self.steps = 0
-        """Of the sample that took most: samples that are mapped step together."""
+        self.steps: list[int] = []
+        """Of each time that it was run (several inside of `lax.scan`), by the sample that took most: samples that are
+        mapped step together."""
         _check_kind(given)
 
     def own(self) -> Solver:
@@ -121,14 +122,14 @@ class Solve:
         }
 
     def cost(self, steps: Any) -> None:
-        self.steps = max(self.steps, int(steps))
+        self.steps.append(int(steps))
 
     def evaluations(self) -> int:
         """Stages times steps; a stage that the next step reuses is evaluated once."""
         tableau = getattr(self.used, "tableau", None)
         if tableau is None:
-            return self.steps
-        return int(self.steps * (tableau.num_stages - tableau.fsal) + tableau.fsal)
+            return sum(self.steps)
+        return int(sum(self.steps) * (tableau.num_stages - tableau.fsal) + len(self.steps) * tableau.fsal)
 
 
 @contextmanager
@@ -155,6 +156,13 @@ def watching(change: Answer | None, *, double: bool) -> Iterator[list[Solve]]:
         yield seen
     finally:
         kind.__call__ = original
+
+
+def forget_solves() -> None:
+    """JAX keeps what it compiled for a field that is a closure for good, though no other solve can make use of it."""
+    compiled: Any = getattr(import_module("diffrax").diffeqsolve, "_cached", None)
+    if hasattr(compiled, "clear_cache"):
+        compiled.clear_cache()
 
 
 @cache
