@@ -390,7 +390,7 @@ def test_a_review_after_a_failed_one_must_pass_as_often_as_any_other() -> None:
     """Where four of five reviews pass whatever the step, three of five after a failed one are no correction."""
     curves = curve_of("a", 0, *[8] * 25, failed=(2, 3, 5, 7, 8))
     ours, agrees = told({"table": rows_of("a", [0.99], [0.99]), "curves": curves}, "is corrected")
-    assert ours.endswith("after 3 of 5 of them, the next one passed")
+    assert ours.endswith("the next one passed 3 times of 5")
     assert not agrees
 
 
