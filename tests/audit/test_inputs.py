@@ -288,7 +288,7 @@ class Conditioned(nn.Module):
         self.block = wm.ODEBlock(Scaled(), wm.FixedStep.of("euler", steps=4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.block.field.context = x[:, :1]  # type: ignore[assignment]
+        self.block.field.context = x[:, :1]
         return self.block(x)  # type: ignore[no-any-return]
 
 

@@ -106,14 +106,18 @@ class Controller(Protocol):
 
 def review(controller: Controller, state: State, trained: Score, score: Callable[[Solver], Score]) -> State:
     """One review for one model: `score` runs the batch with the solver it is given."""
-    asking = controller.review(state, trained)
-    try:
-        wanted = next(asking)
-        while True:
-            wanted = asking.send(score(wanted))
-    except StopIteration as done:
-        decided: State = done.value
-        return decided
+
+    def told(wanted: dict[int, Solver]) -> dict[int, Score]:
+        return {0: _checked("score(solver) returns", score(wanted[0]))}
+
+    (decided,) = review_members(controller, [state], [_checked("trained is", trained)], told)
+    return decided
+
+
+def _checked(who: str, given: Any) -> Score:
+    if not isinstance(given, Score):
+        raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
+    return given
 
 
 def review_members(

@@ -50,7 +50,7 @@ class Examined:
 
 
 def audit(
-    model: nn.Module | Callable[[Any, Solver], Any] | Subject,
+    model: nn.Module | Callable[..., Any] | Subject,
     batches: Any,
     *,
     trained_with: Solver | None = None,

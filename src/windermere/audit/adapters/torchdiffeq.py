@@ -113,16 +113,16 @@ class _Solve:
             solver = self.entry.original(func=self.func, y0=self.y0, **self.options)
             solution: Tensor = solver.integrate(t)
         except AssertionError as error:
-            why = self.why_not(t) or f"loosen its tolerance, or raise max_num_steps where that is spent ({error})"
-            raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {why}") from error
+            raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {error}; {self.advice(t)}") from error
         finally:
             handle.remove()
         return solution
 
-    def why_not(self, t: Tensor) -> str | None:
-        """Its "underflow in dt" has many causes; this one is seen at once."""
-        finite = all(value.isfinite().all() for value in (self.y0, self.func(t[0], self.y0)))
-        return None if finite else "the field is not finite where it starts: look for weights or inputs that are not"
+    def advice(self, t: Tensor) -> str:
+        """Of all causes of an "underflow in dt" one is seen at once."""
+        if self.func(t[0], self.y0).isfinite().all():
+            return "loosen its tolerance, or let it take more steps"
+        return "the field is not finite where it starts: look for weights or inputs that are not"
 
     def own(self, t: Tensor, wrapped: "_Wrapped") -> tuple[Solver, tuple[str, ...]]:
         """Our equivalent of what was asked for, and in which way it is not quite the same."""
