@@ -303,3 +303,26 @@ def test_a_field_that_holds_a_context_for_each_sample_is_audited_without_evidenc
     verdict = wm.audit(Conditioned(), (ring(), torch.zeros(400)))
     assert verdict.outcome is Outcome.FLOW
     assert verdict.evidence == ()
+
+
+class OnAGraph(nn.Module):
+    """Nodes that look at their neighbours: one sample each, and none alone."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self.neighbours = torch.eye(nodes).roll(1, dims=0)
+
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return self.neighbours.to(z) @ z
+
+
+def test_samples_that_are_only_to_be_had_together_are_refused() -> None:
+    with pytest.raises(AuditError, match=r"takes 20 samples together, but not 16 or 8 of them.* depend on each other"):
+        wm.audit(nn.Sequential(wm.ODEBlock(OnAGraph(20), OWN)), (ring(20), torch.arange(20) % 2))
+
+
+def test_an_audit_in_inference_mode_is_the_same() -> None:
+    model, batch = rotating(), (ring(20), torch.arange(20) % 2)
+    with torch.inference_mode():
+        verdict = wm.audit(model, batch)
+    assert verdict.to_dict() == wm.audit(model, batch).to_dict()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
@@ -36,7 +37,7 @@ from windermere.solvers.runge_kutta import propagating_stages
 from windermere.solvers.solve import members_of
 
 FEW = 8
-"""Samples that show who solves in a model."""
+"""Samples that show how many steps a model takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,7 @@ class Examined:
     reference: Reference
 
 
+@torch.inference_mode(False)  # evidence differentiates, wherever it is asked for
 def audit(
     model: nn.Module | Callable[..., Any] | Subject,
     batches: Any,
@@ -127,7 +129,7 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
                 "trained_with is for predict(x, solver): a model with ODEBlocks has its own solvers; change those by "
                 "windermere.using(model, solver), or leave it out"
             )
-        refuse_solves_beside_blocks(model, first_samples(x, FEW))
+        refuse_solves_beside_blocks(model, x)
         return ModelSubject(model)
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
         subject: Subject = model
@@ -139,7 +141,8 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, or give predict(x, solver) together with trained_with=..."
+            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), or give predict(x, solver) "
+            "together with trained_with=..."
         )
     return found
 
@@ -155,6 +158,11 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
         whole, part = (subject.forward(first_samples(x, n), _one_step, double=True) for n in (2 * few, few))
     except (DoublePrecisionError, SolverError):
         return None
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise AuditError(
+            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them "
+            f"({str(error).splitlines()[0]}): an audit needs samples that do not depend on each other"
+        ) from error
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
     return None

@@ -356,5 +356,5 @@ def test_a_model_of_whole_batches_is_told_how_to_come_in_and_comes_in_so() -> No
 
 
 def test_a_mapped_module_is_told_to_come_as_itself() -> None:
-    with pytest.raises(AuditError, match="give the equinox module itself, which takes one sample"):
+    with pytest.raises(AuditError, match=r"give diffrax's equinox module itself \(not jax.vmap of it\)"):
         wm.audit(jax.vmap(make(fixed("Euler", 0.25))), (X, np.zeros(len(X))))
