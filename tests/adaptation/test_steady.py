@@ -296,3 +296,7 @@ def test_a_number_is_no_score() -> None:
 def test_a_score_that_runs_out_of_batches_does_not_pass_for_a_decision() -> None:
     with pytest.raises(StopIteration):
         review(EULER, EULER.start(0.5), Score(value=0.9), lambda solver: next(iter(())))
+
+
+def test_a_start_that_is_a_tensor_is_kept_as_a_number() -> None:
+    assert json.loads(json.dumps(EULER.start(torch.tensor(0.5)).to_dict()))["precision"] == 0.5  # type: ignore[arg-type]

@@ -72,6 +72,9 @@ class State:
     decision: Decision | None = None
     """The last one."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", float(self.precision))  # a tensor could not be saved as JSON
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
