@@ -1,5 +1,6 @@
 """The command line: what it answers, what it refuses and in which words, and what it leaves behind."""
 
+import errno
 import json
 import re
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -90,6 +92,15 @@ def assert_one_sentence(answer: Answer, *words: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------------
 # The program
+
+
+def test_an_answer_that_cannot_be_written_is_one_sentence(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert_one_sentence(run("data", "list", "--json"), r"the machine refused \(.*No space left on device\): make room")
 
 
 def test_the_version_is_the_packages(run: Command) -> None:

@@ -38,6 +38,7 @@ def coarse():
     return made(2)
 
 def fine():
+    print("loading")
     return made(256)
 
 def wrong():
@@ -64,7 +65,7 @@ def broken():
 @pytest.fixture
 def models(tmp_path: Path) -> None:
     (tmp_path / "rotations.py").write_text(ROTATION)
-    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "taken.png").mkdir(parents=True)
 
 
 @pytest.mark.usefixtures("models")
@@ -100,6 +101,7 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("nowhere",), r"nowhere does not exist: name a folder .*, or a function .*, as package.module:function"),
         (("nowhere:load",), r"nowhere:load could not be called: there is no module 'nowhere' here: go to its folder"),
         (("rotations.py:fine",), r"there is no module 'rotations.py' here: leave out the .py"),
+        (("./rotations.py:fine",), r"a module is not named by a path: go to its folder and give rotations:fine"),
         (("rotations:missing",), r"could not be called: the module 'rotations' has no function 'missing'"),
         (("rotations:",), r"could not be called: name both a module and a function, package.module:function"),
         (
@@ -118,6 +120,8 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("rotations:raising", "--figure", "audit.pdf"), r"saved as .png or .svg, and 'audit.pdf' ends in neither"),
         (("rotations:raising", "--figure", "nowhere/audit.png"), r"nowhere is not a folder"),
         (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
+        (("rotations:fine", "--device", "cpu"), r"--device is where a run's model goes"),
+        (("rotations:fine", "--figure", "elsewhere/taken.png"), r"taken.png cannot be written, since it is a folder"),
     ],
 )
 def test_what_cannot_be_audited_gets_one_sentence(
@@ -126,6 +130,20 @@ def test_what_cannot_be_audited_gets_one_sentence(
     words: str,
 ) -> None:
     assert_one_sentence(run("audit", *arguments), words)
+
+
+@pytest.mark.usefixtures("models")
+def test_what_a_function_prints_stays_out_of_the_answer(run: Command) -> None:  # noqa: F811
+    answer = run("audit", "rotations:fine", "--no-evidence", "--json")
+    assert json.loads(answer.out)["rotations:fine"]["outcome"] == "FLOW"
+    assert "loading" in answer.err
+
+
+@pytest.mark.usefixtures("models")
+def test_a_place_where_no_figure_can_be_written_is_told_before_the_audit(run: Command) -> None:  # noqa: F811
+    Path("audit.png").mkdir()
+    answer = run("audit", "rotations:broken")
+    assert_one_sentence(answer, r"the figure audit.png cannot be written, since it is a folder: choose another place")
 
 
 def test_a_seed_that_a_run_does_not_have_is_named(run: Command) -> None:  # noqa: F811

@@ -449,6 +449,13 @@ def test_a_checkpoint_that_is_missing_has_no_adapted_solver_or_has_code_is_named
         kit.callback.install_adapted(module, tmp_path / "objects.ckpt")
     with pytest.raises(UsageError, match=r"nowhere\.ckpt cannot be read: No such file"):
         kit.callback.install_adapted(module, tmp_path / "nowhere.ckpt")
+    torch.save([1], tmp_path / "list.ckpt")
+    with pytest.raises(UsageError, match="this checkpoint holds no adapted solvers"):
+        kit.callback.install_adapted(module, tmp_path / "list.ckpt")
+    for contents in (b"", b"garbage", (tmp_path / "plain.ckpt").read_bytes()[:1000]):
+        (tmp_path / "damaged.ckpt").write_bytes(contents)
+        with pytest.raises(UsageError, match=r"damaged\.ckpt is damaged, or no checkpoint of Lightning's"):
+            kit.callback.install_adapted(module, tmp_path / "damaged.ckpt")
 
 
 # ---------------------------------------------------------------------------------------------------------

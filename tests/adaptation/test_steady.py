@@ -285,3 +285,19 @@ def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_
             signal(torch.zeros(4, 2), torch.zeros(4, 3))
     flat = pixels.movedim(1, -1).flatten(0, -2)
     assert float(moved_mass(flat, flat)) == 0.0
+
+
+def test_a_number_is_no_score() -> None:
+    with pytest.raises(UsageError, match=r"trained is a windermere.Score\(value=...\), not a float"):
+        review(EULER, EULER.start(0.5), 0.9, lambda solver: Score(value=0.9))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"score\(solver\) returns a windermere.Score\(value=...\), not a Tensor"):
+        review(EULER, EULER.start(0.5), Score(value=0.9), lambda solver: torch.tensor(0.9))  # type: ignore[arg-type, return-value]
+
+
+def test_a_score_that_runs_out_of_batches_does_not_pass_for_a_decision() -> None:
+    with pytest.raises(StopIteration):
+        review(EULER, EULER.start(0.5), Score(value=0.9), lambda solver: next(iter(())))
+
+
+def test_a_start_that_is_a_tensor_is_kept_as_a_number() -> None:
+    assert json.loads(json.dumps(EULER.start(torch.tensor(0.5)).to_dict()))["precision"] == 0.5  # type: ignore[arg-type]

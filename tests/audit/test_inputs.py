@@ -10,7 +10,9 @@ from torch import nn
 import windermere as wm
 from tests.audit.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring, rotation_verdict
 from windermere.audit import Candidate, Outcome
-from windermere.errors import UsageError
+from windermere.errors import AuditError, UsageError
+
+OWN = wm.FixedStep.of("euler", steps=4)
 
 
 def rotating(*head: nn.Module) -> nn.Sequential:
@@ -237,3 +239,90 @@ def test_a_solver_of_training_beside_a_models_own_is_refused() -> None:
     x, y = ring(20), torch.arange(20) % 2
     with pytest.raises(UsageError, match="a model with ODEBlocks has its own solvers"):
         wm.audit(rotating(), (x, y), trained_with=wm.FixedStep.of("rk4", steps=8))
+
+
+def test_an_output_that_is_not_each_samples_is_refused_by_its_shape() -> None:
+    class Halved(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return z[: len(z) // 2]
+
+    with pytest.raises(AuditError, match=r"outputs of shape \(10, 2\) for 20 samples"):
+        wm.audit(rotating(Halved()), (ring(20), torch.arange(20) % 2))
+
+
+@pytest.mark.parametrize(("outputs", "words"), [(None, r"shape \(\) for 20"), ({}, "a dict that is no array")])
+def test_a_predict_that_returns_no_outputs_is_refused(outputs: Any, words: str) -> None:
+    with pytest.raises(AuditError, match=words):
+        wm.audit(lambda x, solver: outputs, (ring(20), torch.arange(20) % 2), trained_with=OWN)
+
+
+def test_a_predict_that_passes_its_solver_over_is_no_flow() -> None:
+    verdict = wm.audit(lambda x, solver: x, (ring(), torch.zeros(400)), trained_with=OWN)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "the same outputs whatever the solver" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"metric": "accuracy", "threshold": 0.1}, "a metric is a function of outputs and targets, not 'accuracy'"),
+        ({"candidates": ["rk4"]}, r"a candidate is a windermere.audit.Candidate\(method, factor\), not 'rk4'"),
+        ({"metric": lambda z, y: z[:, 0] / 0, "threshold": 0.1}, "scores are not finite for 20 of 20 samples"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_refused_in_a_sentence(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        wm.audit(rotating(), (ring(20), torch.arange(20) % 2), **options)
+
+
+def test_a_name_is_no_solver_of_training() -> None:
+    with pytest.raises(UsageError, match=r"a solver is a FixedStep, an OnGrid or an Adaptive.* not 'euler'"):
+        wm.audit(lambda x, solver: x, (ring(20), torch.arange(20) % 2), trained_with="euler")  # type: ignore[arg-type]
+
+
+class Conditioned(nn.Module):
+    """The field is told each sample's own input, as models with a context do it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = wm.ODEBlock(Scaled(), wm.FixedStep.of("euler", steps=4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.block.field.context = x[:, :1]
+        return self.block(x)  # type: ignore[no-any-return]
+
+
+class Scaled(nn.Module):
+    context: torch.Tensor
+
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return z * self.context
+
+
+def test_a_field_that_holds_a_context_for_each_sample_is_audited_without_evidence() -> None:
+    verdict = wm.audit(Conditioned(), (ring(), torch.zeros(400)))
+    assert verdict.outcome is Outcome.FLOW
+    assert verdict.evidence == ()
+
+
+class OnAGraph(nn.Module):
+    """Nodes that look at their neighbours: one sample each, and none alone."""
+
+    def __init__(self, nodes: int) -> None:
+        super().__init__()
+        self.neighbours = torch.eye(nodes).roll(1, dims=0)
+
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return self.neighbours.to(z) @ z
+
+
+def test_samples_that_are_only_to_be_had_together_are_refused() -> None:
+    with pytest.raises(AuditError, match=r"takes 20 samples together, but not 16 or 8 of them.* depend on each other"):
+        wm.audit(nn.Sequential(wm.ODEBlock(OnAGraph(20), OWN)), (ring(20), torch.arange(20) % 2))
+
+
+def test_an_audit_in_inference_mode_is_the_same() -> None:
+    model, batch = rotating(), (ring(20), torch.arange(20) % 2)
+    with torch.inference_mode():
+        verdict = wm.audit(model, batch)
+    assert verdict.to_dict() == wm.audit(model, batch).to_dict()

@@ -193,7 +193,14 @@ class BatchCentred(Rotation):
         return super().forward(t, z - z.mean(dim=0))
 
 
-@pytest.mark.parametrize(("field", "word"), [(Noisy, "noise"), (BatchCentred, "batch")])
+class BatchNormalised(Rotation):
+    """Batch statistics in eval mode too, which a single sample has none of."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return super().forward(t, nn.functional.batch_norm(z, None, None, training=True))
+
+
+@pytest.mark.parametrize(("field", "word"), [(Noisy, "noise"), (BatchCentred, "batch"), (BatchNormalised, "batch")])
 def test_a_field_that_is_not_deterministic_is_named(field: type[Rotation], word: str) -> None:
     model = nn.Sequential(wm.ODEBlock(field(3.0), wm.FixedStep.of("euler", steps=8)), right_of_zero())
     torch.manual_seed(0)

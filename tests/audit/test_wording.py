@@ -100,3 +100,7 @@ def test_an_audit_leaves_gradients_and_parameters_as_they_were() -> None:
     before = [p.detach().clone() for p in model.parameters()]
     wm.audit(model, (ring(), labelled_by_itself(model, ring())))
     assert all(torch.equal(p, q) and p.requires_grad for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_one_sample_is_not_called_several() -> None:
+    assert " on 1 sample is too close " in rotation_verdict(4, samples=1, evidence=False).sentence

@@ -8,7 +8,7 @@ import torch
 
 from tests.solvers.fields import DOUBLE, elementwise
 from windermere.errors import FieldError, UsageError
-from windermere.solvers import Adaptive, FixedStep, solve
+from windermere.solvers import Adaptive, FixedStep, initial_step, solve
 
 FIXED = FixedStep("rk4", step=1 / 10)
 DOPRI = Adaptive("dopri54", tolerance=1e-4)
@@ -42,6 +42,26 @@ def test_a_field_that_returns_something_else_is_told_what_and_what_was_wanted(
 ) -> None:
     with pytest.raises(FieldError, match=sentence):
         solve(returning(make), torch.ones(3, 2), solver)
+
+
+@EVERY
+@pytest.mark.parametrize(
+    ("field", "name"), [(torch.nn.Linear(2, 2), "Linear"), (lambda z: -z, "<lambda>"), (torch.ones(2), "Tensor")]
+)
+@pytest.mark.parametrize("state", [torch.ones(3, 2), (torch.ones(3, 2), torch.ones(3))], ids=["tensor", "tuple"])
+def test_a_field_that_does_not_take_time_and_state_is_told_to_or_to_be_wrapped(
+    solver: Any, field: Any, name: str, state: Any
+) -> None:
+    sentence = rf"called as field\(t, z\), and '{name}' cannot be: .* wrap it in windermere.Autonomous"
+    with pytest.raises(FieldError, match=sentence):
+        solve(field, state, solver)
+    with pytest.raises(FieldError, match=sentence):
+        initial_step(field, state, order=1)
+
+
+def test_a_type_error_inside_a_field_comes_out_as_it_is() -> None:
+    with pytest.raises(TypeError, match="unsupported operand"):
+        solve(lambda t, z: z + "1", torch.ones(3, 2), FIXED)
 
 
 @EVERY

@@ -79,6 +79,9 @@ class State:
     decision: Decision | None = None
     """The last one."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", float(self.precision))  # a tensor could not be saved as JSON
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -125,14 +128,18 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     >>> print(controller.solver(state), "-", state.decision.reason)
     euler, h = 1/16 - scores differ: step decreased
     """
-    asking = controller.review(state, trained)
-    try:
-        wanted = next(asking)
-        while True:
-            wanted = asking.send(score(wanted))
-    except StopIteration as done:
-        decided: State = done.value
-        return decided
+
+    def told(wanted: dict[int, Solver]) -> dict[int, Score]:
+        return {0: _checked("score(solver) returns", score(wanted[0]))}
+
+    (decided,) = review_members(controller, [state], [_checked("trained is", trained)], told)
+    return decided
+
+
+def _checked(who: str, given: Any) -> Score:
+    if not isinstance(given, Score):
+        raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
+    return given
 
 
 def review_members(

@@ -9,6 +9,7 @@ from math import inf, isclose, nan
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeAlias
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
@@ -212,7 +213,11 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
 
 def _opened(path: str | Path) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") as file:
+            whole = is_zipfile(file)  # which is what PyTorch writes
+        if not whole:
+            raise UsageError(f"{path} is damaged, or no checkpoint of Lightning's: save it again, or name another")
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise UsageError(f"the checkpoint {path} cannot be read: {error.strerror or error}") from error
     except UnpicklingError as error:  # hyper-parameters that are objects, most likely
@@ -220,7 +225,7 @@ def _opened(path: str | Path) -> Mapping[str, Any]:
             f"{path} holds more than plain values, and reading it may run code: if you trust it, give install_adapted "
             "what torch.load(path, weights_only=False) returns"
         ) from error
-    return found
+    return found if isinstance(found, Mapping) else {}
 
 
 def _check_fits(controller: Controller, module: "LightningModule") -> None:

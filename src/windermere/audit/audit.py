@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.options import check_numbers, checked_threshold
+from windermere.audit.options import check_kinds, check_numbers, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
@@ -22,6 +23,7 @@ from windermere.audit.sweep import (
     Metric,
     Row,
     accuracy,
+    check_one_each,
     default_candidates,
     joined,
     try_out,
@@ -32,9 +34,10 @@ from windermere.errors import AuditError, DoublePrecisionError, SolverError, Usa
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.solvers.runge_kutta import propagating_stages
+from windermere.solvers.solve import members_of
 
 FEW = 8
-"""Samples that show who solves in a model."""
+"""Samples that show how many steps a model takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +50,9 @@ class Examined:
     reference: Reference
 
 
+@torch.inference_mode(False)  # evidence differentiates, wherever it is asked for
 def audit(
-    model: nn.Module | Callable[[Any, Solver], Any] | Subject,
+    model: nn.Module | Callable[..., Any] | Subject,
     batches: Any,
     *,
     trained_with: Solver | None = None,
@@ -86,6 +90,7 @@ def audit(
     FLOW
     """
     threshold = checked_threshold(threshold, metric)
+    check_kinds(metric, candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
@@ -101,6 +106,7 @@ def audit(
     measure = Measure(metric or accuracy, metric is None, threshold)
     parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     whole = _joined(parts)
+    unsteady = unsteady or why_not_solving(subject, whole)
     wanted = evidence and unsteady is None
     drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
     name = "accuracy" if metric is None else name_of(metric)
@@ -121,7 +127,7 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     if not isinstance(own, FixedStep):
         distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
         return list(reversed(distinct.values()))
-    steps = subject.forward(first_samples(x, 1), None).evaluations / propagating_stages(own.tableau)
+    steps = subject.forward(first_samples(x, FEW), None).evaluations / propagating_stages(own.tableau)
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 
@@ -139,18 +145,20 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
                 "trained_with is for predict(x, solver): a model with ODEBlocks has its own solvers; change those by "
                 "windermere.using(model, solver), or leave it out"
             )
-        refuse_solves_beside_blocks(model, first_samples(x, FEW))
+        refuse_solves_beside_blocks(model, x)
         return ModelSubject(model)
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
         subject: Subject = model
         return subject
     if trained_with is not None and callable(model):
+        members_of(trained_with)
         return PredictSubject(model, trained_with)
     found: Subject | None = find_subject(model, x)
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, or give predict(x, solver) together with trained_with=..."
+            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), or give predict(x, solver) "
+            "together with trained_with=..."
         )
     return found
 
@@ -158,6 +166,7 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
 def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     """The same batch twice, and a part of it alone: noise, dropout or batch statistics show here."""
     one, two = subject.forward(x, None), subject.forward(x, None)
+    check_one_each(one, size(x))
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
     few = max(1, min(size(x) // 2, 8))
@@ -165,9 +174,22 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
         whole, part = (subject.forward(first_samples(x, n), _one_step, double=True) for n in (2 * few, few))
     except (DoublePrecisionError, SolverError):
         return None
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise AuditError(
+            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them "
+            f"({str(error).splitlines()[0]}): an audit needs samples that do not depend on each other"
+        ) from error
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
     return None
+
+
+def why_not_solving(subject: Subject, whole: Examined) -> str | None:
+    """A predict that passes its solver over would seem to be the perfect flow."""
+    errors = [row.error for row in (whole.own, *whole.rows.values()) if row.error is not None]
+    if subject.library != "predict" or any(error.any() for error in errors):
+        return None
+    return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
 
 
 def _one_step(own: Solver) -> Solver:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from windermere.audit.sweep import Metric
+from windermere.audit.sweep import Candidate, Metric
 from windermere.errors import UsageError
 
 ACCURACY_THRESHOLD = 0.1
@@ -29,6 +29,15 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
             "one below 1"
         )
     return _number(threshold)
+
+
+def check_kinds(metric: Any, candidates: Any) -> None:
+    """Names, as the command line takes them for methods, are none of these."""
+    if metric is not None and not callable(metric):
+        raise UsageError(f"a metric is a function of outputs and targets, not {metric!r}: leave it out for accuracy")
+    wrong = next((c for c in candidates or () if not isinstance(c, Candidate)), None)
+    if wrong is not None:
+        raise UsageError(f"a candidate is a windermere.audit.Candidate(method, factor), not {wrong!r}")
 
 
 def check_samples(samples: int | None) -> None:

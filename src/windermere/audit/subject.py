@@ -129,6 +129,8 @@ class ModelSubject:
         if not isinstance(last.start, Tensor) or len(last.start) != samples_of(x):
             return None
         times = (last.block.times[0], last.block.times[-1])
+        if not is_of_samples(last.block.field, last.start, times[0]):
+            return None
         head = None if last.shown else _after(model, last.block)
         return Insight(field=last.block.field, start=last.start, times=times, head=head)
 
@@ -192,7 +194,24 @@ def as_outputs(outputs: Any) -> Tensor:
     """Torch, NumPy or JAX, as float64 on the CPU."""
     if isinstance(outputs, Tensor):
         return outputs.detach().double().cpu()
-    return torch.as_tensor(np.array(outputs, dtype=np.float64))
+    try:
+        return torch.as_tensor(np.array(outputs, dtype=np.float64))
+    except (TypeError, ValueError) as error:
+        raise AuditError(
+            f"the model returns a {type(outputs).__name__} that is no array of numbers: wrap it so that it returns one "
+            "output for each sample"
+        ) from error
+
+
+def is_of_samples(rate: Callable[[Tensor, Tensor], Tensor], start: Tensor, t: float) -> bool:
+    """Whether one sample's rate can be had alone: fields that hold a context for each sample can't give it."""
+    moment = start.new_tensor(t)
+    with torch.no_grad():
+        try:
+            alone, together = rate(moment, start[:1]), rate(moment, start)[:1]
+        except (RuntimeError, ValueError, IndexError):
+            return False
+    return alone.shape == together.shape and torch.allclose(alone, together, rtol=1e-6, atol=1e-9)
 
 
 @contextmanager

@@ -129,6 +129,16 @@ def default_candidates(own: Solver) -> list[Candidate]:
     return [Candidate(name, factor) for name in names for factor in factors]
 
 
+def check_one_each(done: Pass, samples: int) -> None:
+    """Outputs must be the samples', one by one."""
+    shape = tuple(done.outputs.shape)
+    if shape[:1] != (samples,):
+        raise AuditError(
+            f"the model returns outputs of shape {shape} for {samples} samples: wrap it so that it returns one output "
+            "for each sample"
+        )
+
+
 @dataclass(frozen=True)
 class Measure:
     """How outputs are judged: by a metric, and by agreement of classes or, for other tasks, of scores."""
@@ -139,18 +149,16 @@ class Measure:
 
     def check(self, own: Pass, labels: Any) -> None:
         """Outputs under the own solver on which no score can be trusted."""
-        if len(own.outputs) != len(labels):
-            raise AuditError(
-                f"the model returns outputs of shape {tuple(own.outputs.shape)} for {len(labels)} samples: wrap it so "
-                "that it returns one output for each sample"
-            )
+        check_one_each(own, len(labels))
         table = own.outputs.reshape(len(own.outputs), -1)
         lost = int((~table.isfinite()).any(dim=1).sum())
         if lost:  # other libraries return it in silence
             raise AuditError(
-                f"the model's own solver gives outputs that are not finite for {lost} of {len(table)} samples"
+                f"the model's own solver gives outputs that are not finite for {lost} of {len(table)} samples: look "
+                "for weights or inputs that are not, or solve finer"
             )
         if not self.classes:
+            self.check_scores(score(self.metric, own.outputs, labels))
             return
         check_classes(own.outputs, labels)
         both = table.shape[1] == 1 and len(torch.unique(as_classes(labels))) > 1
@@ -158,6 +166,14 @@ class Measure:
             raise UsageError(
                 "the model's single outputs all lie between 0 and 1, like probabilities, but accuracy takes them for "
                 "logits: leave out the sigmoid, or give metric=... and threshold=..."
+            )
+
+    def check_scores(self, own: Numbers) -> None:
+        lost = int((~np.isfinite(own)).sum())
+        if lost:
+            raise UsageError(
+                f"the metric's scores are not finite for {lost} of {len(own)} samples under the model's own solver: "
+                "leave those samples out, or look at the metric"
             )
 
     def still(self, one: Pass, other: Pass, labels: Any) -> bool:

@@ -38,10 +38,14 @@ def sentence(
         return f"UNDECIDED: {doubt}."
     unsure = max((gap for gap in gaps if gap.exceeds(threshold) is None), key=lambda gap: gap.more_samples(threshold))
     return (
-        f"UNDECIDED: the gap of {unsure.value:+.3f} on {unsure.samples} samples is too close to the threshold of "
+        f"UNDECIDED: the gap of {unsure.value:+.3f} on {_samples(unsure.samples)} is too close to the threshold of "
         f"{threshold:g} (95%: {unsure.low:+.3f} to {unsure.high:+.3f}); {_more(unsure, threshold)} more samples would "
         "settle it."
     )
+
+
+def _samples(n: int) -> str:
+    return f"{n} sample{'s' if n > 1 else ''}"
 
 
 def _exceeding(gaps: Sequence[Gap], threshold: float) -> list[Gap]:

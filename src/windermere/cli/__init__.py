@@ -48,9 +48,11 @@ def _fail(message: str) -> NoReturn:
 
 
 def main() -> None:
-    """The entry point: an error of ours is one sentence and exit code 1. Flags that are not there are typer's, code 2;
-    so are Ctrl-C outside of training, code 130, and a pipe that nobody reads."""
+    """The entry point: an error of ours, or of the machine's, is one sentence and exit code 1. Flags that are not there
+    are typer's, code 2; so are Ctrl-C outside of training, code 130, and a pipe that nobody reads."""
     try:
         app()
     except WindermereError as error:
         _fail(str(error))
+    except OSError as error:
+        _fail(f"the machine refused ({error}): make room or mend what may be read and written, and try again")

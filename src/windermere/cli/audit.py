@@ -8,6 +8,7 @@ import sysconfig
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,7 +71,8 @@ def audit_command(
     if figure is not None:
         _check_figure(figure)
     verdicts: dict[str, Verdict] = {}
-    for found in _targets(target, seed, figure, check_device(device)):
+    for found in _targets(target, seed, figure, device):
+        _check_figure(found.figure)
         verdict = _audited(found, samples=limit, threshold=threshold, evidence=evidence)
         verdict.plot(found.figure)
         verdicts[found.name] = verdict
@@ -86,7 +88,8 @@ def audit_command(
 
 def _audited(found: Target, **options: Any) -> Verdict:
     try:
-        return audit(found.model, found.batches, **options)
+        with redirect_stdout(sys.stderr):  # the user's code may print: standard output is for the answer
+            return audit(found.model, found.batches, **options)
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -101,10 +104,10 @@ def _audited(found: Target, **options: Any) -> Verdict:
 def _check_figure(figure: Path) -> None:
     """Before the audit, which takes a while."""
     folder = figure_path(figure).absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"--figure {figure} cannot be written: {folder} is not a folder")
-    if figure.is_dir():
-        raise UsageError(f"--figure {figure} cannot be written: it is a folder")
+    why = f"{folder} is not a folder" if not folder.is_dir() else "it is a folder" if figure.is_dir() else None
+    why = why or (None if os.access(folder, os.W_OK) else f"nothing may be written into {folder}")
+    if why is not None:
+        raise UsageError(f"the figure {figure} cannot be written, since {why}: choose another place with --figure")
 
 
 def _show(found: Target, verdict: Verdict) -> None:
@@ -166,10 +169,12 @@ def _exit_code(verdicts: dict[str, Verdict]) -> int:
     return EXIT_CODES[worst]
 
 
-def _targets(target: str, seed: int | None, figure: Path | None, device: str) -> Iterator[Target]:
+def _targets(target: str, seed: int | None, figure: Path | None, device: str | None) -> Iterator[Target]:
     if ":" in target and not Path(target).exists():
         if seed is not None:
             raise UsageError("--seed chooses a member of a run, but a function was given")
+        if device is not None:
+            raise UsageError("--device is where a run's model goes, but a function was given: let it place its model")
         model, batches = _call(target)
         yield Target(target, model, batches, figure or Path("audit.png"), users=True)
         return
@@ -178,7 +183,7 @@ def _targets(target: str, seed: int | None, figure: Path | None, device: str) ->
             f"{target} does not exist: name a folder that `windermere train --out` has written, or a function that "
             "returns a model and batches, as package.module:function"
         )
-    yield from _members(Path(target), seed, figure, device)
+    yield from _members(Path(target), seed, figure, check_device(device))
 
 
 def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> Iterator[Target]:
@@ -220,7 +225,8 @@ def _call(target: str) -> tuple[Any, Any]:
     here = os.getcwd()  # the user's code may go elsewhere
     sys.path.insert(0, here)
     try:
-        made = _function(target)()
+        with redirect_stdout(sys.stderr):
+            made = _function(target)()
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -236,6 +242,11 @@ def _function(target: str) -> Callable[[], Any]:
     module, _, name = target.partition(":")
     if not module or not name:
         raise UsageError(f"{target} could not be called: name both a module and a function, package.module:function")
+    if "/" in module or module.startswith("."):
+        raise UsageError(
+            f"{target} could not be called: a module is not named by a path: go to its folder and give "
+            f"{Path(module).stem}:{name}"
+        )
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as error:

@@ -4,6 +4,7 @@ Shapes: S members, B samples; a state is [B, ...], an ensemble's is [S, B, ...].
 own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's sample (S, B).
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -199,13 +200,14 @@ class Layout:
                 if t.ndim:
                     t = t.reshape(*self.groups, *(1,) * (len(self.parts[0]) - len(self.groups)))
                 parts = self.unpack(z)
-                rates = rate(t, parts)  # type: ignore[arg-type]
+                rates = _called(rate, t, parts)
                 check_rate(parts, rates)
                 return self.pack(rates)
-            k = rate(t, z)
-            if unchecked:
-                check_rate(z, k)
-                unchecked = False
+            if not unchecked:
+                return rate(t, z)
+            k: Tensor = _called(rate, t, z)
+            check_rate(z, k)
+            unchecked = False
             return k
 
         return packed
@@ -239,6 +241,30 @@ def _check_part(part: Any, first: Any) -> None:
         raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: {advice}")
     if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
+
+
+def _called(rate: Any, t: Tensor, z: State) -> Any:
+    """The rate, or in a sentence that it is no function of t and z: many a network takes z alone."""
+    try:
+        return rate(t, z)
+    except TypeError as error:
+        if _takes_both(rate):
+            raise
+        name = getattr(rate, "__name__", type(rate).__name__)
+        raise FieldError(
+            f"a field is called as field(t, z), and '{name}' cannot be: let it take both, or where it takes z alone "
+            "wrap it in windermere.Autonomous"
+        ) from error
+
+
+def _takes_both(rate: Any) -> bool:
+    try:
+        inspect.signature(rate.forward if isinstance(rate, nn.Module) else rate).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of what is written in C nothing may be known
+        pass
+    return True
 
 
 def check_rate(z: State, k: Any) -> None:

@@ -141,7 +141,8 @@ class OnGrid(_Method):
         return np.array([start, *between, end])
 
     def __str__(self) -> str:
-        return f"{self.method} on a grid of {len(self.times) - 1} steps"
+        steps = len(self.times) - 1
+        return f"{self.method} on a grid of {steps} step{'s' if steps > 1 else ''}"
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ class Adaptive(_Method):
             raise UsageError(f"the step budget max_steps must be a whole number, at least 1, not {self.max_steps!r}")
 
     def _set_tolerances(self, tolerance: float | None) -> None:
-        given = (self.rtol, self.atol) != (-1.0, -1.0)
-        if (tolerance is None) == (not given):
+        missing = (self.rtol, self.atol).count(-1.0)
+        if missing == 1 or (tolerance is None) == (missing == 2):
             raise UsageError("an adaptive solver takes either tolerance, or both rtol and atol")
         if tolerance is not None:
             object.__setattr__(self, "rtol", _positive("tolerance", tolerance))
@@ -188,7 +189,9 @@ class Adaptive(_Method):
         for name in ("rtol", "atol"):
             object.__setattr__(self, name, _number(name, getattr(self, name)))
         if not (isfinite(self.rtol) and isfinite(self.atol) and min(self.rtol, self.atol) >= 0 < self.rtol + self.atol):
-            raise UsageError(f"rtol and atol must both be given, finite and not negative: {self.rtol}, {self.atol}")
+            raise UsageError(
+                f"rtol and atol must be finite and not negative, and not both 0: not {self.rtol} and {self.atol}"
+            )
 
     @property
     def precision(self) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+import windermere as wm
 from tests.audit.adapters.models import points
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
@@ -357,3 +358,25 @@ def test_a_solve_until_an_event_is_refused() -> None:
     how = {**controlled("Tsit5", 1e-3, 1e-3), "event": diffrax.Event(lambda t, y, args, **kwargs: y[0] - 100.0)}
     with pytest.raises(AuditError, match="until an event"):
         DiffraxSubject(make(how), X)
+
+
+class OfBatches(eqx.Module):  # type: ignore[misc, unused-ignore]
+    """A model that maps over its batch by itself."""
+
+    one: Any
+
+    def __call__(self, x: Any) -> Any:
+        return jax.vmap(self.one)(x)
+
+
+def test_a_model_of_whole_batches_is_told_how_to_come_in_and_comes_in_so() -> None:
+    one = make(fixed("Euler", 0.25))
+    with pytest.raises(AuditError, match=r"this OfBatches could not be called for one sample.* call=lambda"):
+        wm.audit(OfBatches(one), (X, np.zeros(len(X))))
+    subject = DiffraxSubject(OfBatches(one), X, call=lambda model, x: model(x))
+    np.testing.assert_allclose(subject.forward(X, None).outputs, DiffraxSubject(one, X).forward(X, None).outputs)
+
+
+def test_a_mapped_module_is_told_to_come_as_itself() -> None:
+    with pytest.raises(AuditError, match=r"give diffrax's equinox module itself \(not jax.vmap of it\)"):
+        wm.audit(jax.vmap(make(fixed("Euler", 0.25))), (X, np.zeros(len(X))))

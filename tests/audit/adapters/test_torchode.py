@@ -188,8 +188,14 @@ def test_an_adaptive_heun_runs_as_it_is_and_the_nearest_stands_for_it() -> None:
 def test_a_solve_that_torchode_gives_up_is_a_sentence() -> None:
     model = Model()
     model.adjoint.max_steps = 1
-    with pytest.raises(SolverError, match="Dopri5 stopped early \\(REACHED_MAX_STEPS\\)"):
+    with pytest.raises(SolverError, match=r"Dopri5 stopped early \(REACHED_MAX_STEPS\).*raise max_steps"):
         TorchodeSubject(model, points())
+
+
+def test_of_what_is_not_finite_the_advice_is_not_more_steps() -> None:
+    model = Model()
+    with pytest.raises(SolverError, match=r"\(INFINITE_NORM\).*look for weights or inputs that are not finite"):
+        TorchodeSubject(model, points() * float("nan"))
 
 
 def test_the_insight_is_the_solve_itself() -> None:

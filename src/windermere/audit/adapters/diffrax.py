@@ -7,6 +7,7 @@ tested.
 """
 
 import re
+import textwrap
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -19,7 +20,7 @@ from torch import Tensor
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.audit.subject import Change, Insight, Pass, as_outputs
-from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError
 from windermere.solvers import FixedStep, Solver
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
@@ -61,6 +62,15 @@ class DiffraxSubject:
             return cls(model, example_batch)
         except NoSolveError:
             return None
+        except WindermereError:
+            raise
+        except Exception as error:  # whatever the model raises
+            told = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
+            raise AuditError(
+                f"this {type(model).__name__} could not be called for one sample ({told}): where it takes whole "
+                "batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
+                "windermere.audit.adapters.diffrax instead"
+            ) from error
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         outputs, seen = self._run(x, change, double=double)

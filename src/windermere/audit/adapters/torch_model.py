@@ -11,7 +11,7 @@ from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.solves import Asked, Tape
 from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
 from windermere.audit.double import double_of, naming_double
-from windermere.audit.subject import Change, Insight, Pass, as_outputs
+from windermere.audit.subject import Change, Insight, Pass, as_outputs, is_of_samples
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import FixedStep, Solver
 
@@ -65,7 +65,7 @@ class TorchSubject(ABC):
         if asked is None or start is None or tape.end is None:
             return None
         field = _Rate(asked, start)
-        if not field.is_of_samples():
+        if not is_of_samples(field, field.start, asked.times[0]):
             return None
         head = None
         if isinstance(tape.end, Tensor):
@@ -116,13 +116,3 @@ class _Rate:
         pieces = z.split_with_sizes([shape.numel() for shape in self.parts], dim=1)
         state = tuple(piece.reshape(len(z), *shape) for piece, shape in zip(pieces, self.parts, strict=True))
         return torch.cat([k.reshape(len(z), -1) for k in self.asked.field(time, state)], dim=1)
-
-    def is_of_samples(self) -> bool:
-        """Whether one sample's rate can be had alone: fields that hold a context for each sample can't give it."""
-        t = self.start.new_tensor(self.asked.times[0])
-        with torch.no_grad():
-            try:
-                alone, together = self(t, self.start[:1]), self(t, self.start)[:1]
-            except (RuntimeError, ValueError, IndexError):
-                return False
-        return alone.shape == together.shape and torch.allclose(alone, together, rtol=1e-6, atol=1e-9)

@@ -113,10 +113,16 @@ class _Solve:
             solver = self.entry.original(func=self.func, y0=self.y0, **self.options)
             solution: Tensor = solver.integrate(t)
         except AssertionError as error:
-            raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {error}") from error
+            raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {error}; {self.advice(t)}") from error
         finally:
             handle.remove()
         return solution
+
+    def advice(self, t: Tensor) -> str:
+        """Of all causes of an "underflow in dt" one is seen at once."""
+        if self.func(t[0], self.y0).isfinite().all():
+            return "loosen its tolerance, or let it take more steps"
+        return "the field is not finite where it starts: look for weights or inputs that are not"
 
     def own(self, t: Tensor, wrapped: "_Wrapped") -> tuple[Solver, tuple[str, ...]]:
         """Our equivalent of what was asked for, and in which way it is not quite the same."""

@@ -98,9 +98,10 @@ def _checked(solution: Any, adjoint: Any) -> Any:
     if failed.any():
         names = import_module("torchode.status_codes").Status
         why = names(int(solution.status[failed][0])).name
+        advice = "look for weights or inputs that are not finite" if why == "INFINITE_NORM" else "raise max_steps"
         raise SolverError(
             f"torchode's own {type(adjoint.step_method).__name__} stopped early ({why}) for {int(failed.sum())} of "
-            f"{len(failed)} samples: loosen its tolerance or raise max_steps"
+            f"{len(failed)} samples: loosen its tolerance, or {advice}"
         )
     return solution
 
