@@ -31,7 +31,6 @@ from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.solvers.runge_kutta import propagating_stages
 
 FEW = 8
 """Samples that show who solves in a model."""
@@ -105,7 +104,7 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     if not isinstance(own, FixedStep):
         distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
         return list(reversed(distinct.values()))
-    steps = subject.forward(first_samples(x, 1), None).evaluations / propagating_stages(own.tableau)
+    steps = subject.forward(first_samples(x, 1), None).evaluations / own.tableau.propagating
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 

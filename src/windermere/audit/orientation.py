@@ -15,7 +15,7 @@ from torch import Tensor
 from windermere.errors import UsageError
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, check_rate
-from windermere.solvers.runge_kutta import combine, propagating_stages, stage_nodes, stages
+from windermere.solvers.runge_kutta import combine, stage_nodes, stages
 
 Map: TypeAlias = Callable[[Tensor], Tensor]
 """From states [P, ...] to states [P, ...], each point by itself."""
@@ -75,7 +75,7 @@ def step_orientation(
     parts = [
         step_determinants(field, tableau, z, times[n], times[n + 1])
         for n in taken
-        for z in torch.split(states[n], points_at_once(size, propagating_stages(tableau)))
+        for z in torch.split(states[n], points_at_once(size, tableau.propagating))
     ]
     sign, size_log, certain = (torch.cat(column).cpu() for column in zip(*parts, strict=True))
     return Orientation(
@@ -93,7 +93,7 @@ def step_determinants(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Of one step from each point: the determinant's sign, the logarithm of its size, and whether a sign that is not
     positive is certain. All [P]."""
-    count = propagating_stages(tableau)
+    count = tableau.propagating
     nodes = stage_nodes(tableau, np.asarray(float(start)), np.asarray(float(end)))[:count]
     times, h = torch.as_tensor(nodes, dtype=z.dtype, device=z.device).unbind(0), float(end) - float(start)
 

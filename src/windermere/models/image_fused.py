@@ -23,7 +23,6 @@ from windermere.models.native import is_looked_through
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages
 
 __all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
@@ -109,7 +108,7 @@ class _ImageWalk(torch.autograd.Function):
     ) -> Tensor:
         with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
             walk = Evaluation(launch, z, weights)
-            kept = _OnGrid.room_for(walk, len(sizes), propagating_stages(tableau), keep)
+            kept = _OnGrid.room_for(walk, len(sizes), tableau.propagating, keep)
             end = _there(tableau, sizes, z, walk, kept)
         if keep:
             ctx.tableau, ctx.launch = tableau, launch
@@ -120,7 +119,7 @@ class _ImageWalk(torch.autograd.Function):
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         sizes, inputs, bits, levels, scales, *weights = ctx.saved_tensors
-        kept = _OnGrid(inputs, (bits, levels, scales), propagating_stages(ctx.tableau))
+        kept = _OnGrid(inputs, (bits, levels, scales), ctx.tableau.propagating)
         return *(None,) * 4, *pulled_back(ctx.tableau, ctx.launch, sizes, grads[0], weights, kept)
 
 

@@ -20,7 +20,6 @@ from windermere.models.native_call import C_TYPES, Call, Choice, Weights, is_gra
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.runge_kutta import propagating_stages
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
@@ -108,7 +107,7 @@ def is_looked_through() -> bool:
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:
     """Whether it takes an adaptive one: members are the groups; a stage that does not propagate is the next's first."""
-    extra = tableau.stages - propagating_stages(tableau)
+    extra = tableau.stages - tableau.propagating
     by_member = groups == z.shape[:-2] and all(isinstance(s, Adaptive) and s.control == "batch" for s in solvers)
     return by_member and extra == tableau.fsal and can_walk(z, weights)
 

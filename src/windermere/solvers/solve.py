@@ -26,7 +26,7 @@ from windermere.solvers.gradients import (
     solve_with_adjoint,
 )
 from windermere.solvers.grid import Grid, make_grid
-from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
+from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
 from windermere.solvers.surroundings import check_transforms, is_transformed
 
@@ -203,7 +203,7 @@ def _integrate(
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if walk is not None and _is_plain(solvers, times, record):
-        cost = propagating_stages(problem.tableau)
+        cost = problem.tableau.propagating
         walked = Walked.over_grid(cost, grid.taken, [z, walk(problem.tableau, grid, z)])
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.solvers import Adaptive, Field, OnGrid, Solution, Solver, State, solve
-from windermere.solvers.runge_kutta import propagating_stages
 from windermere.solvers.solver import SAME_STEP
 
 
@@ -80,7 +79,7 @@ class _Watched:
 
 def _between(rate: Field, z0: State, solver: OnGrid, plan: _Plan) -> Solution:
     needed = plan.needed
-    watched = _Watched(rate, propagating_stages(solver.tableau), set(needed))
+    watched = _Watched(rate, solver.tableau.propagating, set(needed))
     walked = solve(watched, z0, solver, plan.nodes[needed].tolist())
     parts = _parts(walked.states)
     last, steps = len(plan.nodes) - 1, len(plan.nodes) - 1
