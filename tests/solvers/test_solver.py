@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, solver_from_dict, solver_to_dict
@@ -109,7 +110,7 @@ def test_a_solver_reads_as_a_person_would_say_it(solver: Solver, text: str) -> N
     assert str(solver) == text
 
 
-@pytest.mark.parametrize("step", [0, -0.5, float("nan"), float("inf"), None, "fine"])
+@pytest.mark.parametrize("step", [0, -0.5, float("nan"), float("inf"), None, "fine", 10**400, torch.ones(2)])
 def test_a_step_that_is_not_a_positive_number_is_refused(step: Any) -> None:
     with pytest.raises(UsageError, match="the step must be"):
         FixedStep("euler", step=step)
@@ -121,7 +122,7 @@ def test_a_step_that_is_not_a_positive_number_is_refused(step: Any) -> None:
         OnGrid("euler", (0, 1)).with_precision(step)
 
 
-@pytest.mark.parametrize("steps", [0, -3, 2.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("steps", [0, -3, 2.5, float("nan"), float("inf"), None])
 def test_a_number_of_steps_that_is_not_a_positive_whole_is_refused(steps: Any) -> None:
     with pytest.raises(UsageError, match="a whole number of steps, at least 1"):
         FixedStep.of("euler", steps=steps)

@@ -10,9 +10,8 @@ from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
 from windermere.errors import UsageError
+from windermere.numbers import as_number, is_whole
 from windermere.solvers import Solver
 
 
@@ -151,18 +150,18 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
 
 def check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not 0 < value < inf:
+        if not 0 < as_number(value) < inf:
             raise UsageError(f"{name} must be positive and finite, not {value}")
 
 
 def check_factors(decrease: float, increase: float) -> None:
-    if not 0 < decrease < 1 < increase < inf:
+    if not 0 < as_number(decrease) < 1 < as_number(increase) < inf:
         raise UsageError(f"need decrease < 1 < increase, not {decrease} and {increase}")
 
 
 def check_whole(what: str, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int | np.integer) or number < least:
+        if not is_whole(number, least=least):
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
 
 

@@ -13,6 +13,7 @@ from windermere.adaptation.controller import (
 )
 from windermere.adaptation.step_size import decided
 from windermere.errors import UsageError
+from windermere.numbers import as_number
 from windermere.solvers import Adaptive
 
 START = 1e-6
@@ -30,7 +31,7 @@ def check_ratio_of(train: str, check: str, given: float | None) -> float:
     ratio = CHECK_RATIOS.get((train, check)) if given is None else given
     if ratio is None:
         raise UsageError(f"the paper has no check tolerance for '{train}' and '{check}': give a check_ratio below 1")
-    if not 0 < ratio < 1:
+    if not 0 < as_number(ratio) < 1:
         raise UsageError(f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {ratio}")
     return ratio
 

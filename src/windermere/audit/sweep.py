@@ -16,6 +16,7 @@ from torch import Tensor
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
+from windermere.numbers import as_number
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
 from windermere.solvers.tableaus import tableau
 
@@ -40,7 +41,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         tableau(self.method)  # an unknown method fails here, not when it is tried
-        if not 0 < self.factor < inf:
+        if not 0 < as_number(self.factor) < inf:
             raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
 
     def __call__(self, own: Solver) -> Solver:
