@@ -7,7 +7,7 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, nan
 from typing import Any, Protocol, TypeAlias
 
 from windermere.errors import UsageError
@@ -111,8 +111,8 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
         while True:
             wanted = asking.send(score(wanted))
     except StopIteration as done:
-        decided: State = done.value
-        return decided
+        after: State = done.value
+        return after
 
 
 def review_members(
@@ -124,15 +124,15 @@ def review_members(
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
     wanted = {s: next(generator) for s, generator in asking.items()}
-    decided = dict(enumerate(states))
+    after = dict(enumerate(states))
     while wanted:
         told, wanted = score(wanted), {}
         for s, answer in told.items():
             try:
                 wanted[s] = asking[s].send(answer)
             except StopIteration as done:
-                decided[s] = done.value
-    return [decided[s] for s in range(len(states))]
+                after[s] = done.value
+    return [after[s] for s in range(len(states))]
 
 
 def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
@@ -146,6 +146,10 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
     if kind is int and not number.is_integer():
         raise UsageError(f"a score's {name} is a whole number, not {number:g}")
     return kind(number)
+
+
+FAILED = Score(value=nan, distance=inf)
+"""Of a solver that cannot solve the batch: it agrees with no other."""
 
 
 def check_positive(**values: float) -> None:
@@ -168,3 +172,31 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
 def differ(one: float, other: float, threshold: float) -> bool:
     """Whether two scores are not the same; one that is not a number is never the same as another."""
     return not abs(one - other) <= threshold
+
+
+def decided(
+    every: int,
+    state: State,
+    after: float,
+    trained: Score,
+    checked: Score,
+    raised: Score | None,
+    check_precision: float,
+    reason: str,
+    *,
+    memory: float | None = None,
+    signal: float | None = None,
+) -> State:
+    """The next state, with the decision that led to it on record."""
+    decision = Decision(
+        iteration=every * (state.reviews + 1),
+        before=state.precision,
+        after=after,
+        trained=trained.value,
+        checked=checked.value,
+        raised=None if raised is None else raised.value,
+        check_precision=check_precision,
+        reason=reason,
+        signal=signal,
+    )
+    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

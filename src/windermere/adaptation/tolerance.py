@@ -1,4 +1,8 @@
-"""Algorithm 3 of the paper: the tolerance adaptation."""
+"""Algorithm 3 of the paper: the tolerance adaptation. `ToleranceAdaptation.review` is its listing, line by line.
+
+Against the listing: the training tolerance has a floor, which float32 resolves. test_solver(tol) has the tolerances of
+`CHECK_RATIOS`, as the text above the listing has them.
+"""
 
 from dataclasses import dataclass
 
@@ -9,9 +13,9 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
+    decided,
     differ,
 )
-from windermere.adaptation.step_size import decided
 from windermere.errors import UsageError
 from windermere.numbers import as_number
 from windermere.solvers import Adaptive
