@@ -145,10 +145,6 @@ def add_inset(axes: Axes, frame: Frame, points: Array) -> Axes:
     return inset
 
 
-def class_colors(labels: Array) -> list[str]:
-    return [CLASSES[label] for label in np.asarray(labels, dtype=int)]
-
-
 def shade(axes: Axes, decision: DecisionRegions) -> None:
     """Each class apart: one contour plot of all would put a seam of class 1 between classes 0 and 2."""
     for label in np.unique(decision.predicted).astype(int):
