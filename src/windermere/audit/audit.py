@@ -86,16 +86,7 @@ def audit(
     whole = _joined(parts)
     wanted = evidence and unsteady is None
     drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
-    name = "accuracy" if metric is None else name_of(metric)
-    return _verdict(
-        whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
-    )
-
-
-def name_of(metric: Metric) -> str:
-    """As its author named it; a lambda or a partial has no name."""
-    name = str(getattr(metric, "__name__", ""))
-    return name if name.isidentifier() else "the metric"
+    return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, unsteady)
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
@@ -170,7 +161,7 @@ def examine(
     done = subject.forward(x, None)
     measure.check(done, y)
     reference = reference_flow(subject, x, done, still=lambda one, other: measure.still(one, other, y), budget=budget)
-    own, flow = (measure.row(solver, 1.0, each, y, reference.done) for each in (done, reference.done))
+    own, flow = (measure.row(solver, each, y, reference.done) for each in (done, reference.done))
     rows = {c: try_out(subject, x, y, c, reference.done, measure) for c in asked}
     return Examined(own=own, flow=flow, rows=rows, reference=reference)
 
@@ -191,27 +182,8 @@ def _not_found(reference: Reference) -> str | None:
     return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
 
 
-def _verdict(
-    whole: Examined,
-    rungs: Sequence[Candidate],
-    drawn: Drawn,
-    subject: Subject,
-    metric: str,
-    threshold: float,
-    agreement: float,
-    population: str,
-    unsteady: str | None,
-    classes: bool,
-) -> Verdict:
-    """Put the rule, the numbers and the words together."""
-    own, flow, reference = whole.own, whole.flow, whole.reference
-    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
-    gap = paired_gap(own.scores, flow.scores)
-    doubt = unsteady or _not_found(reference)
-    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
-    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
-    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
-    facts = ReferenceFacts(
+def _facts(reference: Reference, flow: Row) -> ReferenceFacts:
+    return ReferenceFacts(
         solver=reference.solver,
         dtype=reference.dtype,
         metric=flow.metric,
@@ -220,14 +192,35 @@ def _verdict(
         converged=reference.converged,
         reason=reference.reason,
     )
+
+
+def _verdict(
+    whole: Examined,
+    rungs: Sequence[Candidate],
+    drawn: Drawn,
+    subject: Subject,
+    measure: Measure,
+    agreement: float,
+    population: str,
+    unsteady: str | None,
+) -> Verdict:
+    """Put the rule, the numbers and the words together."""
+    own, flow, reference, threshold = whole.own, whole.flow, whole.reference, measure.threshold
+    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
+    gap = paired_gap(own.scores, flow.scores)
+    doubt = unsteady or _not_found(reference)
+    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
+    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
+    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
+    facts = _facts(reference, flow)
     # Three with its own solver: two to see whether it is deterministic, one that counts.
     spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + reference.evaluations
     return Verdict(
         outcome=outcome,
-        sentence=sentence(outcome, own, facts, gaps, threshold, metric, doubt),
-        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, classes),
+        sentence=sentence(outcome, own, facts, gaps, threshold, measure.name, doubt),
+        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, measure.classes),
         threshold=threshold,
-        metric=metric,
+        metric=measure.name,
         samples=len(own.scores),
         precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
         population=population,

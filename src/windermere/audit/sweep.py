@@ -62,7 +62,6 @@ class Row:
     solver: str
     method: str
     precision: float
-    factor: float
     scores: Numbers
     votes: Numbers
     """What agreement is about: classes, or where the metric is no accuracy the scores themselves."""
@@ -161,6 +160,14 @@ class Measure:
                 "logits: leave out the sigmoid, or give metric=... and threshold=..."
             )
 
+    @property
+    def name(self) -> str:
+        """As its author named it; a lambda or a partial has no name."""
+        if self.classes:
+            return "accuracy"
+        name = str(getattr(self.metric, "__name__", ""))
+        return name if name.isidentifier() else "the metric"
+
     def still(self, one: Pass, other: Pass, labels: Any) -> bool:
         """Whether two refinements of the reference decide alike: by classes, or by a mean score that hardly moves."""
         if self.classes:
@@ -168,13 +175,12 @@ class Measure:
         before, after = (score(self.metric, each.outputs, labels).mean() for each in (one, other))
         return bool(abs(before - after) <= SHARE_OF_THRESHOLD * self.threshold)
 
-    def row(self, solver: Solver, factor: float, done: Pass, labels: Any, reference: Pass) -> Row:
+    def row(self, solver: Solver, done: Pass, labels: Any, reference: Pass) -> Row:
         scores = score(self.metric, done.outputs, labels)
         return Row(
             solver=str(solver),
             method=solver.method,
             precision=solver.precision,
-            factor=factor,
             scores=scores,
             votes=_numbers(decisions(done.outputs).double()) if self.classes else scores,
             slack=0.0 if self.classes else self.threshold,
@@ -182,20 +188,20 @@ class Measure:
             evaluations=done.evaluations,
         )
 
-    def failed(self, solver: Solver, factor: float, reason: str) -> Row:
-        nothing = np.zeros(0)
-        return Row(
-            solver=str(solver),
-            method=solver.method,
-            precision=solver.precision,
-            factor=factor,
-            scores=nothing,
-            votes=nothing,
-            slack=0.0,
-            error=None,
-            evaluations=0,
-            failed=reason,
-        )
+
+def failed_row(solver: Solver, reason: str) -> Row:
+    nothing = np.zeros(0)
+    return Row(
+        solver=str(solver),
+        method=solver.method,
+        precision=solver.precision,
+        scores=nothing,
+        votes=nothing,
+        slack=0.0,
+        error=None,
+        evaluations=0,
+        failed=reason,
+    )
 
 
 def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass, measure: Measure) -> Row:
@@ -204,10 +210,10 @@ def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, referen
     try:
         done = _forward(subject, x, candidate)
     except SolverError as error:
-        return measure.failed(solver, candidate.factor, str(error))
+        return failed_row(solver, str(error))
     if not done.outputs.isfinite().all():
-        return measure.failed(solver, candidate.factor, "its outputs are not finite")
-    return measure.row(solver, candidate.factor, done, labels, reference)
+        return failed_row(solver, "its outputs are not finite")
+    return measure.row(solver, done, labels, reference)
 
 
 def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
