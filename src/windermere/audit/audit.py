@@ -15,7 +15,7 @@ from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
 from windermere.audit.statistics import paired_gap
-from windermere.audit.subject import ModelSubject, PredictSubject, Subject
+from windermere.audit.subject import ModelSubject, PredictSubject, Subject, one_step
 from windermere.audit.sweep import (
     Candidate,
     Measure,
@@ -135,18 +135,14 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
     few = max(1, min(size(x) // 2, 8))
+    # By one step: adaptive ones depend on the batch, and many of a chaotic field magnify rounding; neither counts.
     try:
-        whole, part = (subject.forward(first_samples(x, n), _one_step, double=True) for n in (2 * few, few))
+        whole, part = (subject.forward(first_samples(x, n), one_step, double=True) for n in (2 * few, few))
     except (DoublePrecisionError, SolverError):
         return None
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
     return None
-
-
-def _one_step(own: Solver) -> Solver:
-    """Adaptive steps depend on the whole batch, and many steps of a chaotic field magnify rounding: neither counts."""
-    return FixedStep("euler", step=1e6)
 
 
 def _apart(one: Tensor, other: Tensor) -> float:

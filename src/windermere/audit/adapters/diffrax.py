@@ -18,9 +18,9 @@ from torch import Tensor
 
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, watching
-from windermere.audit.subject import Change, Insight, Pass, as_outputs
+from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
-from windermere.solvers import FixedStep, Solver
+from windermere.solvers import Solver
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
@@ -51,7 +51,7 @@ class DiffraxSubject:
             )
         self.solvers: tuple[Solver, ...] = tuple(solve.own() for solve in seen)
         about = [note for solve in seen for note in solve.notes()]
-        self.notes: tuple[str, ...] = (*dict.fromkeys(about), *self._why_not_double(example_batch))
+        self.notes: tuple[str, ...] = (*dict.fromkeys(about), *why_not_double(self, example_batch))
 
     @classmethod
     def found(cls, model: Any, example_batch: Any) -> "DiffraxSubject | None":
@@ -116,15 +116,6 @@ class DiffraxSubject:
             yield
         finally:
             clear()
-
-    def _why_not_double(self, x: Any) -> tuple[str, ...]:
-        try:
-            self._run(x, lambda own: FixedStep("euler", step=1e6), double=True)
-        except DoublePrecisionError as error:
-            return (str(error),)
-        except SolverError:
-            pass
-        return ()
 
 
 @contextmanager
