@@ -51,8 +51,8 @@ def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Table
 
 
 def test_a_number_of_one_seed_says_so() -> None:
-    assert planes.spread([0.9]) == "0.900 (one seed)"
-    assert planes.spread([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
+    assert planes.mean_and_range([0.9]) == "0.900 (one seed)"
+    assert planes.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
 
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:

@@ -175,7 +175,7 @@ def test_what_other_studies_have_measured_is_borrowed_under_our_names(tmp_path: 
         write_rows(tmp_path / study / "table.csv", [*rows, *steady])
     made = {name: {"commit": name} for name in ("euler-16_seeds-0", "euler-64_seeds-0")}
     write_json(tmp_path / "sphere2-fixed" / "provenance.json", made)
-    found, how = table1.borrowed(tmp_path)
+    found, how = table1.borrowed(tmp_path, quick=False)
     lent = {"commit": "euler-64_seeds-0", "borrowed": "sphere2-fixed"}
     assert how == {"sphere2-fixed/sphere2-euler-64_seeds-0": lent}
     assert [(row["run"], row["accuracy"]) for row in found] == [

@@ -30,6 +30,7 @@ SHARE_OF_THRESHOLD = 0.02
 """By which share of the threshold a mean score may still move there."""
 STEP_METHODS, STEP_FACTORS = ("euler", "midpoint", "rk4"), (0.5, 0.75, 1.0, 1.5, 2.0)
 TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
+"""Methods, and factors of the training step or tolerance: what the paper tests with."""
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from statistics import fmean, stdev
 from windermere.records import Row
 from windermere.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
 from windermere.studies.critical import THRESHOLD, is_whole
-from windermere.studies.study import Finding, Tables, seed_count
+from windermere.studies.study import Finding, Tables, data_name, seed_count
 
-NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
 
@@ -115,7 +114,7 @@ def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
         data, accuracy, cost = run.rows[0]["data"], run.column("accuracy"), run.column("cost")
         if (printed := PAPER.get(data)) is None:
             continue
-        where = f"on {NAMES[data]}, Euler steps checked by midpoint"
+        where = f"on {data_name(data)}, Euler steps checked by midpoint"
         yield Finding(
             claim=f"Algorithm 2 {where}, reaches {100 * printed.accuracy:.1f} ± {100 * printed.spread:.1f} %",
             ours=f"{percent(accuracy)} (learning rate {run.rows[0]['lr']:g}, {seed_count(len(accuracy))})",

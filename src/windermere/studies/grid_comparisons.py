@@ -6,7 +6,7 @@ from statistics import fmean
 
 from windermere.records import Row
 from windermere.studies.critical import Critical, critical_steps, did_train
-from windermere.studies.grid_findings import grids_in, is_lower, seeds_of, spread, title
+from windermere.studies.grid_findings import grids_in, is_lower, mean_and_spread, seeds_of, title
 from windermere.studies.study import Finding
 
 
@@ -34,8 +34,8 @@ def _by_entry(rows: Sequence[Row]) -> list[list[float]]:
 
 def _over_entries(grid: Sequence[Sequence[float]]) -> str:
     if len(grid) > 1:
-        return f"{spread([fmean(entry) for entry in grid])} over {len(grid)} entries"
-    return spread(grid[0]) if grid else "none yet"
+        return f"{mean_and_spread([fmean(entry) for entry in grid])} over {len(grid)} entries"
+    return mean_and_spread(grid[0]) if grid else "none yet"
 
 
 def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:

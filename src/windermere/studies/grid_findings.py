@@ -17,7 +17,7 @@ from windermere.studies.critical import (
     finest_check,
     written,
 )
-from windermere.studies.study import Finding, seed_count
+from windermere.studies.study import Finding, data_name, seed_count
 
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Table 1: the numbers of Euler steps around the critical one (which as evaluations it gives as 65-129 and 17-33)."""
@@ -27,7 +27,6 @@ MIDPOINT = Check(method="midpoint", factor=0.5)
 LEAST_DECLINE = 0.01
 CHANCE = 0.5
 """On spheres: a seed that diverged, or that its own solver fails on, is as good as one that has learnt nothing."""
-TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
 def grids_in(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -213,7 +212,7 @@ def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
 def _of_all(entry: Entry) -> str:
     own = [model.own for model in entry.models if model.own is not None]
     failed = len(entry.models) - len(own)
-    words = [*([spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
+    words = [*([mean_and_spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
     return " and ".join(words)
 
 
@@ -240,7 +239,7 @@ def _drop(entry: Entry) -> str:
     drops = [model.drop for model in entry.trained]
     above = sum(drop > THRESHOLD for drop in drops)
     some = f" (above {THRESHOLD:g} in {above} of {len(drops)} seeds)" if 0 < above < len(drops) else ""
-    return f"{spread(drops)}{some}"
+    return f"{mean_and_spread(drops)}{some}"
 
 
 def _trend(there: Sequence[Entry]) -> str:
@@ -255,10 +254,10 @@ def _trend(there: Sequence[Entry]) -> str:
 
 
 def _own_accuracy(entry: Entry) -> str:
-    return spread([model.own or 0.0 for model in entry.trained])
+    return mean_and_spread([model.own or 0.0 for model in entry.trained])
 
 
-def spread(values: Sequence[float]) -> str:
+def mean_and_spread(values: Sequence[float]) -> str:
     """Mean, and standard deviation where there are several."""
     mean = round(fmean(values), 3) + 0.0  # no negative zero
     return f"{mean:.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
@@ -278,7 +277,7 @@ def _at(entry: Entry, name: str) -> str:
 def title(grid: Sequence[Row]) -> str:
     """What was trained on what, in words."""
     first = grid[0]
-    data = TITLES.get(first["data"], first["data"].capitalize())
+    data = data_name(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
     rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
     return f"{data} trained with {first['method']}{adjoint}{rate}"

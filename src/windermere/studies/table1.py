@@ -15,12 +15,12 @@ from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.report import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.solvers import FixedStep
 from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.studies.adaptation_findings import NAMES, PAPER, by_seed, is_same, percent, spread
+from windermere.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
 from windermere.studies.folder import read_provenance, run_of
 from windermere.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
-from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables, seed_count
+from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables, data_name, seed_count
 from windermere.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
 from windermere.training import RunConfig, paper_settings
 
@@ -71,7 +71,7 @@ def measure(run: Finished) -> Tables:
     return {MAIN: [{**row, "steps": row["final_steps"], "tolerance": None} for row in rows]}
 
 
-def borrowed(results: Path, quick: bool = False) -> Borrowed:
+def borrowed(results: Path, quick: bool) -> Borrowed:
     """What other studies' tables have of this one's runs, under the names that they have here."""
     names = {_key(_wanted_row(config)): name for name, config in runs(quick).items()}
     rows, made = list[Row](), dict[str, Any]()
@@ -179,7 +179,7 @@ def markdown(found: Sequence[Line]) -> str:
 def _printed_cells(data: str) -> tuple[str, ...]:
     (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
     reached = [f"{100 * a:.1f} ± {100 * s:.1f} %" for a, s in ((accuracy, around), (adapted.accuracy, adapted.spread))]
-    return (NAMES[data], "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
+    return (data_name(data), "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -203,13 +203,13 @@ def findings(tables: Tables) -> list[Finding]:
 
 
 def _findings(line: Line) -> Iterator[Finding]:
-    low, high = PRINTED_BRACKET[line.data]
+    name, (low, high) = data_name(line.data), PRINTED_BRACKET[line.data]
     accuracy, around = PRINTED_GRID[line.data]
     critical, adapted = line.critical, line.adapted_column("accuracy")
     passes = critical.steps if critical else None
     if line.entries:
         yield Finding(
-            claim=f"a grid search over Euler steps on {NAMES[line.data]} finds the critical number at {low}-{high} (we "
+            claim=f"a grid search over Euler steps on {name} finds the critical number at {low}-{high} (we "
             "say that ours agrees within a factor of two)",
             ours=f"{line.bracket}, of {line.entries[0].steps} to {line.entries[-1].steps} steps (learning rate "
             f"{line.lr:g}, {seed_count(*(len(e.accuracy) for e in line.entries))})",
@@ -219,7 +219,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         return
     own = critical.accuracy
     yield Finding(
-        claim=f"the coarsest run on {NAMES[line.data]} that passes reaches {100 * accuracy:.1f} ± {100 * around:.1f} %",
+        claim=f"the coarsest run on {name} that passes reaches {100 * accuracy:.1f} ± {100 * around:.1f} %",
         ours=f"{percent(own)} with {critical.steps} steps (learning rate {line.lr:g}, {seed_count(len(own))})",
         agrees=is_same(own, accuracy, around) if line.whole else None,
     )
@@ -229,14 +229,15 @@ def _findings(line: Line) -> Iterator[Finding]:
 
 def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
     own, adapted, costs = critical.accuracy, line.adapted_column("accuracy"), line.adapted_column("cost")
-    rate, par = f"learning rate {line.lr:g}", fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
+    name, rate = data_name(line.data), f"learning rate {line.lr:g}"
+    par = fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
     yield Finding(
-        claim=f"on {NAMES[line.data]}, Algorithm 2 is as accurate as the coarsest run that passes, without a search",
+        claim=f"on {name}, Algorithm 2 is as accurate as the coarsest run that passes, without a search",
         ours=f"{percent(adapted)} against {percent(own)} ({rate}, {len(adapted)} and {len(own)} seeds)",
         agrees=par if line.whole else None,
     )
     yield Finding(
-        claim=f"on {NAMES[line.data]}, Algorithm 2 costs no more than the coarsest run that passes",
+        claim=f"on {name}, Algorithm 2 costs no more than the coarsest run that passes",
         ours=f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {critical.steps} ({rate})",
         agrees=fmean(costs) <= critical.steps if line.whole else None,
     )
