@@ -63,7 +63,7 @@ def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:
 def fits(z: Tensor, weights: Weights) -> bool:
     """Whether a program has room for this state and these weights, and they go together: in float32 on one GPU, and
     with the same members, as kernels read whatever lies where weights should."""
-    if not z.is_cuda or not _has_triton():
+    if not z.is_cuda or not has_triton():
         return False
     first, like = weights[0], (torch.float32, z.device)
     together = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3] and z.numel() > 0
@@ -72,7 +72,7 @@ def fits(z: Tensor, weights: Weights) -> bool:
 
 
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
     return find_spec("triton") is not None
 
 

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from windermere.models.fused import Precision, Weights, fits
-from windermere.models.native import DONE, FULL, is_looked_through
+from windermere.models.native import DONE, FULL
 from windermere.models.native_call import is_graded, table
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.field import Adapt, Adapted, Groups
 from windermere.solvers.once import differentiable_once
+from windermere.solvers.surroundings import is_looked_through
 
 SAMPLES_UP_TO, STAGES_UP_TO = 256, 7
 """What one program can keep on chip."""

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from windermere.errors import UsageError
-from windermere.models.fused import Weights, _has_triton
+from windermere.models.fused import Weights, has_triton
 from windermere.models.image_evaluation import PATCH, Evaluation, Hidden, Launch, Second, Shares, Tile
-from windermere.models.native import is_looked_through
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
+from windermere.solvers.surroundings import is_looked_through
 
 __all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
@@ -43,7 +43,7 @@ def tuned(weights: Weights, hidden: Hidden) -> Launch:
 def can_walk_images(z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take solves from here: on a GPU of Hopper's kind or later, in float32, of the paper's field,
     and small enough. Any explicit method will do."""
-    if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton() or is_looked_through():
+    if z.ndim not in (4, 5) or z.numel() == 0 or not has_triton() or is_looked_through():
         return False
     exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
     if not exact or torch.cuda.get_device_capability(z.device) < HOPPER:

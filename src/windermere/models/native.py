@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 
 from windermere.models.compiled import library
 from windermere.models.native_call import C_TYPES, Call, Choice, Weights, is_graded
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.surroundings import is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
@@ -96,13 +95,6 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
     plain = dtype in C_TYPES and all(x.dtype is dtype and x.is_cpu for x in (z, *weights))
     small = fitting and first.shape[-3] <= CHANNELS_UP_TO and 0 < z.shape[-1] <= POINTS_UP_TO and z.numel() > 0
     return small and plain and library(C_TYPES[dtype]) is not None
-
-
-def is_looked_through() -> bool:
-    """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
-    derivatives in forward mode."""
-    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced or peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:
