@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +21,6 @@ from tests.training.small import (
     assert_same_run,
     checkpoint,
     model,
-    one_thread,
     rows,
     surroundings,
 )
@@ -41,12 +40,6 @@ class Answer:
 
 
 Command: TypeAlias = Callable[..., Answer]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The audit's figure is a PNG of a known size, the same for the same data, whatever failed and whatever is exact."""
 
-import struct
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.text import Text
 
+from tests.pictures import size
 from windermere.errors import StorageError, UsageError
 from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 from windermere.report.audit_data import OUTCOMES, fraction
@@ -75,15 +74,6 @@ def a_figure(**changes: Any) -> AuditFigure:
         "plane": None,
     }
     return AuditFigure(**{**values, **changes})
-
-
-def size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels, as a PNG's header has them, after reading all of it."""
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
-    assert imread(path).shape == (height, width, 4)
-    return width, height
 
 
 def drawn(figure: AuditFigure) -> Figure:

@@ -12,7 +12,7 @@ from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, solver_from_dict, solver_to_dict
 
 SOLVERS: list[Solver] = [
-    *(FixedStep(name, step=1 / 64) for name in METHODS),
+    FixedStep("euler", step=1 / 64),
     FixedStep("rk4", step=0.3),
     OnGrid("heun", (0, 0.25, 1)),
     OnGrid("euler", (2.0, 1.0, 0.5)),
@@ -25,17 +25,11 @@ EVERY = pytest.mark.parametrize("solver", SOLVERS, ids=str)
 
 
 @EVERY
-def test_a_solver_survives_the_way_through_json(solver: Solver) -> None:
-    assert solver_from_dict(json.loads(json.dumps(solver_to_dict(solver)))) == solver
-
-
-@EVERY
-def test_equal_solvers_have_equal_hashes_and_others_differ(solver: Solver) -> None:
-    twin = solver_from_dict(solver_to_dict(solver))
+def test_a_solver_survives_the_way_through_json_and_equal_ones_have_equal_hashes(solver: Solver) -> None:
+    twin = solver_from_dict(json.loads(json.dumps(solver_to_dict(solver))))
     assert twin == solver
     assert hash(twin) == hash(solver)
     assert solver.with_precision(solver.precision / 2) != solver
-    assert len({solver, twin}) == 1
 
 
 def test_all_these_solvers_are_different() -> None:
@@ -49,11 +43,11 @@ def test_a_solver_cannot_be_changed(solver: Solver) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("factor", [1, 1 / 2, 1 / 3, 1 / 10])
-def test_with_precision_changes_the_precision_and_nothing_else(solver: Solver, factor: float) -> None:
-    finer = solver.with_precision(solver.precision * factor)
-    assert finer.precision == pytest.approx(solver.precision * factor, rel=1e-12)
-    assert (type(finer), finer.method, finer.order) == (type(solver), solver.method, solver.order)
+def test_with_precision_changes_the_precision_and_nothing_else(solver: Solver) -> None:
+    for factor in (1, 1 / 2, 1 / 3, 1 / 10):
+        finer = solver.with_precision(solver.precision * factor)
+        assert finer.precision == pytest.approx(solver.precision * factor, rel=1e-12)
+        assert (type(finer), finer.method, finer.order) == (type(solver), solver.method, solver.order)
     assert solver.with_precision(solver.precision) == solver
 
 
