@@ -1,6 +1,6 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -13,7 +13,7 @@ from windermere.errors import SolverError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
-from windermere.solvers.field import Adapt, Field, Layout, Prepared, State, Walk, lay_out, prepare
+from windermere.solvers.field import Adapt, Field, FusedAdjoint, Layout, Prepared, Rate, State, Walk, lay_out, prepare
 from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.gradients import (
     Adjoint,
@@ -251,14 +251,8 @@ def _adjoint(
     if problem.interpolate:  # on their way back, all land on the times asked for
         back = [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in back]
     layout = problem.layout.regrouped(samples=_by_sample(back))
-    rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
-    known, fused = settings.parameters, prepared.adjoint
-    if known is not None or (fused and not fused.can(back[0].tableau, back, layout.groups, z0)):
-        fused = None
-    if fused is not None:
-        known, rate = fused.tensors, layout.packed_rate(fused.rate)
-    elif known is None and prepared.tensors is not None:
-        known = prepared.tensors()
+    axis = len(layout.groups)
+    fused, rate, known = _taken_back(prepared, settings, back, layout, z0)
     parameters = tuple(p for p in known or () if p.requires_grad)
     if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
         t = layout.columns(np.full(layout.groups, times[0]), z0)
@@ -287,6 +281,19 @@ def _adjoint(
         walked=[],
     )
     return solve_with_adjoint(plan, z0, parameters)
+
+
+def _taken_back(
+    prepared: Prepared, settings: Adjoint, back: Sequence[Solver], layout: Layout, z0: Tensor
+) -> tuple[FusedAdjoint | None, Rate, Iterable[Tensor] | None]:
+    """The field's own way back, where it has one that can; the rate to go back by; and what that depends on, None where
+    nobody says."""
+    fused, known = prepared.adjoint, settings.parameters
+    if known is None and fused is not None and fused.can(back[0].tableau, back, layout.groups, z0):
+        return fused, layout.packed_rate(fused.rate), fused.tensors
+    if known is None and prepared.tensors is not None:
+        known = prepared.tensors()
+    return None, layout.packed_rate(prepared.rate), known
 
 
 def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layout) -> Sequence[Solver]:
