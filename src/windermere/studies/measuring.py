@@ -73,7 +73,7 @@ def costs(run: Finished) -> list[float]:
     """Forward evaluations per training iteration, by seed."""
     config, steps = run.trained.config, steps_of(run.trained.config.solver)
     if steps is not None:
-        return [float(steps * config.solver.tableau.stages)] * len(config.seeds)
+        return [float(steps * config.solver.tableau.propagating)] * len(config.seeds)
     last = {row["seed"]: row for row in read_metrics(run.folder) if "evaluations_forward" in row}
     return [last[seed]["evaluations_forward"] / last[seed]["iteration"] for seed in config.seeds]
 
