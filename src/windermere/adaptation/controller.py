@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from math import inf, nan
 from typing import Any, Protocol, TypeAlias
 
+from windermere.arguments import as_number, is_whole
 from windermere.errors import UsageError
-from windermere.numbers import as_number, is_whole
 from windermere.solvers import Solver
 
 

@@ -16,8 +16,8 @@ from windermere.adaptation.controller import (
     decided,
     differ,
 )
+from windermere.arguments import as_number
 from windermere.errors import UsageError
-from windermere.numbers import as_number
 from windermere.solvers import Adaptive
 
 START = 1e-6

@@ -2,9 +2,9 @@
 
 from math import inf
 
+from windermere.arguments import as_number, is_whole
 from windermere.audit.sweep import Metric
 from windermere.errors import UsageError
-from windermere.numbers import as_number, is_whole
 
 ACCURACY_THRESHOLD = 0.1
 """The paper's."""

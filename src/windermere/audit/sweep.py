@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.arguments import as_number
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
-from windermere.numbers import as_number
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
 from windermere.solvers.tableaus import tableau
 

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.arguments import is_whole
 from windermere.errors import NonFiniteError, UsageError
-from windermere.numbers import is_whole
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
 from windermere.solvers.runge_kutta import combine
 from windermere.solvers.solver import check_times

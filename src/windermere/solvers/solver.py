@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from windermere.arguments import as_number, is_whole
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError
-from windermere.numbers import as_number, is_whole
 from windermere.solvers.tableaus import Tableau, tableau
 
 SAME_STEP = 1e-6
