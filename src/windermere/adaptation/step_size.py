@@ -1,7 +1,7 @@
 """Algorithm 2 of the paper: the step adaptation. `StepAdaptation.review` is its listing, line by line.
 
 Against the listing: its `h = h_new` stands in the else-branch, and is meant for both. A budget bounds how far the step
-shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the text below the listing has it.
+shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the text above it has it.
 """
 
 from dataclasses import dataclass

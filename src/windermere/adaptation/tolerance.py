@@ -1,7 +1,7 @@
 """Algorithm 3 of the paper: the tolerance adaptation. `ToleranceAdaptation.review` is its listing, line by line.
 
 Against the listing: the training tolerance has a floor, which float32 resolves. test_solver(tol) has the tolerances of
-`CHECK_RATIOS`, as the text above the listing has them.
+`CHECK_RATIOS`, as the text above it has them.
 """
 
 from dataclasses import dataclass
