@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -23,7 +23,6 @@ from tests.training.small import (
     assert_same_run,
     checkpoint,
     model,
-    one_thread,
     rows,
     surroundings,
 )
@@ -43,12 +42,6 @@ class Answer:
 
 
 Command: TypeAlias = Callable[..., Answer]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture

@@ -1,22 +1,18 @@
 """`windermere study`: what it prints, where it writes, and how it goes on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.studies.small import SMALL
 from tests.test_cli import Command, run  # noqa: F401
-from tests.training.small import one_thread
 from windermere.records import read_rows
 from windermere.studies import registry
 
 
 @pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.STUDIES, "small", SMALL)
-    with one_thread():
-        yield
 
 
 def test_every_study_is_listed_with_its_place_in_the_paper(run: Command) -> None:  # noqa: F811

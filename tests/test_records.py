@@ -361,7 +361,7 @@ def child(script: str, *arguments: object) -> Iterator[tuple["subprocess.Popen[s
     command = [sys.executable, "-c", script, *map(str, arguments)]
     surroundings = {
         **os.environ,
-        "PYTHONPATH": str(Path(records.__file__).parents[1]),
+        "PYTHONPATH": str(Path(records.__file__).parents[2]),
         "OMP_NUM_THREADS": "1",
     }
     with subprocess.Popen(

@@ -18,7 +18,7 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from windermere.solvers import FixedStep
+from windermere.studies.measuring import steps_at
 from windermere.studies.running import Progress
 from windermere.training import Report, StopSign
 
@@ -29,15 +29,10 @@ def _mean(values: Sequence[float] | None, form: str) -> str:
     return "-" if values is None else format(fmean(values), form)
 
 
-def _steps(step: float) -> int:
-    """How many steps of this size a solve over [0, 1] takes, the shortened last one included."""
-    return len(FixedStep("euler", step=step).nodes(0.0, 1.0)) - 1
-
-
 def describe(report: Report, precision_name: str) -> str:
     """The numbers that matter, averaged over members."""
     if precision_name == "step":
-        precision = f"steps {_mean([_steps(p) for p in report.precision], '.0f')}"
+        precision = f"steps {_mean([steps_at(p) for p in report.precision], '.0f')}"
     else:
         precision = f"tol {_mean(report.precision, '.2g')}"
     return (

@@ -1,12 +1,23 @@
 """Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import nan
+from typing import Any
 
 import pytest
+import torch
 
-from windermere.adaptation import Controller, Score, State, StepAdaptation, ToleranceAdaptation, review
+from windermere.adaptation import (
+    Controller,
+    Score,
+    State,
+    SteadySteps,
+    SteadyTolerances,
+    StepAdaptation,
+    ToleranceAdaptation,
+    review,
+)
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep, Solver
 
@@ -237,3 +248,19 @@ def test_a_state_survives_being_saved() -> None:
 def test_what_makes_no_sense_is_refused(make: object) -> None:
     with pytest.raises(UsageError):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("wrong", [None, "0.1", torch.ones(2)])
+@pytest.mark.parametrize(
+    "controller",
+    [EULER, FEHLBERG, SteadySteps(train="euler", check="midpoint"), SteadyTolerances(train="dopri54")],
+    ids=lambda controller: type(controller).__name__,
+)
+def test_what_is_no_number_is_refused_for_each_of_a_controllers_numbers(controller: Any, wrong: Any) -> None:
+    numbers = [f.name for f in fields(controller) if type(getattr(controller, f.name)) in (int, float)]
+    assert {"every", "decrease", "increase"} < set(numbers)
+    for name in numbers:
+        with pytest.raises(UsageError):
+            replace(controller, **{name: wrong})
+    with pytest.raises(UsageError):
+        controller.start(wrong)

@@ -123,7 +123,7 @@ def test_a_metric_in_its_own_units_may_have_a_threshold_above_one() -> None:
     assert verdict.outcome is Outcome.FLOW
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan"), None])
 def test_a_candidate_is_a_known_method_and_a_positive_factor(factor: float) -> None:
     with pytest.raises(UsageError, match="factor must be positive and finite"):
         Candidate("euler", factor)

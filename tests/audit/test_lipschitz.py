@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from windermere.audit import orientation
+from windermere.audit import jacobians as module
+from windermere.audit.jacobians import jacobians
 from windermere.audit.lipschitz import Lipschitz, lipschitz
-from windermere.audit.orientation import jacobians
 from windermere.errors import UsageError
 from windermere.models import ImageField, SphereField, initialise
 
@@ -74,7 +74,7 @@ def test_images_are_states_too(monkeypatch: pytest.MonkeyPatch) -> None:
     z = points(1, 3, 2, 4, 4)
     whole = lipschitz(field, z, (0.0,), iterations=300)
     assert whole.largest == pytest.approx(float(exact(field, z[0]).max()), rel=1e-2)
-    monkeypatch.setattr(orientation, "ROOM", 1)
+    monkeypatch.setattr(module, "ROOM", 1)
     assert lipschitz(field, z, (0.0,), iterations=300).largest == pytest.approx(whole.largest, rel=1e-2)
 
 

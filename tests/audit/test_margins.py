@@ -111,7 +111,6 @@ class Doubling(nn.Linear):
 @pytest.mark.parametrize(
     "head",
     [
-        None,
         nn.Identity(),
         nn.Sequential(),
         Doubling(4, 3),
@@ -122,7 +121,7 @@ class Doubling(nn.Linear):
         nn.Sequential(nn.Dropout(0.5), linear(4, 3)),
     ],
 )
-def test_what_is_not_known_to_be_linear_is_not_called_so(head: nn.Module | None) -> None:
+def test_what_is_not_known_to_be_linear_is_not_called_so(head: nn.Module) -> None:
     assert linear_head(head) is None
 
 

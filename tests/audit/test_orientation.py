@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from windermere.audit import orientation as module
+from windermere.audit import jacobians as module
+from windermere.audit.jacobians import jacobians
 from windermere.audit.lipschitz import lipschitz
-from windermere.audit.orientation import Orientation, jacobians, step_orientation
+from windermere.audit.orientation import Orientation, step_orientation
 from windermere.errors import FieldError, UsageError
 from windermere.models import ImageField, SphereField, initialise
 from windermere.solvers import METHODS, FixedStep, solve

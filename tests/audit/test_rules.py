@@ -85,7 +85,7 @@ def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree
 def test_scores_that_are_no_classes_agree_up_to_the_threshold() -> None:
     measure, done = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
     passes = [done.forward(torch.tensor(x), None) for x in ([0.0, 0.0, 0.0, 0.0], [0.25, -0.5, 0.75, -1.0])]
-    rows = [measure.row(OWN, 1.0, each, None, passes[0]) for each in passes]
+    rows = [measure.row(OWN, each, None, passes[0]) for each in passes]
     assert rows[1].agreement(rows[0]) == 0.5
 
 

@@ -1,19 +1,8 @@
-"""These states are tiny: a second thread only waits for the first, and for whatever else runs on the machine."""
-
-from collections.abc import Iterator
+"""Fixtures of the models' tests."""
 
 import pytest
-import torch
 
 from windermere.models import compiled, native
-
-
-@pytest.fixture(autouse=True, scope="package")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(params=["compiled", "operations"])

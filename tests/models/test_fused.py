@@ -104,9 +104,8 @@ def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: An
 
 
 @needs_triton
-@pytest.mark.parametrize("name", CASES)
-def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
-    assert torch.equal(found[name][0], found[name][-1])
+def test_without_gradients_the_kernels_end_at_the_same_bits(found: Any) -> None:
+    assert [name for name in CASES if not torch.equal(found[name][0], found[name][-1])] == []
 
 
 def test_a_grid_for_all_members_is_repeated_for_each() -> None:

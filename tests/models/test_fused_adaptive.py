@@ -139,9 +139,8 @@ def test_the_gradient_is_that_of_the_accepted_steps(name: str, found: Any) -> No
 
 
 @needs_triton
-@pytest.mark.parametrize("name", ORDINARY)
-def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
-    assert torch.equal(found[name]["end"], found[name]["quiet"])
+def test_without_gradients_the_kernels_end_at_the_same_bits(found: Any) -> None:
+    assert [name for name in ORDINARY if not torch.equal(found[name]["end"], found[name]["quiet"])] == []
 
 
 @needs_triton

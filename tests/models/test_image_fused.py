@@ -227,10 +227,8 @@ def test_an_adaptive_solve_that_fails_says_why(found: Any) -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("name", CASES)
-def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
-    end, *_, quiet = found[name][: len(NAMES) + 1]
-    assert torch.equal(end, quiet)
+def test_without_gradients_the_kernels_end_at_the_same_bits(found: Any) -> None:
+    assert [name for name in CASES if not torch.equal(found[name][0], found[name][len(NAMES)])] == []
 
 
 def test_step_sizes_are_those_of_the_grid() -> None:

@@ -14,7 +14,10 @@ from windermere.solvers import Adaptive, Adjoint, FixedStep, OnGrid, counting, s
 from windermere.solvers.tableaus import adaptive_names
 
 METHOD = pytest.mark.parametrize("method", adaptive_names())
-POINTS = pytest.mark.parametrize("points", [1, 2, 3, 10])
+CASES = pytest.mark.parametrize(
+    ("points", "method"), [*((2, name) for name in adaptive_names()), *((n, "dopri54") for n in (1, 3, 10))]
+)
+"""Every method, and every number of points."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +48,7 @@ def same_cost(one: Any, other: Any) -> bool:
     return all(np.array_equal(getattr(one.stats, n), getattr(other.stats, n)) for n in vars(one.stats))
 
 
-@POINTS
-@METHOD
+@CASES
 @pytest.mark.parametrize("times", [(0.0, 1.0), (2.0, 0.5)])
 def test_the_same_steps_are_taken(
     points: int, method: str, times: tuple[float, float], taken: list[str], monkeypatch: pytest.MonkeyPatch
@@ -70,8 +72,7 @@ def test_the_same_steps_are_taken(
     np.testing.assert_allclose(sizes[0][: len(steps)], steps, rtol=1e-6)
 
 
-@POINTS
-@METHOD
+@CASES
 def test_the_gradient_is_that_of_the_python_walk(points: int, method: str, taken: list[str]) -> None:
     field, z, solver = sphere_field(points), samples(9, points), Adaptive(method, tolerance=1e-3)
     found = solved(field, z, solver, field.parameters())
@@ -94,8 +95,7 @@ def test_members_have_steps_of_their_own(method: str, gradient: Any, taken: list
     assert "adapt" in taken
 
 
-@POINTS
-@METHOD
+@CASES
 def test_the_adjoint_is_that_of_the_python_walk(points: int, method: str, taken: list[str]) -> None:
     field, z, solver = sphere_field(points), samples(9, points), Adaptive(method, tolerance=1e-4)
     with counting() as ours:

@@ -1,6 +1,5 @@
 """The figure of an adapted run: what its panels show, and what it refuses."""
 
-import struct
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.patches import StepPatch
 
+from tests.pictures import size
 from windermere.errors import StorageError, UsageError
 from windermere.report import draw_adaptation
 
@@ -42,14 +41,6 @@ def tolerances(seed: int = 0) -> list[dict[str, Any]]:
 def steady(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same as a steady controller's, with signals 0.01, 0.02, 0.03 and 0.04."""
     return [{**row, "signal": row["iteration"] / 5000} if "before" in row else row for row in rows]
-
-
-def size(path: Path) -> tuple[int, int]:
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
-    assert imread(path).shape == (height, width, 4)
-    return width, height
 
 
 def panels(figure: Figure) -> list[Axes]:

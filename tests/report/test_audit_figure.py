@@ -1,6 +1,5 @@
 """The audit's figure is a PNG of a known size, the same for the same data, whatever failed and whatever is exact."""
 
-import struct
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -11,9 +10,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.text import Text
 
+from tests.pictures import size
 from windermere.errors import StorageError, UsageError
 from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 from windermere.report.audit_data import OUTCOMES, fraction
@@ -58,11 +57,7 @@ def a_plane(classes: int = 2, scale: float = 1.0) -> Plane:
         decided: Array = np.minimum((turns * classes).astype(int), classes - 1)
         return decided
 
-    labels = decide(start)
-    return Plane(
-        own=own[:, :30], flow=flow[:, :30], labels=labels[:30],
-        ends_own=own[-1], ends_flow=flow[-1], all_labels=labels, decide=decide,
-    )  # fmt: skip
+    return Plane(own=own, flow=flow, labels=decide(start), decide=decide)
 
 
 def a_figure(**changes: Any) -> AuditFigure:
@@ -79,15 +74,6 @@ def a_figure(**changes: Any) -> AuditFigure:
         "plane": None,
     }
     return AuditFigure(**{**values, **changes})
-
-
-def size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels, as a PNG's header has them, after reading all of it."""
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
-    assert imread(path).shape == (height, width, 4)
-    return width, height
 
 
 def drawn(figure: AuditFigure) -> Figure:
@@ -222,20 +208,16 @@ def test_a_plane_much_wider_has_limits_of_its_own_and_says_so() -> None:
     assert inset.get_xlim() == own.get_xlim()
 
 
-def test_a_few_samples_far_off_end_outside_and_are_counted() -> None:
+def test_a_few_points_far_off_end_outside_and_are_counted() -> None:
     plane = a_plane()
-    ends = plane.ends_own.copy()
-    ends[-1] = 1000.0
-    own = panels(draw_audit(a_figure(plane=replace(plane, ends_own=ends))))[2]
+    plane.own[-1, -1] = 1000.0
+    own = panels(draw_audit(a_figure(plane=plane)))[2]
     assert own.get_xlim()[1] < 10
-    assert "1 of 100 samples end outside" in texts(own)
+    assert "1 of 100 points end outside" in texts(own)
 
 
 def test_a_single_point_that_stands_still_can_be_drawn(tmp_path: Path) -> None:
-    still = Plane(
-        own=np.ones((2, 1, 2)), flow=np.ones((3, 1, 2)), labels=np.array([1]),
-        ends_own=np.ones((1, 2)), ends_flow=np.ones((1, 2)), all_labels=np.array([1]), decide=None,
-    )  # fmt: skip
+    still = Plane(own=np.ones((2, 1, 2)), flow=np.ones((3, 1, 2)), labels=np.array([1]), decide=None)
     draw_audit(a_figure(plane=still, points=[a_point(own=True)]), tmp_path / "audit.png")
     assert size(tmp_path / "audit.png") == (WIDTH, HEAD + LINE + SOLVERS + PLANES)
 
@@ -268,14 +250,10 @@ def visible(whole: Figure) -> list[Text]:
     [
         ({"own": np.zeros((9, 30))}, r"own must have shape \[steps \+ 1, points, 2\], not \(9, 30\)"),
         ({"flow": np.zeros((9, 30, 3))}, "flow must have shape"),
-        ({"flow": np.zeros((9, 29, 2))}, "own and flow must be trajectories of the same points, not of 30 and 29"),
+        ({"flow": np.zeros((9, 29, 2))}, "own and flow must be trajectories of the same points, not of 100 and 29"),
         ({"own": np.full((9, 30, 2), np.nan)}, "own must be finite: 30 of 30 trajectories are not"),
-        ({"labels": np.zeros(29)}, r"labels must have shape \[30\], one for each point, not \(29,\)"),
-        ({"labels": np.full(30, 10)}, "labels must be classes from 0 to 9, and 10 is among them"),
-        ({"ends_own": np.zeros((100, 3))}, r"ends_own must have shape \[samples, 2\], not \(100, 3\)"),
-        ({"ends_flow": np.zeros((99, 2))}, "ends_own and ends_flow must be of the same samples, not of 100 and 99"),
-        ({"ends_flow": np.full((100, 2), np.inf)}, "ends_flow must be finite: 100 of 100 end points are not"),
-        ({"all_labels": np.zeros(30)}, r"all_labels must have shape \[100\]"),
+        ({"labels": np.zeros(29)}, r"labels must have shape \[100\], one for each point, not \(29,\)"),
+        ({"labels": np.full(100, 10)}, "labels must be classes from 0 to 9, and 10 is among them"),
     ],
 )
 def test_arrays_that_make_no_plane_are_refused(change: dict[str, Any], sentence: str) -> None:

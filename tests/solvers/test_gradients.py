@@ -51,31 +51,23 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("solver", FIXED, ids=named)
-@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-@pytest.mark.parametrize("backwards", [False, True])
-def test_a_fixed_solves_gradient_is_that_of_finite_differences(
-    solver: Solver, gradient: Gradient, backwards: bool
-) -> None:
-    times = (1.0, 0.0) if backwards else (0.0, 1.0)
-
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0)])
+def test_a_fixed_solves_gradient_is_that_of_finite_differences(solver: Solver, times: tuple[float, ...]) -> None:
     def end(z: Tensor, speed: Tensor) -> Any:
-        return solve(gentle(speed), z, solver, times, gradient=gradient).final
+        return solve(gentle(speed), z, solver, times).final
 
     assert gradcheck(end, inputs(), eps=1e-6, atol=1e-7, rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", adaptive_names())
 @pytest.mark.parametrize("control", ["batch", "sample"])
-@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-def test_an_adaptive_solves_gradient_is_that_of_finite_differences(
-    method: str, control: Any, gradient: Gradient
-) -> None:
+def test_an_adaptive_solves_gradient_is_that_of_finite_differences(method: str, control: Any) -> None:
     """Finite differences move the steps as well, which moves the end by less than the local error: hence tight."""
     tolerance, atol = {"fehlberg21": (1e-6, 1e-3), "bosh32": (1e-7, 1e-5)}.get(method, (1e-9, 1e-6))
     solver = Adaptive(method, tolerance=tolerance, control=control)
 
     def end(z: Tensor, speed: Tensor) -> Any:
-        return solve(gentle(speed), z, solver, (0.0, 0.3), gradient=gradient).final
+        return solve(gentle(speed), z, solver, (0.0, 0.3)).final
 
     assert gradcheck(end, inputs(), eps=1e-5, atol=atol, rtol=1e-5)
 
@@ -99,7 +91,7 @@ def test_an_adaptive_solves_gradient_is_exactly_that_of_the_steps_it_took(solver
 
 
 @pytest.mark.parametrize("solver", [*FIXED, *ADAPTIVE], ids=named)
-@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.1, 1.0)])
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.1, 0.0)])
 def test_checkpoint_gives_the_same_states_and_the_same_gradient(solver: Solver, times: tuple[float, ...]) -> None:
     network, z = Network(), some_states(4, 2)
     plain = solve(network, z, solver, times)

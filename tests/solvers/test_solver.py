@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from windermere.errors import UnknownNameError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, solver_from_dict, solver_to_dict
 
 SOLVERS: list[Solver] = [
-    *(FixedStep(name, step=1 / 64) for name in METHODS),
+    FixedStep("euler", step=1 / 64),
     FixedStep("rk4", step=0.3),
     OnGrid("heun", (0, 0.25, 1)),
     OnGrid("euler", (2.0, 1.0, 0.5)),
@@ -24,17 +25,11 @@ EVERY = pytest.mark.parametrize("solver", SOLVERS, ids=str)
 
 
 @EVERY
-def test_a_solver_survives_the_way_through_json(solver: Solver) -> None:
-    assert solver_from_dict(json.loads(json.dumps(solver_to_dict(solver)))) == solver
-
-
-@EVERY
-def test_equal_solvers_have_equal_hashes_and_others_differ(solver: Solver) -> None:
-    twin = solver_from_dict(solver_to_dict(solver))
+def test_a_solver_survives_the_way_through_json_and_equal_ones_have_equal_hashes(solver: Solver) -> None:
+    twin = solver_from_dict(json.loads(json.dumps(solver_to_dict(solver))))
     assert twin == solver
     assert hash(twin) == hash(solver)
     assert solver.with_precision(solver.precision / 2) != solver
-    assert len({solver, twin}) == 1
 
 
 def test_all_these_solvers_are_different() -> None:
@@ -48,11 +43,11 @@ def test_a_solver_cannot_be_changed(solver: Solver) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("factor", [1, 1 / 2, 1 / 3, 1 / 10])
-def test_with_precision_changes_the_precision_and_nothing_else(solver: Solver, factor: float) -> None:
-    finer = solver.with_precision(solver.precision * factor)
-    assert finer.precision == pytest.approx(solver.precision * factor, rel=1e-12)
-    assert (type(finer), finer.method, finer.order) == (type(solver), solver.method, solver.order)
+def test_with_precision_changes_the_precision_and_nothing_else(solver: Solver) -> None:
+    for factor in (1, 1 / 2, 1 / 3, 1 / 10):
+        finer = solver.with_precision(solver.precision * factor)
+        assert finer.precision == pytest.approx(solver.precision * factor, rel=1e-12)
+        assert (type(finer), finer.method, finer.order) == (type(solver), solver.method, solver.order)
     assert solver.with_precision(solver.precision) == solver
 
 
@@ -116,7 +111,7 @@ def test_a_solver_reads_as_a_person_would_say_it(solver: Solver, text: str) -> N
     assert str(solver) == text
 
 
-@pytest.mark.parametrize("step", [0, -0.5, float("nan"), float("inf"), None, "fine"])
+@pytest.mark.parametrize("step", [0, -0.5, float("nan"), float("inf"), None, "fine", 10**400, torch.ones(2)])
 def test_a_step_that_is_not_a_positive_number_is_refused(step: Any) -> None:
     with pytest.raises(UsageError, match="the step must be"):
         FixedStep("euler", step=step)
@@ -128,7 +123,7 @@ def test_a_step_that_is_not_a_positive_number_is_refused(step: Any) -> None:
         OnGrid("euler", (0, 1)).with_precision(step)
 
 
-@pytest.mark.parametrize("steps", [0, -3, 2.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("steps", [0, -3, 2.5, float("nan"), float("inf"), None])
 def test_a_number_of_steps_that_is_not_a_positive_whole_is_refused(steps: Any) -> None:
     with pytest.raises(UsageError, match="a whole number of steps, at least 1"):
         FixedStep.of("euler", steps=steps)

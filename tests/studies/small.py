@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tests.training.small import a_config, one_thread, surroundings
+from tests.training.small import a_config, surroundings
 from windermere.solvers import FixedStep
 from windermere.studies.running import Choice, Ended, run_study
 from windermere.studies.study import Finished, Study, Tables
@@ -44,8 +44,7 @@ SMALL = Study(name="small", paper="nowhere", what="a test", runs=runs, measure=m
 
 
 def ran(out: Path, **changes: object) -> Ended:
-    with one_thread():
-        return run_study(SMALL, out, Choice(**{"seeds": SEEDS, **changes}))  # type: ignore[arg-type]
+    return run_study(SMALL, out, Choice(**{"seeds": SEEDS, **changes}))  # type: ignore[arg-type]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The studies of adapted precision: the paper's settings, what is measured on real runs, and what tables say."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.small import a_config, one_thread, some_spheres, trained
+from tests.training.small import a_config, some_spheres, trained
 from windermere.adaptation import StepAdaptation, ToleranceAdaptation
 from windermere.records import Row, read_metrics, read_rows, write_rows
 from windermere.solvers import Adaptive, FixedStep
@@ -21,12 +21,6 @@ from windermere.training import RunConfig, paper_settings, trained_ensemble
 
 DATA = ("sphere2", "mnist", "cifar10")
 PNG, SVG = b"\x89PNG", b"<?xml"
-
-
-@pytest.fixture(autouse=True)
-def _quick() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 # ---------------------------------------------------------------------------------------------------------

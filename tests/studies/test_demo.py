@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.training.small import a_config, assert_same_run, one_thread
+from tests.training.small import a_config, assert_same_run
 from windermere.errors import RunError
 from windermere.solvers import FixedStep
 from windermere.studies import demo
@@ -17,11 +17,9 @@ from windermere.training import Report, RunConfig, StopSign
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "configs", small_configs)
     monkeypatch.setattr(demo, "TEST_STEPS", (1, 2, 4))
-    with one_thread():
-        yield
 
 
 def small_configs() -> dict[str, RunConfig]:

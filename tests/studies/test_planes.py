@@ -1,6 +1,5 @@
 """Figures 1 and 2, with trainings of a few iterations: what is measured, and that the tables are enough to draw it."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from tests.studies.test_toy import assert_drawn, through_csv
-from tests.training.small import one_thread
 from windermere import data
 from windermere.errors import DivergedError
 from windermere.models import ode_blocks
@@ -28,18 +26,17 @@ TRAINED = {"fine": FixedStep.of("euler", steps=8), "coarse": FixedStep.of("euler
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Finished]]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
     """Both runs of Figure 1 with two seeds, eight steps for the fine one, and a hundred iterations."""
     folder, loaded = tmp_path_factory.mktemp("planes"), data.load("sphere2")
     training_set, test_set = ((s.inputs, s.labels) for s in (loaded.train, loaded.test))
     runs = {}
-    with one_thread():
-        for name, config in planes.TRAJECTORIES.runs(True).items():
-            config = replace(config, solver=TRAINED[name], seeds=(3, 5), iterations=100)
-            with open_run(folder / name, config) as run:
-                train(config, training_set, test_set, run)
-            runs[name] = Finished(name, trained_ensemble(folder / name), test_set, folder / name)
-        yield runs
+    for name, config in planes.TRAJECTORIES.runs(True).items():
+        config = replace(config, solver=TRAINED[name], seeds=(3, 5), iterations=100)
+        with open_run(folder / name, config) as run:
+            train(config, training_set, test_set, run)
+        runs[name] = Finished(name, trained_ensemble(folder / name), test_set, folder / name)
+    return runs
 
 
 def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Tables:
@@ -51,8 +48,8 @@ def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Table
 
 
 def test_a_number_of_one_seed_says_so() -> None:
-    assert planes.spread([0.9]) == "0.900 (one seed)"
-    assert planes.spread([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
+    assert planes.mean_and_range([0.9]) == "0.900 (one seed)"
+    assert planes.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
 
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from tests.studies.small import SEEDS, SMALL, ran, study_process
-from tests.training.small import one_thread
 from windermere import data
 from windermere.data import spheres
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
@@ -146,8 +145,7 @@ def _stopped_at(iteration: int, out: Path) -> None:
     def stop(now: Progress) -> None:
         sign.reason = "time limit" if now.report.iteration == iteration else None
 
-    with one_thread():
-        run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+    run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
 
 
 def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(

@@ -1,12 +1,12 @@
 """Table 1 from hand-made rows: brackets and means worked out by hand; and its runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.training.small import a_config, one_thread, some_spheres, trained
+from tests.training.small import a_config, some_spheres, trained
 from windermere.errors import RunError
 from windermere.records import Row, read_rows, write_json, write_rows
 from windermere.solvers import FixedStep
@@ -177,7 +177,7 @@ def test_what_other_studies_have_measured_is_borrowed_under_our_names(tmp_path: 
         write_rows(tmp_path / study / "table.csv", [*rows, *steady])
     made = {name: {"commit": name} for name in ("euler-16_seeds-0", "euler-64_seeds-0")}
     write_json(tmp_path / "sphere2-fixed" / "provenance.json", made)
-    found, how = table1.borrowed(tmp_path)
+    found, how = table1.borrowed(tmp_path, quick=False)
     lent = {"commit": "euler-64_seeds-0", "borrowed": "sphere2-fixed"}
     assert how == {"sphere2-fixed/sphere2-euler-64_seeds-0": lent}
     assert [(row["run"], row["accuracy"]) for row in found] == [
@@ -196,13 +196,6 @@ def test_seeds_of_table_1_are_not_trained_beside_borrowed_ones_of_another_arithm
         run_study(table1.TABLE1, tmp_path / "table1", Choice(seeds=(0, 1), only="sphere2-euler-64"))
 
 
-@pytest.fixture
-def _alone() -> Iterator[None]:
-    with one_thread():
-        yield
-
-
-@pytest.mark.usefixtures("_alone")
 def test_a_grids_run_is_measured_with_the_columns_of_grids_and_with_the_check_of_algorithm_2(tmp_path: Path) -> None:
     trained(tmp_path, a_config(solver=FixedStep.of("euler", steps=8), iterations=5))
     rows = table1.measure(Finished("a-run", trained_ensemble(tmp_path), some_spheres()[1], tmp_path))["table"]

@@ -39,17 +39,6 @@ def a_config(**changes: Any) -> RunConfig:
     return RunConfig(**{**DEFAULTS, **changes})
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Models this small gain nothing from a second thread, and lose much where tests run side by side."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def some_spheres(points: int = 2) -> tuple[Labelled, Labelled]:
     data = spheres(points, train=200, test=100)
     return (data.train.inputs, data.train.labels), (data.test.inputs, data.test.labels)

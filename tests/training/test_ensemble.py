@@ -192,11 +192,8 @@ def a_model_of_many_layers(seed: int) -> nn.Module:
 
 
 @pytest.mark.parametrize("solvers", [[steps("rk4", 3)] * 3, *DIFFERING[:4]], ids=["the same", *DIFFERING_IDS[:4]])
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-def test_any_sequential_with_several_blocks_and_a_field_of_the_users_equals_each_alone(
-    solvers: list[Solver], optimizer: str
-) -> None:
-    config = a_config(seeds=SEEDS, iterations=20, optimizer=optimizer, lr=1e-3 if optimizer == "adam" else 0.1)
+def test_any_sequential_with_several_blocks_and_a_field_of_the_users_equals_each_alone(solvers: list[Solver]) -> None:
+    config = a_config(seeds=SEEDS, iterations=20, lr=1e-3)
     assert_members_equal_models_alone(a_model_of_many_layers, config, solvers, float64_spheres())
 
 
@@ -255,7 +252,7 @@ def test_flattening_leaves_the_member_axis_alone(flatten: nn.Flatten) -> None:
         torch.testing.assert_close(together[s], alone(x[s]))
 
 
-@pytest.mark.parametrize(("data", "shape"), [("mnist", (1, 28, 28)), ("cifar10", (3, 32, 32)), ("sphere30", (30,))])
+@pytest.mark.parametrize(("data", "shape"), [("mnist", (1, 28, 28)), ("sphere30", (30,))])
 @pytest.mark.parametrize(
     "solvers",
     [[steps("euler", 1), steps("euler", 2)], [tolerance("fehlberg21", 1.0), tolerance("fehlberg21", 0.1)]],

@@ -1,4 +1,8 @@
-"""Which step or tolerance to train with, without a grid search: the paper's Algorithms 2 and 3, and steady ones."""
+"""Which step or tolerance to train with, without a grid search: the paper's algorithms, and steady ones.
+
+Algorithm 2 (steps) is `StepAdaptation.review`, Algorithm 3 (tolerances) `ToleranceAdaptation.review`. Algorithm 1 is
+the outline of both: its loop is `training.loop.one_iteration`, or any that calls `review` before every 50th update.
+"""
 
 from windermere.adaptation.controller import Controller, Decision, Review, Score, State, review, review_members
 from windermere.adaptation.signals import moved_mass, relative_distance

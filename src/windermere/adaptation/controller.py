@@ -7,11 +7,10 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, nan
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
+from windermere.arguments import as_number, is_whole
 from windermere.errors import UsageError
 from windermere.solvers import Solver
 
@@ -132,8 +131,8 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
         return {0: _checked("score(solver) returns", score(wanted[0]))}
 
-    (decided,) = review_members(controller, [state], [_checked("trained is", trained)], told)
-    return decided
+    (after,) = review_members(controller, [state], [_checked("trained is", trained)], told)
+    return after
 
 
 def _checked(who: str, given: Any) -> Score:
@@ -151,15 +150,15 @@ def review_members(
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
     wanted = {s: next(generator) for s, generator in asking.items()}
-    decided = dict(enumerate(states))
+    after = dict(enumerate(states))
     while wanted:
         told, wanted = score(wanted), {}
         for s, answer in told.items():
             try:
                 wanted[s] = asking[s].send(answer)
             except StopIteration as done:
-                decided[s] = done.value
-    return [decided[s] for s in range(len(states))]
+                after[s] = done.value
+    return [after[s] for s in range(len(states))]
 
 
 def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
@@ -175,23 +174,55 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
     return kind(number)
 
 
+FAILED = Score(value=nan, distance=inf)
+"""Of a solver that cannot solve the batch: it agrees with no other."""
+
+
 def check_positive(**values: float) -> None:
     for name, value in values.items():
-        if not 0 < value < inf:
+        if not 0 < as_number(value) < inf:
             raise UsageError(f"{name} must be positive and finite, not {value}")
 
 
 def check_factors(decrease: float, increase: float) -> None:
-    if not 0 < decrease < 1 < increase < inf:
+    if not 0 < as_number(decrease) < 1 < as_number(increase) < inf:
         raise UsageError(f"need decrease < 1 < increase, not {decrease} and {increase}")
 
 
 def check_whole(what: str, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
-        if not isinstance(number, int | np.integer) or number < least:
+        if not is_whole(number, least=least):
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
 
 
 def differ(one: float, other: float, threshold: float) -> bool:
     """Whether two scores are not the same; one that is not a number is never the same as another."""
     return not abs(one - other) <= threshold
+
+
+def decided(
+    every: int,
+    state: State,
+    after: float,
+    trained: Score,
+    checked: Score,
+    raised: Score | None,
+    check_precision: float,
+    reason: str,
+    *,
+    memory: float | None = None,
+    signal: float | None = None,
+) -> State:
+    """The next state, with the decision that led to it on record."""
+    decision = Decision(
+        iteration=every * (state.reviews + 1),
+        before=state.precision,
+        after=after,
+        trained=trained.value,
+        checked=checked.value,
+        raised=None if raised is None else raised.value,
+        check_precision=check_precision,
+        reason=reason,
+        signal=signal,
+    )
+    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

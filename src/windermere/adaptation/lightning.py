@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
-from math import inf, isclose, nan
+from math import isclose
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import Controller, Score, State, review
+from windermere.adaptation.controller import FAILED, Controller, Score, State, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -48,8 +48,6 @@ __all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits", "install_adapted
 
 Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
 """A module and a batch to a value, or to a value and the outputs that it was taken from."""
-BLOWN_UP = Score(value=nan, distance=inf)
-"""Of a solver that cannot solve the batch: it agrees with no other."""
 
 
 def accuracy(module: "LightningModule", batch: Any) -> float:
@@ -134,7 +132,7 @@ class AdaptPrecision(Callback):
             except ToleranceError:  # in float64 as well: a slip in the controller's settings
                 raise
             except SolverError:
-                return averaged(BLOWN_UP)
+                return averaged(FAILED)
             return averaged(replace(found, distance=self._distance(trained_outputs, outputs)))
 
         trained, trained_outputs = look(self.controller.solver(self.state))

@@ -18,8 +18,9 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
+    decided,
 )
-from windermere.adaptation.step_size import check_pair, check_solver, decided
+from windermere.adaptation.step_size import check_pair, check_solver
 from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep

@@ -1,15 +1,19 @@
-"""Algorithm 2 of the paper: the step adaptation."""
+"""Algorithm 2 of the paper: the step adaptation. `StepAdaptation.review` is its listing, line by line.
+
+Against the listing: its `h = h_new` stands in the else-branch, and is meant for both. A budget bounds how far the step
+shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the text above it has it.
+"""
 
 from dataclasses import dataclass
 
 from windermere.adaptation.controller import (
-    Decision,
     Review,
     Score,
     State,
     check_factors,
     check_positive,
     check_whole,
+    decided,
     differ,
 )
 from windermere.errors import UsageError
@@ -103,31 +107,3 @@ def check_pair(train: str, check: str) -> None:
     if tableau(check).order <= tableau(train).order:
         others = ", ".join(higher_orders(train)) or "of which there is none: train with another"
         raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order ({others})")
-
-
-def decided(
-    every: int,
-    state: State,
-    after: float,
-    trained: Score,
-    checked: Score,
-    raised: Score | None,
-    check_precision: float,
-    reason: str,
-    *,
-    memory: float | None = None,
-    signal: float | None = None,
-) -> State:
-    """The next state, with the decision that led to it on record."""
-    decision = Decision(
-        iteration=every * (state.reviews + 1),
-        before=state.precision,
-        after=after,
-        trained=trained.value,
-        checked=checked.value,
-        raised=None if raised is None else raised.value,
-        check_precision=check_precision,
-        reason=reason,
-        signal=signal,
-    )
-    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

@@ -1,4 +1,8 @@
-"""Algorithm 3 of the paper: the tolerance adaptation."""
+"""Algorithm 3 of the paper: the tolerance adaptation. `ToleranceAdaptation.review` is its listing, line by line.
+
+Against the listing: the training tolerance has a floor, which float32 resolves. test_solver(tol) has the tolerances of
+`CHECK_RATIOS`, as the text above it has them.
+"""
 
 from dataclasses import dataclass
 
@@ -9,9 +13,10 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
+    decided,
     differ,
 )
-from windermere.adaptation.step_size import decided
+from windermere.arguments import as_number
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive
 
@@ -30,7 +35,7 @@ def check_ratio_of(train: str, check: str, given: float | None) -> float:
     ratio = CHECK_RATIOS.get((train, check)) if given is None else given
     if ratio is None:
         raise UsageError(f"the paper has no check tolerance for '{train}' and '{check}': give a check_ratio below 1")
-    if not 0 < ratio < 1:
+    if not 0 < as_number(ratio) < 1:
         raise UsageError(f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {ratio}")
     return ratio
 

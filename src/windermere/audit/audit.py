@@ -16,7 +16,7 @@ from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
 from windermere.audit.statistics import paired_gap
-from windermere.audit.subject import ModelSubject, PredictSubject, Subject
+from windermere.audit.subject import ModelSubject, PredictSubject, Subject, one_step
 from windermere.audit.sweep import (
     Candidate,
     Measure,
@@ -33,7 +33,6 @@ from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.solvers.runge_kutta import propagating_stages
 from windermere.solvers.solve import members_of
 
 FEW = 8
@@ -109,16 +108,7 @@ def audit(
     unsteady = unsteady or why_not_solving(subject, whole)
     wanted = evidence and unsteady is None
     drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
-    name = "accuracy" if metric is None else name_of(metric)
-    return _verdict(
-        whole, rungs, drawn, subject, name, threshold, agreement, chosen.population, unsteady, metric is None
-    )
-
-
-def name_of(metric: Metric) -> str:
-    """As its author named it; a lambda or a partial has no name."""
-    name = str(getattr(metric, "__name__", ""))
-    return name if name.isidentifier() else "the metric"
+    return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, unsteady)
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
@@ -127,7 +117,7 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     if not isinstance(own, FixedStep):
         distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
         return list(reversed(distinct.values()))
-    steps = subject.forward(first_samples(x, FEW), None).evaluations / propagating_stages(own.tableau)
+    steps = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 
@@ -170,8 +160,9 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
     few = max(1, min(size(x) // 2, 8))
+    # By one step: adaptive ones depend on the batch, and many of a chaotic field magnify rounding; neither counts.
     try:
-        whole, part = (subject.forward(first_samples(x, n), _one_step, double=True) for n in (2 * few, few))
+        whole, part = (subject.forward(first_samples(x, n), one_step, double=True) for n in (2 * few, few))
     except (DoublePrecisionError, SolverError):
         return None
     except (RuntimeError, ValueError, IndexError) as error:
@@ -192,11 +183,6 @@ def why_not_solving(subject: Subject, whole: Examined) -> str | None:
     return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
 
 
-def _one_step(own: Solver) -> Solver:
-    """Adaptive steps depend on the whole batch, and many steps of a chaotic field magnify rounding: neither counts."""
-    return FixedStep("euler", step=1e6)
-
-
 def _apart(one: Tensor, other: Tensor) -> float:
     return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
 
@@ -209,7 +195,7 @@ def examine(
     done = subject.forward(x, None)
     measure.check(done, y)
     reference = reference_flow(subject, x, done, still=lambda one, other: measure.still(one, other, y), budget=budget)
-    own, flow = (measure.row(solver, 1.0, each, y, reference.done) for each in (done, reference.done))
+    own, flow = (measure.row(solver, each, y, reference.done) for each in (done, reference.done))
     rows = {c: try_out(subject, x, y, c, reference.done, measure) for c in asked}
     return Examined(own=own, flow=flow, rows=rows, reference=reference)
 
@@ -230,27 +216,8 @@ def _not_found(reference: Reference) -> str | None:
     return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
 
 
-def _verdict(
-    whole: Examined,
-    rungs: Sequence[Candidate],
-    drawn: Drawn,
-    subject: Subject,
-    metric: str,
-    threshold: float,
-    agreement: float,
-    population: str,
-    unsteady: str | None,
-    classes: bool,
-) -> Verdict:
-    """Put the rule, the numbers and the words together."""
-    own, flow, reference = whole.own, whole.flow, whole.reference
-    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
-    gap = paired_gap(own.scores, flow.scores)
-    doubt = unsteady or _not_found(reference)
-    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
-    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
-    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
-    facts = ReferenceFacts(
+def _facts(reference: Reference, flow: Row) -> ReferenceFacts:
+    return ReferenceFacts(
         solver=reference.solver,
         dtype=reference.dtype,
         metric=flow.metric,
@@ -259,14 +226,35 @@ def _verdict(
         converged=reference.converged,
         reason=reference.reason,
     )
+
+
+def _verdict(
+    whole: Examined,
+    rungs: Sequence[Candidate],
+    drawn: Drawn,
+    subject: Subject,
+    measure: Measure,
+    agreement: float,
+    population: str,
+    unsteady: str | None,
+) -> Verdict:
+    """Put the rule, the numbers and the words together."""
+    own, flow, reference, threshold = whole.own, whole.flow, whole.reference, measure.threshold
+    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
+    gap = paired_gap(own.scores, flow.scores)
+    doubt = unsteady or _not_found(reference)
+    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
+    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
+    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
+    facts = _facts(reference, flow)
     # Three with its own solver: two to see whether it is deterministic, one that counts.
     spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + reference.evaluations
     return Verdict(
         outcome=outcome,
-        sentence=sentence(outcome, own, facts, gaps, threshold, metric, doubt),
-        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, classes),
+        sentence=sentence(outcome, own, facts, gaps, threshold, measure.name, doubt),
+        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, measure.classes),
         threshold=threshold,
-        metric=metric,
+        metric=measure.name,
         samples=len(own.scores),
         precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
         population=population,

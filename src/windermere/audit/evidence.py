@@ -156,9 +156,6 @@ def _plane(walk: Walk) -> Plane | None:
         own=own,
         flow=exact,
         labels=walk.labels,
-        ends_own=own[-1],
-        ends_flow=exact[-1],
-        all_labels=walk.labels,
         decide=_decision(walk.insight.head),
     )
 

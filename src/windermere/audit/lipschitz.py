@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from windermere.audit.orientation import check_differentiable, check_states, points_at_once, traced
+from windermere.audit.jacobians import check_differentiable, check_states, points_at_once, traced
 from windermere.errors import UsageError
 from windermere.solvers.field import Rate
 

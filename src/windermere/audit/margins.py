@@ -74,12 +74,12 @@ def margins(head: nn.Module, states: Tensor, error: Tensor, reference_error: Ten
     return Margins(exact=exact, margin=margin, safe=safe, median_margin=float(margin.median()))
 
 
-def linear_head(head: nn.Module | None) -> LinearHead | None:
+def linear_head(head: nn.Module) -> LinearHead | None:
     """The head as a linear decision layer, None where it is not known to be one.
 
     Layers that only reshape, rest in evaluation, or come last and keep the decision do not count.
     """
-    layers = [] if head is None else [layer for layer in _decisive(head) if not _idle(layer)]
+    layers = [layer for layer in _decisive(head) if not _idle(layer)]
     if len(layers) != 1 or not isinstance(layers[0], nn.Linear) or type(layers[0]).forward is not nn.Linear.forward:
         return None
     weight, bias = layers[0].weight.detach(), layers[0].bias

@@ -1,10 +1,9 @@
 """The numbers that an audit may be asked for: one that cannot mean anything is refused before anything is solved."""
 
-from math import inf, nan
+from math import inf
 from typing import Any
 
-import numpy as np
-
+from windermere.arguments import as_number, is_whole
 from windermere.audit.sweep import Candidate, Metric
 from windermere.errors import UsageError
 
@@ -21,14 +20,14 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
         )
     if threshold is None:
         return ACCURACY_THRESHOLD
-    if not 0 <= _number(threshold) < inf:
+    if not 0 <= as_number(threshold) < inf:
         raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
     if metric is None and threshold >= 1:
         raise UsageError(
             f"accuracies are never further apart than 1, so a threshold of {threshold} calls any model a flow: give "
             "one below 1"
         )
-    return _number(threshold)
+    return as_number(threshold)
 
 
 def check_kinds(metric: Any, candidates: Any) -> None:
@@ -41,33 +40,21 @@ def check_kinds(metric: Any, candidates: Any) -> None:
 
 
 def check_samples(samples: int | None) -> None:
-    if samples is not None and not _is_whole(samples, least=1):
+    if samples is not None and not is_whole(samples, least=1):
         raise UsageError(f"an audit needs at least one sample, a whole number of them, not {samples}")
 
 
 def check_numbers(*, agreement: float, samples: int | None, seed: int, budget: int | None) -> None:
     """All that is asked of an audit besides its threshold."""
     check_samples(samples)
-    if not 0 < _number(agreement) <= 1:
+    if not 0 < as_number(agreement) <= 1:
         raise UsageError(
             f"agreement is a share of the predictions, above 0 and at most 1, not {agreement}: give 0.99 for 99%"
         )
-    if not _is_whole(seed, least=0):
+    if not is_whole(seed, least=0):
         raise UsageError(f"seed must be a whole number, at least 0, not {seed}")
-    if budget is not None and not _is_whole(budget, least=1):
+    if budget is not None and not is_whole(budget, least=1):
         raise UsageError(
             "budget is how many evaluations the reference flow may take, a whole number, at least 1, not "
             f"{budget}: leave it out for the usual one"
         )
-
-
-def _number(value: Any) -> float:
-    """Not a number for what is none, so that it lies in no range."""
-    try:
-        return nan if isinstance(value, str) else float(value)
-    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is a tensor's of several entries
-        return nan
-
-
-def _is_whole(value: Any, *, least: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least

@@ -13,7 +13,6 @@ from windermere.audit.subject import Change, Pass, Subject
 from windermere.audit.sweep import Numbers, distance
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
-from windermere.solvers.runge_kutta import propagating_stages
 
 SHARE_OF_OWN = 0.1
 """The reference's error may be this share of the training solver's (medians over samples)."""
@@ -77,7 +76,7 @@ def reference_flow(subject: Subject, x: Any, own: Pass, *, still: Still, budget:
 
 def _assumed(own: Solver) -> int:
     """The evaluations of a pass over a time span of 1, where they can't be counted."""
-    return 0 if isinstance(own, Adaptive) else round(propagating_stages(own.tableau) / own.precision)
+    return 0 if isinstance(own, Adaptive) else round(own.tableau.propagating / own.precision)
 
 
 def _coarser(passes: list[Pass], done: Pass, solver: Solver) -> list[Pass]:
@@ -102,7 +101,7 @@ def refinements(subject: Subject, own: Pass) -> Iterator[Change]:
         last = round(np.log10(_loosest(solver) / FINEST_TOLERANCE))
         yield from (partial(_finer, k, BESIDE_ADAPTIVE) for k in range(last + 1))
         return
-    steps = own.evaluations / propagating_stages(solver.tableau) / len(subject.solvers) or 1 / solver.precision
+    steps = own.evaluations / solver.tableau.propagating / len(subject.solvers) or 1 / solver.precision
     yield from (partial(_finer, k, min(1.0, steps / LEAST_STEPS)) for k in count())
 
 

@@ -12,11 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.audit.orientation import check_differentiable, check_states, jacobians, points_at_once
+from windermere.audit.jacobians import check_differentiable, check_states, jacobians, points_at_once
 from windermere.errors import UsageError
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate
 
+ENTRIES_UP_TO = 64
+"""Of a state, for its eigenvalues to be computed."""
 DECAYING = 1e-8
 """Share of the largest eigenvalue by which a real part must be negative: rounding tilts a rotation's either way."""
 GROWING = 1e-10
@@ -69,16 +71,14 @@ def amplification(tableau: Tableau, z: Tensor) -> Tensor:
 
 
 @torch.inference_mode(False)
-def stability(
-    field: Rate, tableau: Tableau, states: Tensor, times: Sequence[float], h: float, *, limit: int = 64
-) -> Stability:
+def stability(field: Rate, tableau: Tableau, states: Tensor, times: Sequence[float], h: float) -> Stability:
     """Eigenvalues at states[k], [P, ...], and times[k], for a step h: negative where time runs backwards."""
     check_states(states, times)
     if not np.isfinite(h) or h == 0:
         raise UsageError(f"a step must be a finite number other than 0, not {h}")
     size = states[0, 0].numel()
-    if size > limit:
-        reason = f"a state has {size} entries, more than the {limit} up to which eigenvalues are computed"
+    if size > ENTRIES_UP_TO:
+        reason = f"a state has {size} entries, more than the {ENTRIES_UP_TO} up to which eigenvalues are computed"
         return Stability(outside=nan, fastest=nan, points=0, skipped=reason)
     check_differentiable(field, times[0], states[0])
     scaled = h * _eigenvalues(field, states, times)

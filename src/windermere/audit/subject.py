@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
 from windermere.audit.double import double_of, naming_double
-from windermere.errors import AuditError, DoublePrecisionError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
-from windermere.solvers import Solver, State, checking, counting
+from windermere.solvers import FixedStep, Solver, State, checking, counting
 
 UNROUNDED = (
     "made to round its products to {}, and audited without: solvers in its dtype, the reference flow in float64; the "
@@ -188,6 +188,22 @@ class PredictSubject:
 
     def insight(self, x: Any) -> Insight | None:
         return None
+
+
+def one_step(own: Solver) -> Solver:
+    """To try something out by: it takes one evaluation, whatever the time span."""
+    return FixedStep("euler", step=1e6)
+
+
+def why_not_double(subject: Subject, x: Any) -> tuple[str, ...]:
+    """A note where a model cannot run in float64."""
+    try:
+        subject.forward(x, one_step, double=True)
+    except DoublePrecisionError as error:
+        return (str(error),)
+    except SolverError:
+        pass  # one step may well blow up, in float64
+    return ()
 
 
 def as_outputs(outputs: Any) -> Tensor:

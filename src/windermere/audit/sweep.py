@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.arguments import as_number
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
@@ -29,6 +30,7 @@ SHARE_OF_THRESHOLD = 0.02
 """By which share of the threshold a mean score may still move there."""
 STEP_METHODS, STEP_FACTORS = ("euler", "midpoint", "rk4"), (0.5, 0.75, 1.0, 1.5, 2.0)
 TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
+"""Methods, and factors of the training step or tolerance: what the paper tests with."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Candidate:
 
     def __post_init__(self) -> None:
         tableau(self.method)  # an unknown method fails here, not when it is tried
-        if not 0 < self.factor < inf:
+        if not 0 < as_number(self.factor) < inf:
             raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
 
     def __call__(self, own: Solver) -> Solver:
@@ -61,7 +63,6 @@ class Row:
     solver: str
     method: str
     precision: float
-    factor: float
     scores: Numbers
     votes: Numbers
     """What agreement is about: classes, or where the metric is no accuracy the scores themselves."""
@@ -176,6 +177,14 @@ class Measure:
                 "leave those samples out, or look at the metric"
             )
 
+    @property
+    def name(self) -> str:
+        """As its author named it; a lambda or a partial has no name."""
+        if self.classes:
+            return "accuracy"
+        name = str(getattr(self.metric, "__name__", ""))
+        return name if name.isidentifier() else "the metric"
+
     def still(self, one: Pass, other: Pass, labels: Any) -> bool:
         """Whether two refinements of the reference decide alike: by classes, or by a mean score that hardly moves."""
         if self.classes:
@@ -183,13 +192,12 @@ class Measure:
         before, after = (score(self.metric, each.outputs, labels).mean() for each in (one, other))
         return bool(abs(before - after) <= SHARE_OF_THRESHOLD * self.threshold)
 
-    def row(self, solver: Solver, factor: float, done: Pass, labels: Any, reference: Pass) -> Row:
+    def row(self, solver: Solver, done: Pass, labels: Any, reference: Pass) -> Row:
         scores = score(self.metric, done.outputs, labels)
         return Row(
             solver=str(solver),
             method=solver.method,
             precision=solver.precision,
-            factor=factor,
             scores=scores,
             votes=_numbers(decisions(done.outputs).double()) if self.classes else scores,
             slack=0.0 if self.classes else self.threshold,
@@ -197,20 +205,20 @@ class Measure:
             evaluations=done.evaluations,
         )
 
-    def failed(self, solver: Solver, factor: float, reason: str) -> Row:
-        nothing = np.zeros(0)
-        return Row(
-            solver=str(solver),
-            method=solver.method,
-            precision=solver.precision,
-            factor=factor,
-            scores=nothing,
-            votes=nothing,
-            slack=0.0,
-            error=None,
-            evaluations=0,
-            failed=reason,
-        )
+
+def failed_row(solver: Solver, reason: str) -> Row:
+    nothing = np.zeros(0)
+    return Row(
+        solver=str(solver),
+        method=solver.method,
+        precision=solver.precision,
+        scores=nothing,
+        votes=nothing,
+        slack=0.0,
+        error=None,
+        evaluations=0,
+        failed=reason,
+    )
 
 
 def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass, measure: Measure) -> Row:
@@ -219,10 +227,10 @@ def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, referen
     try:
         done = _forward(subject, x, candidate)
     except SolverError as error:
-        return measure.failed(solver, candidate.factor, str(error))
+        return failed_row(solver, str(error))
     if not done.outputs.isfinite().all():
-        return measure.failed(solver, candidate.factor, "its outputs are not finite")
-    return measure.row(solver, candidate.factor, done, labels, reference)
+        return failed_row(solver, "its outputs are not finite")
+    return measure.row(solver, done, labels, reference)
 
 
 def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:

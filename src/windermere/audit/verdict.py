@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 from windermere.audit.safe_step import Safe
 from windermere.audit.statistics import Gap, paired_gap
 from windermere.audit.sweep import Row
+from windermere.records import plain
 from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 
 
@@ -146,10 +146,9 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        values = asdict(replace(self, plane=None))
+        values = {**asdict(replace(self, plane=None)), "outcome": str(self.outcome)}
         del values["plane"]
-        plain: dict[str, Any] = _plain(values)
-        return plain
+        return {name: plain(value) for name, value in values.items()}
 
 
 def _point(line: Line, *, own: bool) -> SolverPoint:
@@ -210,13 +209,3 @@ def _row_text(line: Line, width: int) -> str:
     mark = "*" if line.counts else " "
     shares = f"{line.metric:>{width}.3f}{line.agreement_own:>9.3f}{line.agreement_reference:>9.3f}"
     return f"{line.solver:<25}{mark}{shares}{line.error:>10.1e}{line.evaluations:>8}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return str(value) if isinstance(value, Outcome) else value

@@ -107,5 +107,11 @@ def check_device(name: str | None) -> str:
     return name
 
 
+def exit_if_stopped(reason: str) -> None:
+    """With the code of the signal that stopped a training, as a shell tells it."""
+    if (code := {"interrupted": 130, "terminated": 143}.get(reason)) is not None:
+        raise typer.Exit(code)
+
+
 def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

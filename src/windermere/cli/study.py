@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from windermere.cli.options import FLAG, Arithmetic, Device, TimeLimit, check_device, read_seconds, read_seeds, stdout
+from windermere.cli.options import (
+    FLAG,
+    Arithmetic,
+    Device,
+    TimeLimit,
+    check_device,
+    exit_if_stopped,
+    read_seconds,
+    read_seeds,
+    stdout,
+)
 from windermere.errors import RunError
 from windermere.models.arithmetic import check_arithmetic
 from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
@@ -129,8 +139,7 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
         many = len(ended.left)
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"
         stderr.print(f"stopped ({ended.reason}), {what} not done; go on with: {again}", soft_wrap=True)
-    if ended.reason in ("interrupted", "terminated"):
-        raise typer.Exit(130 if ended.reason == "interrupted" else 143)
+    exit_if_stopped(ended.reason)
 
 
 def _print_figures(drawn: list[Path]) -> None:

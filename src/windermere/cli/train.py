@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from windermere import data as data_sets
+from windermere.adaptation.step_size import higher_orders
 from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.cli.options import (
     FLAG,
@@ -22,6 +23,7 @@ from windermere.cli.options import (
     TimeLimit,
     Tolerance,
     check_device,
+    exit_if_stopped,
     print_json,
     read_seconds,
     read_seeds,
@@ -32,8 +34,7 @@ from windermere.cli.options import (
 from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.records import read_metrics
 from windermere.report import draw_adaptation
-from windermere.solvers import METHODS, Adaptive, Solver
-from windermere.solvers.tableaus import tableau
+from windermere.solvers import Adaptive, Solver
 from windermere.terminal import stderr, training_progress
 from windermere.training import (
     Outcome,
@@ -217,7 +218,7 @@ def _refuse_what_cannot_be_checked(solver: Solver, check: str | None) -> None:
             raise UsageError(f"tolerances of {method} cannot be adapted: {ADAPTABLE}")
         if check is not None and check not in checks:
             raise UsageError(f"tolerances of {method} are checked by {checks[0]}, not by {check}: leave --check out")
-    elif all(tableau(other).order <= solver.order for other in METHODS):
+    elif not higher_orders(method):
         raise UsageError(f"steps of {method} cannot be adapted, since no method has a higher order: {ADAPTABLE}")
 
 
@@ -286,8 +287,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
             f"go on with: windermere train --out {shlex.quote(str(out))} --resume",
             soft_wrap=True,
         )
-    if outcome.reason in ("interrupted", "terminated"):
-        raise typer.Exit(130 if outcome.reason == "interrupted" else 143)
+    exit_if_stopped(outcome.reason)
 
 
 def _table(config: RunConfig, iterations: int, accuracies: list[float]) -> Table:

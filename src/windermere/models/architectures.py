@@ -57,7 +57,7 @@ class SphereField(nn.Module):
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         """The slow reference: the convolutions as the paper writes them."""
-        return _convolve(dict(self.named_parameters()), F.conv1d, z.unsqueeze(-2)).squeeze(-2)
+        return _along_a_line(dict(self.named_parameters()), z)
 
     def prepare(self) -> Prepared:
         weights = [getattr(layer, part) for layer in (self.lift, self.mix, self.lower) for part in ("weight", "bias")]
@@ -68,7 +68,7 @@ class SphereField(nn.Module):
         weights = _in_order(tensors)
         adapt = with_adaptive_kernels(weights, self.points, native_adapt(weights, self.points))
         if self.points > DENSE_UP_TO:
-            rate = _by_member(tensors, 3, lambda own, z: _convolve(own, F.conv1d, z.unsqueeze(-2)).squeeze(-2))
+            rate = _by_member(tensors)
             walk = with_native(weights, self.points, lambda: eager_walk(rate))
             adjoint = native_adjoint(weights, self.points, rate)
             return Prepared(rate, lambda: tuple(tensors.values()), walk, adapt=adapt, adjoint=adjoint)
@@ -134,15 +134,17 @@ def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -
     return convolution(hidden, tensors["lower.weight"], tensors["lower.bias"])
 
 
-def _by_member(
-    tensors: Tensors, alone: int, evaluate: Callable[[Tensors, Tensor], Tensor]
-) -> Callable[[Tensor, Tensor], Tensor]:
-    """A rate for one model (whose weights have `alone` axes), or member by member for an ensemble."""
-    if tensors["lift.weight"].ndim == alone:
-        return lambda t, z: evaluate(tensors, z)
+def _along_a_line(tensors: Tensors, z: Tensor) -> Tensor:
+    return _convolve(tensors, F.conv1d, z.unsqueeze(-2)).squeeze(-2)
+
+
+def _by_member(tensors: Tensors) -> Callable[[Tensor, Tensor], Tensor]:
+    """A sphere network's rate for one model, or member by member for an ensemble."""
+    if tensors["lift.weight"].ndim == 3:
+        return lambda t, z: _along_a_line(tensors, z)
     count = tensors["lift.weight"].shape[0]
     members = [{name: tensor[s] for name, tensor in tensors.items()} for s in range(count)]
-    return lambda t, z: torch.stack([evaluate(own, zs) for own, zs in zip(members, z.unbind(0), strict=True)])
+    return lambda t, z: torch.stack([_along_a_line(own, zs) for own, zs in zip(members, z.unbind(0), strict=True)])
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from windermere.solvers import Tableau
 from windermere.solvers.field import Rate, Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages, step_through
+from windermere.solvers.runge_kutta import step_through
 
 Layers: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 """W1, b1, W2, b2, W3, b3."""
@@ -145,7 +145,7 @@ class _DenseWalk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tableau: Tableau, sizes: Sizes, keep: bool, z0: Tensor, *layers: Tensor) -> Tensor:
         w1, b1, w2, b2, w3, b3 = layers
-        affine, count = _affine(z0), propagating_stages(tableau)
+        affine, count = _affine(z0), tableau.propagating
         first, second = (z0.new_empty(*z0.shape[:-1], w.shape[-1]) for w in (w1, w2))
         w3, b3 = w3.mT.contiguous(), b3.mT.contiguous()
         z = z0.mT.clone(memory_format=torch.contiguous_format)  # always a copy: it is walked in place
@@ -187,7 +187,7 @@ class _Sweep:
     """
 
     def __init__(self, tableau: Tableau, layers: Layers, inputs: Tensor) -> None:
-        self.tableau, self.count = tableau, propagating_stages(tableau)
+        self.tableau, self.count = tableau, tableau.propagating
         self.single = inputs.ndim == 3
         w1, _, w2, _, w3, _ = layers
         lead, samples = inputs.shape[1:-2], inputs.shape[-1]

@@ -22,7 +22,6 @@ from windermere.solvers import Tableau
 from windermere.solvers.field import Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
 POINTS_UP_TO, CHANNELS_UP_TO, STAGES_UP_TO = 4, 32, 4
@@ -58,13 +57,13 @@ def with_kernels(weights: Weights, points: int, otherwise: Callable[[], Walk]) -
 
 def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, and small enough."""
-    return fits(z, weights) and propagating_stages(tableau) <= STAGES_UP_TO
+    return fits(z, weights) and tableau.propagating <= STAGES_UP_TO
 
 
 def fits(z: Tensor, weights: Weights) -> bool:
     """Whether a program has room for this state and these weights, and they go together: in float32 on one GPU, and
     with the same members, as kernels read whatever lies where weights should."""
-    if not z.is_cuda or not _has_triton():
+    if not z.is_cuda or not has_triton():
         return False
     first, like = weights[0], (torch.float32, z.device)
     together = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3] and z.numel() > 0
@@ -73,7 +72,7 @@ def fits(z: Tensor, weights: Weights) -> bool:
 
 
 @cache
-def _has_triton() -> bool:
+def has_triton() -> bool:
     return find_spec("triton") is not None
 
 
@@ -158,7 +157,7 @@ def _run(
     """Run a kernel over all members and samples; the first of the tensors is a state. Triton is imported only here."""
     from windermere.models import kernels
 
-    z, stages, channels = tensors[0], propagating_stages(tableau), weights[0].shape[1]
+    z, stages, channels = tensors[0], tableau.propagating, weights[0].shape[1]
     with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
         getattr(kernels, name)[_programs(z, launch)](
             *(*tensors, sizes, counts, *weights),

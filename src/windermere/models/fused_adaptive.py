@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from windermere.models.fused import Precision, Weights, fits
-from windermere.models.native import DONE, FULL, is_looked_through
+from windermere.models.native import DONE, FULL
 from windermere.models.native_call import is_graded, table
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.field import Adapt, Adapted, Groups
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages
+from windermere.solvers.surroundings import is_looked_through
 
 SAMPLES_UP_TO, STAGES_UP_TO = 256, 7
 """What one program can keep on chip."""
@@ -64,7 +64,7 @@ def can_adapt(tableau: Tableau, solvers: Sequence[Adaptive], groups: Groups, z: 
         return False
     by_member = groups == z.shape[:-2] and all(s.control == "batch" for s in solvers)
     small = z.shape[-2] <= SAMPLES_UP_TO and tableau.stages <= STAGES_UP_TO
-    extra = tableau.stages - propagating_stages(tableau)
+    extra = tableau.stages - tableau.propagating
     return by_member and small and extra == tableau.fsal
 
 
@@ -129,7 +129,7 @@ class _Solve:
     @classmethod
     def of(cls, tableau: Tableau, z: Tensor, launch: Launch, room: int) -> "_Solve":
         members = len(z)
-        inputs = z.new_empty(members, room, propagating_stages(tableau), *z.shape[1:])
+        inputs = z.new_empty(members, room, tableau.propagating, *z.shape[1:])
         sizes, found = z.new_empty(members, room), z.new_empty(4, members, dtype=torch.int32)
         return cls(tableau, launch, inputs, sizes, found)
 
@@ -181,7 +181,7 @@ class _Solve:
         channels = weights[0].shape[1]
         return {
             "STAGES": self.tableau.stages,
-            "KEPT": propagating_stages(self.tableau),
+            "KEPT": self.tableau.propagating,
             "POINTS": self.inputs.shape[-1],
             "CHANNELS": channels,
             "WIDTH": max(32, 1 << (channels - 1).bit_length()),

@@ -20,7 +20,7 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.field import Adapted, lay_out
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
+from windermere.solvers.runge_kutta import Problem, Walked
 
 Evaluated: TypeAlias = Sequence[Tensor]
 """An input, and what is kept of the second hidden layer there: nothing, or a Second."""
@@ -86,7 +86,7 @@ class _AdaptedWalk(torch.autograd.Function):
         (_, *saved), on_end = ctx.saved_tensors, grads[0]
         weights, kept = saved[:6], saved[6:]
         evaluations = [kept[i : i + ctx.each] for i in range(0, len(kept), ctx.each)]
-        accepted = _Accepted(evaluations, propagating_stages(ctx.tableau))
+        accepted = _Accepted(evaluations, ctx.tableau.propagating)
         sizes = on_end.new_tensor(ctx.sizes)
         return *(None,) * 4, *pulled_back(ctx.tableau, ctx.launch, sizes, on_end, weights, accepted)
 
@@ -131,5 +131,5 @@ class _Recorder:
         self._latest = [first]
         if accepted is None or bool(accepted):
             self.sizes.append(float(h))
-            self.accepted += [first, *trial][: propagating_stages(tableau)]
+            self.accepted += [first, *trial][: tableau.propagating]
             self._latest = trial[-1:] if tableau.fsal else []

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from windermere.errors import UsageError
-from windermere.models.fused import Weights, _has_triton
+from windermere.models.fused import Weights, has_triton
 from windermere.models.image_evaluation import PATCH, Evaluation, Hidden, Launch, Second, Shares, Tile
-from windermere.models.native import is_looked_through
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages
+from windermere.solvers.surroundings import is_looked_through
 
 __all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
@@ -44,7 +43,7 @@ def tuned(weights: Weights, hidden: Hidden) -> Launch:
 def can_walk_images(z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take solves from here: on a GPU of Hopper's kind or later, in float32, of the paper's field,
     and small enough. Any explicit method will do."""
-    if z.ndim not in (4, 5) or z.numel() == 0 or not _has_triton() or is_looked_through():
+    if z.ndim not in (4, 5) or z.numel() == 0 or not has_triton() or is_looked_through():
         return False
     exact = all(x.is_cuda and x.dtype == torch.float32 for x in (z, *weights))
     if not exact or torch.cuda.get_device_capability(z.device) < HOPPER:
@@ -109,7 +108,7 @@ class _ImageWalk(torch.autograd.Function):
     ) -> Tensor:
         with torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
             walk = Evaluation(launch, z, weights)
-            kept = _OnGrid.room_for(walk, len(sizes), propagating_stages(tableau), keep)
+            kept = _OnGrid.room_for(walk, len(sizes), tableau.propagating, keep)
             end = _there(tableau, sizes, z, walk, kept)
         if keep:
             ctx.tableau, ctx.launch = tableau, launch
@@ -120,7 +119,7 @@ class _ImageWalk(torch.autograd.Function):
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         sizes, inputs, bits, levels, scales, *weights = ctx.saved_tensors
-        kept = _OnGrid(inputs, (bits, levels, scales), propagating_stages(ctx.tableau))
+        kept = _OnGrid(inputs, (bits, levels, scales), ctx.tableau.propagating)
         return *(None,) * 4, *pulled_back(ctx.tableau, ctx.launch, sizes, grads[0], weights, kept)
 
 

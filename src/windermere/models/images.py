@@ -26,7 +26,7 @@ from windermere.solvers import Adaptive, Prepared, Tableau
 from windermere.solvers.field import Adapted, Groups
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages, step_through
+from windermere.solvers.runge_kutta import step_through
 
 Weights: TypeAlias = Sequence[Tensor]
 Function: TypeAlias = Callable[..., Any]
@@ -127,7 +127,7 @@ class _LeanWalk(torch.autograd.Function):
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         weights, inputs = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
-        tableau, count = ctx.tableau, propagating_stages(ctx.tableau)
+        tableau, count = ctx.tableau, ctx.tableau.propagating
         on_z = grads[0].clone(memory_format=torch.channels_last)
         function, gathered = _fast(pull_back, on_z), [torch.zeros_like(w) for w in weights]
         for n in range(len(ctx.sizes) - 1, -1, -1):

@@ -12,15 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack
-from torch.autograd import forward_ad
 
 from windermere.models.compiled import library
 from windermere.models.native_call import C_TYPES, Call, Choice, Weights, is_graded
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.runge_kutta import propagating_stages
+from windermere.solvers.surroundings import is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
@@ -99,16 +97,9 @@ def can_walk(z: Tensor, weights: Weights) -> bool:
     return small and plain and library(C_TYPES[dtype]) is not None
 
 
-def is_looked_through() -> bool:
-    """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
-    derivatives in forward mode."""
-    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced or peek_interpreter_stack() is not None or forward_ad._current_level >= 0
-
-
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, weights: Weights) -> bool:
     """Whether it takes an adaptive one: members are the groups; a stage that does not propagate is the next's first."""
-    extra = tableau.stages - propagating_stages(tableau)
+    extra = tableau.stages - tableau.propagating
     by_member = groups == z.shape[:-2] and all(isinstance(s, Adaptive) and s.control == "batch" for s in solvers)
     return by_member and extra == tableau.fsal and can_walk(z, weights)
 

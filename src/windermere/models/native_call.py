@@ -16,7 +16,6 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import propagating_stages
 
 Weights: TypeAlias = Sequence[Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
@@ -138,7 +137,7 @@ def _plan(
     width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
     arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
     numbers = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
-    numbers |= {"tiles": tiles, "stages": propagating_stages(tableau), "evaluated": tableau.stages}
+    numbers |= {"tiles": tiles, "stages": tableau.propagating, "evaluated": tableau.stages}
     numbers |= {"keep": keep, "adjoint": adjoint}
     if isinstance(steps, Grid):
         numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
@@ -146,7 +145,7 @@ def _plan(
     else:
         numbers["room"] = steps
     state = members * tiles * lanes * points * (1 + adjoint)
-    rows = (numbers["room"] if keep else 1) * propagating_stages(tableau) + 1
+    rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
     parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": state * rows}
     parts |= {"rates": state * tableau.stages}
     parts |= {"active": members * tiles * points * width // 2 * (rows if keep else 1)}

@@ -2,7 +2,7 @@
 
 from windermere.records.atomic import damaged, read_json, storing, write_atomically, write_json
 from windermere.records.environment import environment
-from windermere.records.run_folder import Run, RunFolder, not_in_use, read_metrics, read_run
+from windermere.records.run_folder import Run, RunFolder, not_in_use, plain, read_metrics, read_run
 from windermere.records.table import Row, read_rows, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
@@ -14,6 +14,7 @@ __all__ = [
     "damaged",
     "environment",
     "not_in_use",
+    "plain",
     "read_json",
     "read_metrics",
     "read_rows",

@@ -106,7 +106,7 @@ class RunFolder:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Appends one row of metrics. Numbers that are not finite become null, which is all that JSON has."""
-        line = json.dumps(_plain(row), allow_nan=False) + "\n"
+        line = json.dumps(plain(row), allow_nan=False) + "\n"
         with storing(self.path / METRICS, "written"):
             append(self._metrics, line.encode())
 
@@ -171,14 +171,14 @@ def _metrics_bytes(path: Path, checkpoint: TensorFile) -> int:
     return length
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """`value` in JSON's terms: arrays become lists, and floats that are not finite None."""
     if isinstance(value, Tensor | np.ndarray | np.generic):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, Mapping):
-        return {name: _plain(entry) for name, entry in value.items()}
+        return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

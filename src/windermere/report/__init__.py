@@ -9,9 +9,9 @@ from windermere.report.grid_layout import GridFigure, GridTest
 from windermere.report.losses_figure import LossCurve, LossPanel, draw_losses
 from windermere.report.outputs_figure import OutputsPanel, draw_outputs
 from windermere.report.plane import DecisionRegions, Frame
-from windermere.report.plots import TrajectoryPanel, draw_trajectories
 from windermere.report.style import figure_path
 from windermere.report.toy_figures import FanPanel, Ladder, Quiver, Walks, draw_classes, draw_crossing_field, draw_fan
+from windermere.report.trajectory_figure import TrajectoryPanel, draw_trajectories
 
 __all__ = [
     "AdaptedRun",

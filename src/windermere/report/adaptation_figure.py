@@ -40,7 +40,7 @@ def draw_adaptation(
 ) -> Figure:
     """Test accuracy over training, with marks where the solver of the `check` scored lower by more than `threshold`;
     what a steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it
-    took. One colour and sign for each seed; saved as a PNG."""
+    took. One colour and sign for each seed; saved as PNG or SVG."""
     members = members_of(rows)
     steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
     below = 1 + steady + adapts_tolerance

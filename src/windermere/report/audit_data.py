@@ -1,13 +1,11 @@
 """What the audit's figure is drawn from.
 
-Shapes: K and K' steps, P points with trajectories, n samples, m any number of points in the plane.
+Shapes: K and K' steps, P points with trajectories, m any number of points in the plane.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-
-import numpy as np
 
 from windermere.errors import UsageError
 from windermere.report.plane import check_labels, check_states
@@ -53,12 +51,6 @@ class Plane:
     """[K' + 1, P, 2]: the reference flow of the same points"""
     labels: Array
     """[P], classes from 0 to 9"""
-    ends_own: Array
-    """[n, 2]: end points of all samples under the training solver"""
-    ends_flow: Array
-    """[n, 2]: and under the reference flow"""
-    all_labels: Array
-    """[n], classes from 0 to 9"""
     decide: Callable[[Array], Array] | None
     """Points [m, 2] to classes [m]: the decision layer, for regions"""
 
@@ -69,21 +61,6 @@ class Plane:
         if points != others:
             raise UsageError(f"own and flow must be trajectories of the same points, not of {points} and {others}")
         check_labels("labels", self.labels, points)
-        _check_ends("ends_own", self.ends_own)
-        _check_ends("ends_flow", self.ends_flow)
-        if len(self.ends_own) != len(self.ends_flow):
-            counts = f"{len(self.ends_own)} and {len(self.ends_flow)}"
-            raise UsageError(f"ends_own and ends_flow must be of the same samples, not of {counts}")
-        check_labels("all_labels", self.all_labels, len(self.ends_own))
-
-
-def _check_ends(name: str, ends: Array) -> None:
-    shape = np.shape(ends)
-    if len(shape) != 2 or shape[1] != 2 or shape[0] < 1:
-        raise UsageError(f"{name} must have shape [samples, 2], not {shape}")
-    broken = int((~np.isfinite(ends).all(axis=1)).sum())
-    if broken:
-        raise UsageError(f"{name} must be finite: {broken} of {shape[0]} end points are not, leave those out")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

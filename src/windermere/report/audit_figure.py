@@ -22,7 +22,7 @@ LETTERS, LINE = 125, 0.22
 
 @house_style
 def draw_audit(figure: AuditFigure, path: Path | str | None = None) -> Figure:
-    """Draws it, saves it as a PNG if a path is given, and returns it for notebooks."""
+    """Draws it, saves it as PNG or SVG if a path is given, and returns it for notebooks."""
     outcome, lines = _words(figure)
     heights = [HEAD + LINE * len(lines), SOLVERS, *([] if figure.plane is None else [PLANES])]
     whole = new_figure(WIDTH, sum(heights), padding=0.1)

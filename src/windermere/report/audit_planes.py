@@ -1,6 +1,6 @@
 """The audit's two planes: where the training solver and the flow take the same points (the paper's Figures 1 and 2).
 
-Shapes: K steps, P points with trajectories, n samples.
+Shapes: K steps, P points with trajectories.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from matplotlib.figure import SubFigure
 
 from windermere.errors import UsageError
 from windermere.report.audit_data import Plane
-from windermere.report.plane import DecisionRegions, Frame, add_inset, class_colors, draw_plane, plane_legend
+from windermere.report.plane import DecisionRegions, Frame, add_inset, draw_plane, plane_legend
 from windermere.report.style import Array, add_legend
 
 WIDER = 5.0
 """Both planes have the same limits, unless that made one of them so many times wider than it need be."""
 FAR = 0.02
-"""The share of samples, the farthest ones, that may end outside, where that halves a plane."""
+"""The share of points, the farthest ones, that may end outside, where that halves a plane."""
 RESOLUTION = 300
 
 
@@ -30,36 +30,28 @@ class _View:
     title: str
     states: Array
     """[K + 1, P, 2]"""
-    ends: Array
-    """[n, 2]"""
     plane: Plane
 
     @cached_property
     def frame(self) -> Frame:
-        """Around all of it or, where that halves it, around all but the farthest samples."""
-        distance = np.abs(self.ends - np.median(self.ends, axis=0)).max(axis=1)
-        near = Frame.around(self.ends[distance <= np.quantile(distance, 1 - FAR)])
-        most = _around(self.states[:, near.holds(self.states[-1])], self.ends[near.holds(self.ends)])
-        whole = _around(self.states, self.ends)
+        """Around all of it or, where that halves it, around all but the farthest points."""
+        ends = self.states[-1]
+        distance = np.abs(ends - np.median(ends, axis=0)).max(axis=1)
+        near = Frame.around(ends[distance <= np.quantile(distance, 1 - FAR)])
+        most, whole = Frame.around(self.states[:, near.holds(ends)]), Frame.around(self.states)
         return most if most.width < whole.width / 2 else whole
 
     def draw(self, axes: Axes, frame: Frame) -> str:
-        """All samples' end points and above them the trajectories of some; says how many end outside, if any do."""
-        x, y = self.ends.T
-        axes.scatter(x, y, s=7, c=class_colors(self.plane.all_labels), linewidths=0, alpha=0.5, zorder=1)
+        """Its trajectories; says how many end outside, if any do."""
         draw_plane(axes, self.states, self.plane.labels, frame, _regions(self.plane, frame))
-        outside = int((~frame.holds(self.ends)).sum())
-        return f"{outside} of {len(self.ends)} samples end outside" if outside else ""
+        outside = int((~frame.holds(self.states[-1])).sum())
+        return f"{outside} of {self.states.shape[1]} points end outside" if outside else ""
 
     def draw_inset(self, axes: Axes, frame: Frame) -> None:
         """A small piece of it, in the emptiest corner."""
-        inset = add_inset(axes, self.frame, np.concatenate([self.states.reshape(-1, 2), self.ends]))
+        inset = add_inset(axes, self.frame, self.states)
         self.draw(inset, frame)
         inset.set(xticks=[], yticks=[])
-
-
-def _around(*points: Array) -> Frame:
-    return Frame.around(np.concatenate([some.reshape(-1, 2) for some in points]))
 
 
 def _regions(plane: Plane, frame: Frame) -> DecisionRegions | None:
@@ -74,8 +66,8 @@ def _regions(plane: Plane, frame: Frame) -> DecisionRegions | None:
 
 def draw_planes(row: SubFigure, plane: Plane, trained_with: str) -> None:
     """The training solver's walk on the left, the flow on the right, over the same regions."""
-    own = _View(f"As its solver walks: {trained_with}", plane.own, plane.ends_own, plane)
-    flow = _View("As the flow takes the same points", plane.flow, plane.ends_flow, plane)
+    own = _View(f"As its solver walks: {trained_with}", plane.own, plane)
+    flow = _View("As the flow takes the same points", plane.flow, plane)
     panels = row.subplots(1, 2)
     shared = Frame.around(np.concatenate([own.frame.corners, flow.frame.corners]), margin=0.0)
     if shared.width > WIDER * min(own.frame.width, flow.frame.width):
@@ -85,8 +77,8 @@ def draw_planes(row: SubFigure, plane: Plane, trained_with: str) -> None:
     for axes, view, remark in zip(panels, (own, flow), remarks, strict=True):
         axes.set_title(view.title, pad=24 if any(remarks) else 8, parse_math=False)
         axes.annotate(remark, (0.5, 1), (0, 7), "axes fraction", "offset points", ha="center", size=9.5)
-    classes = 1 + int(max(plane.labels.max(), plane.all_labels.max()))
-    add_legend(row, plane_legend(max(2, classes), shaded=plane.decide is not None))
+    classes = max(2, 1 + int(plane.labels.max()))
+    add_legend(row, plane_legend(classes, shaded=plane.decide is not None))
 
 
 def _draw_apart(panels: Sequence[Axes], own: _View, flow: _View) -> list[str]:

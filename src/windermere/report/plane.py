@@ -16,6 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from windermere.errors import UsageError
 from windermere.report.style import CLASSES, FAINT, GRID, HATCHES, INK, LINES, MARKERS, REGIONS, Array
 
+FAR, TOO_FAR = 0.15, 3.0
+"""A share of trajectories that may be left out, and how many times farther than the rest they go where they are."""
 INSET = 0.42
 """Its width and height as shares of the plane's."""
 CORNERS = ((0.02, 0.56), (0.56, 0.02), (0.56, 0.56), (0.02, 0.02))
@@ -40,12 +42,12 @@ class Frame:
         return cls(left=float(left), right=float(right), bottom=float(bottom), top=float(top))
 
     @classmethod
-    def around_most(cls, states: Array, *, far: float = 0.15, times: float = 3.0) -> Self:
-        """Around all trajectories [S + 1, N, 2], but for the share `far` of them that reaches farthest, where these go
-        so many times farther than the rest that nothing else could be seen."""
+    def around_most(cls, states: Array) -> Self:
+        """Around all trajectories [S + 1, N, 2], but for the share of them that reaches farthest, where these go so
+        many times farther than the rest that nothing else could be seen."""
         reach = np.linalg.norm(states - states[0].mean(axis=0), axis=-1).max(axis=0)
-        most = np.quantile(reach, 1 - far)
-        return cls.around(states if reach.max() <= times * most else states[:, reach <= most])
+        most = np.quantile(reach, 1 - FAR)
+        return cls.around(states if reach.max() <= TOO_FAR * most else states[:, reach <= most])
 
     @property
     def width(self) -> float:
@@ -143,10 +145,6 @@ def add_inset(axes: Axes, frame: Frame, points: Array) -> Axes:
     inset = axes.inset_axes((*CORNERS[int(np.argmin(covered))], INSET, INSET))
     inset.spines[:].set(visible=True, color=INK)
     return inset
-
-
-def class_colors(labels: Array) -> list[str]:
-    return [CLASSES[label] for label in np.asarray(labels, dtype=int)]
 
 
 def shade(axes: Axes, decision: DecisionRegions) -> None:

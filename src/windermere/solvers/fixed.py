@@ -13,7 +13,7 @@ from torch import Tensor
 from windermere.errors import NonFiniteError
 from windermere.solvers.between import Between
 from windermere.solvers.grid import Grid
-from windermere.solvers.runge_kutta import Problem, Walked, combine, propagating_stages, stage_nodes, stages
+from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
 from windermere.solvers.surroundings import is_batched
 
 
@@ -41,7 +41,7 @@ def moving_members(problem: Problem, grid: Grid, like: Tensor) -> Sequence[Tenso
 
 def stages_of(problem: Problem) -> int:
     """What a fixed step costs; some methods need one stage more to be interpolated."""
-    return problem.tableau.interpolating if problem.interpolate else propagating_stages(problem.tableau)
+    return problem.tableau.interpolating if problem.interpolate else problem.tableau.propagating
 
 
 def walk_grid(

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.arguments import is_whole
 from windermere.errors import NonFiniteError, UsageError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
 from windermere.solvers.runge_kutta import combine
@@ -48,7 +49,7 @@ def initial_step(
     0.084
     """
     # d0, d1, d2 are means over the samples of Euclidean norms over all of a sample's entries.
-    if not isinstance(order, int | np.integer) or order < 1:
+    if not is_whole(order, least=1):
         raise UsageError(f"the order of a method is a whole number, at least 1, not {order}: give solver.order")
     layout = lay_out(z0, members=members, samples=False)
     z = layout.pack(z0).detach()

@@ -51,7 +51,7 @@ def stages(
 
 def step_through(tableau: Tableau, rate: Rate, sizes: Sequence[float | Tensor], z: Tensor) -> Tensor:
     """z after steps of these sizes, with a rate that is the same at all times."""
-    times = (z.new_zeros(()),) * propagating_stages(tableau)
+    times = (z.new_zeros(()),) * tableau.propagating
     for h in sizes:
         z = combine(z, h, tableau.b, stages(tableau, rate, times, z, h))
     return z
@@ -60,11 +60,6 @@ def step_through(tableau: Tableau, rate: Rate, sizes: Sequence[float | Tensor], 
 def stage_nodes(tableau: Tableau, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
     """The times of the stages of steps between two ends, [stages, ...]: t + h may err past the end by rounding."""
     return np.stack([end if c == 1.0 else start + c * (end - start) for c in tableau.c])
-
-
-def propagating_stages(tableau: Tableau) -> int:
-    """Stages up to the last one with a weight: what a step costs without an error estimate."""
-    return tableau.propagating
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -13,7 +13,7 @@ from windermere.errors import SolverError, UsageError
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
-from windermere.solvers.field import Adapt, Field, Layout, Prepared, State, Walk, lay_out, prepare
+from windermere.solvers.field import Adapt, Field, FusedAdjoint, Layout, Prepared, Rate, State, Walk, lay_out, prepare
 from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.gradients import (
     Adjoint,
@@ -26,7 +26,7 @@ from windermere.solvers.gradients import (
     solve_with_adjoint,
 )
 from windermere.solvers.grid import Grid, make_grid
-from windermere.solvers.runge_kutta import Problem, Walked, propagating_stages
+from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
 from windermere.solvers.surroundings import check_transforms, is_transformed
 
@@ -225,7 +225,7 @@ def _integrate(
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
     if walk is not None and _is_plain(solvers, times, record):
-        cost = propagating_stages(problem.tableau)
+        cost = problem.tableau.propagating
         walked = Walked.over_grid(cost, grid.taken, [z, walk(problem.tableau, grid, z)])
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
@@ -273,14 +273,8 @@ def _adjoint(
     if problem.interpolate:  # on their way back, all land on the times asked for
         back = [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in back]
     layout = problem.layout.regrouped(samples=_by_sample(back))
-    rate, axis = layout.packed_rate(prepared.rate), len(layout.groups)
-    known, fused = settings.parameters, prepared.adjoint
-    if known is not None or (fused and not fused.can(back[0].tableau, back, layout.groups, z0)):
-        fused = None
-    if fused is not None:
-        known, rate = fused.tensors, layout.packed_rate(fused.rate)
-    elif known is None and prepared.tensors is not None:
-        known = prepared.tensors()
+    axis = len(layout.groups)
+    fused, rate, known = _taken_back(prepared, settings, back, layout, z0)
     parameters = tuple(p for p in known or () if p.requires_grad)
     if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
         t = layout.columns(np.full(layout.groups, times[0]), z0)
@@ -309,6 +303,19 @@ def _adjoint(
         walked=[],
     )
     return solve_with_adjoint(plan, z0, parameters)
+
+
+def _taken_back(
+    prepared: Prepared, settings: Adjoint, back: Sequence[Solver], layout: Layout, z0: Tensor
+) -> tuple[FusedAdjoint | None, Rate, Iterable[Tensor] | None]:
+    """The field's own way back, where it has one that can; the rate to go back by; and what that depends on, None where
+    nobody says."""
+    fused, known = prepared.adjoint, settings.parameters
+    if known is None and fused is not None and fused.can(back[0].tableau, back, layout.groups, z0):
+        return fused, layout.packed_rate(fused.rate), fused.tensors
+    if known is None and prepared.tensors is not None:
+        known = prepared.tensors()
+    return None, layout.packed_rate(prepared.rate), known
 
 
 def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layout) -> Sequence[Solver]:

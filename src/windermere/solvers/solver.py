@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from windermere.arguments import as_number, is_whole
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError
 from windermere.solvers.tableaus import Tableau, tableau
 
@@ -57,7 +58,7 @@ class FixedStep(_Method):
     @classmethod
     def of(cls, method: str, *, steps: int, span: float = 1.0) -> "FixedStep":
         """The solver that takes so many equal steps over a time of length `span`."""
-        if not isfinite(steps) or steps != int(steps) or steps < 1:
+        if not as_number(steps).is_integer() or steps < 1:
             raise UsageError(f"a solve takes a whole number of steps, at least 1, not {steps}")
         return cls(method, step=span / int(steps))
 
@@ -176,7 +177,7 @@ class Adaptive(_Method):
         self._set_tolerances(tolerance)
         if self.control not in self.CONTROLS:
             raise UnknownNameError("error control", self.control, self.CONTROLS)
-        if not isinstance(self.max_steps, int | np.integer) or self.max_steps < 1:
+        if not is_whole(self.max_steps, least=1):
             raise UsageError(f"the step budget max_steps must be a whole number, at least 1, not {self.max_steps!r}")
 
     def _set_tolerances(self, tolerance: float | None) -> None:
@@ -265,7 +266,7 @@ def _needs_gradient(times: Any) -> bool:
 def _number(name: str, value: float) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise UsageError(f"the {name} must be a number, not {value!r}") from error
 
 

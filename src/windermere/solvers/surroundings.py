@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack, peek_interpreter_stack
+from torch.autograd import forward_ad
 
 from windermere.errors import UsageError
 
@@ -17,6 +18,13 @@ def is_transformed() -> bool:
 def is_batched() -> bool:
     """Whether vmap is among the transforms: then a tensor has no value that could be asked for."""
     return is_transformed() and any(level.key() == TransformType.Vmap for level in get_interpreter_stack())
+
+
+def is_looked_through() -> bool:
+    """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
+    derivatives in forward mode."""
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return traced or peek_interpreter_stack() is not None or forward_ad._current_level >= 0
 
 
 def check_transforms(*, adaptive: bool, gradient: Any) -> None:

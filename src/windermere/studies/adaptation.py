@@ -17,11 +17,11 @@ from windermere.models.arithmetic import IMAGES
 from windermere.records import Row
 from windermere.report import AdaptedRun, draw_adapted_runs
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.studies.adaptation_findings import NAMES, step_findings, tolerance_findings
+from windermere.studies.adaptation_findings import step_findings, tolerance_findings
 from windermere.studies.adaptation_measures import CURVES, measure, metrics_of
 from windermere.studies.adaptation_runs import described
 from windermere.studies.critical import THRESHOLD, written
-from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables
+from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables, data_name
 from windermere.training import RunConfig, paper_settings
 
 STEP_PAIRS = ("euler/midpoint", "euler/rk4", "midpoint/rk4")
@@ -120,7 +120,7 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
         rows = [row for row in scored if (row["method"], row["check"]) == (method, check)]
         columns = [_column(name, rows, tables[CURVES]) for name in dict.fromkeys(row["run"] for row in rows)]
         paths = [folder / f"{method}-{check}.{kind}" for kind in ("png", "svg")]
-        title = f"{NAMES[rows[0]['data']]}, trained with {method}, checked by {check}"
+        title = f"{data_name(rows[0]['data'])}, trained with {method}, checked by {check}"
         draw_adapted_runs(columns, paths, title=title)
         drawn += paths
     return drawn
@@ -158,7 +158,7 @@ def _step_study(data: str, paper: str) -> Study:
     return Study(
         name=f"step-adaptation-{data}",
         paper=paper,
-        what=f"The step adapted while training on {NAMES[data]}: Algorithm 2, and the steady controller",
+        what=f"The step adapted while training on {data_name(data)}: Algorithm 2, and the steady controller",
         runs=partial(step_runs, data),
         measure=measure,
         draw=draw,

@@ -9,9 +9,8 @@ from statistics import fmean, stdev
 from windermere.records import Row
 from windermere.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
 from windermere.studies.critical import THRESHOLD, is_whole
-from windermere.studies.study import Finding, Tables, seed_count
+from windermere.studies.study import Finding, Tables, data_name, seed_count
 
-NAMES = {"sphere2": "Sphere2", "mnist": "MNIST", "cifar10": "CIFAR-10"}
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
 
@@ -105,7 +104,7 @@ def _of_run(run: Adapted, claim: str, ours: str, agrees: bool) -> Finding:
 
 
 def _case(run: Adapted) -> str:
-    return f"{NAMES[run.rows[0]['data']]}, {run.who}"
+    return f"{data_name(run.rows[0]['data'])}, {run.who}"
 
 
 def _is_beyond(run: Adapted) -> bool:
@@ -223,7 +222,7 @@ def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
         f"{fmean(many):.1f} of Euler ({by_seed(many)})",
         agrees=None if beyond else fewer,
         beyond=beyond,
-        case=NAMES[euler[0].rows[0]["data"]],
+        case=data_name(euler[0].rows[0]["data"]),
     )
 
 

@@ -7,15 +7,13 @@ from typing import Any
 
 from windermere.records import Row, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
-from windermere.studies.measuring import scores
+from windermere.studies.measuring import scores, steps_at, steps_of
 from windermere.studies.study import MAIN, Finished, Tables
 from windermere.training import RunConfig
 
 CURVES = "curves"
 """The table of what happened on the way; it has at most so many reviews of each seed:"""
 REVIEWS = 200
-SAME_STEP = 1e-6
-"""A step so close to T/N takes N steps, as for the solvers."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +110,12 @@ def _on_the_way(config: RunConfig, metrics: Sequence[Row]) -> Row:
 
 
 def _precision(of: str, solver: Solver) -> Row:
-    fixed = isinstance(solver, FixedStep)
-    steps = _steps(solver.precision) if fixed else None
-    return {f"{of}_steps": steps, f"{of}_tolerance": None if fixed else solver.precision}
+    tolerance = solver.precision if isinstance(solver, Adaptive) else None
+    return {f"{of}_steps": steps_of(solver), f"{of}_tolerance": tolerance}
 
 
 def _steps(step: Any) -> Any:
-    return None if step is None else ceil((1 - SAME_STEP) / step)
+    return None if step is None else steps_at(step)
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from statistics import fmean
 from windermere.records import Row
 from windermere.report import LossCurve, LossPanel
 from windermere.studies.critical import Critical, critical_steps, did_train, entries, finest_check
-from windermere.studies.grid_findings import data_title, grids_in, is_lower, seeds_of, spread, title
+from windermere.studies.grid_findings import data_title, grids_in, is_lower, mean_and_spread, seeds_of, title
 from windermere.studies.study import Finding
 
 
@@ -36,8 +36,8 @@ def _by_entry(rows: Sequence[Row]) -> list[list[float]]:
 
 def _over_entries(grid: Sequence[Sequence[float]]) -> str:
     if len(grid) > 1:
-        return f"{spread([fmean(entry) for entry in grid])} over {len(grid)} entries"
-    return spread(grid[0]) if grid else "none yet"
+        return f"{mean_and_spread([fmean(entry) for entry in grid])} over {len(grid)} entries"
+    return mean_and_spread(grid[0]) if grid else "none yet"
 
 
 def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:

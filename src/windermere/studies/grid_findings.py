@@ -17,7 +17,7 @@ from windermere.studies.critical import (
     finest_check,
     written,
 )
-from windermere.studies.study import Finding, seed_count
+from windermere.studies.study import Finding, data_name, seed_count
 
 PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
 """Table 1: the numbers of Euler steps around the critical one (which as evaluations it gives as 65-129 and 17-33)."""
@@ -28,7 +28,6 @@ LEAST_DECLINE = 0.01
 CHANCE = 0.5
 """On spheres: a seed that diverged, or that its own solver fails on, is as good as one that has learnt nothing."""
 TOO_FEW = "too few trained entries of the grid are there"
-TITLES = {"mnist": "MNIST", "cifar10": "CIFAR-10"}
 
 
 def grids_in(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -215,7 +214,7 @@ def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
 def _of_all(entry: Entry) -> str:
     own = [model.own for model in entry.models if model.own is not None]
     failed = len(entry.models) - len(own)
-    words = [*([spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
+    words = [*([mean_and_spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
     return " and ".join(words)
 
 
@@ -242,7 +241,7 @@ def _drop(entry: Entry) -> str:
     drops = [model.drop for model in entry.trained]
     above = sum(drop > THRESHOLD for drop in drops)
     some = f" (above {THRESHOLD:g} in {above} of {len(drops)} seeds)" if 0 < above < len(drops) else ""
-    return f"{spread(drops)}{some}"
+    return f"{mean_and_spread(drops)}{some}"
 
 
 def _trend(there: Sequence[Entry]) -> str:
@@ -257,10 +256,10 @@ def _trend(there: Sequence[Entry]) -> str:
 
 
 def _own_accuracy(entry: Entry) -> str:
-    return spread([model.own or 0.0 for model in entry.trained])
+    return mean_and_spread([model.own or 0.0 for model in entry.trained])
 
 
-def spread(values: Sequence[float]) -> str:
+def mean_and_spread(values: Sequence[float]) -> str:
     """Mean, and standard deviation where there are several."""
     mean = round(fmean(values), 3) + 0.0  # no negative zero
     return f"{mean:.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
@@ -277,11 +276,6 @@ def _at(entry: Entry, name: str) -> str:
     return f"tolerance {written(entry.precision)}"
 
 
-def titled(data: str) -> str:
-    """A data set's name as it is written in words."""
-    return TITLES.get(data, data.capitalize())
-
-
 def title(grid: Sequence[Row]) -> str:
     """What was trained on what, in words."""
     data, *how = data_title(grid).split(", ")
@@ -291,7 +285,7 @@ def title(grid: Sequence[Row]) -> str:
 def data_title(grid: Sequence[Row]) -> str:
     """What it was trained on, and what else a grid has one of, but for its method."""
     first = grid[0]
-    data = titled(first["data"])
+    data = data_name(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
     rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
     return f"{data}{adjoint}{rate}"

@@ -15,9 +15,9 @@ from windermere.report import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies.critical import critical_steps, did_train, written
 from windermere.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
-from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title, titled
+from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
 from windermere.studies.measuring import described, measure
-from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables
+from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables, data_name
 from windermere.training import RunConfig, paper_settings
 
 CIFAR10_RATES = (1e-3, 1e-4)
@@ -237,12 +237,14 @@ def _compared(study: Study, others: Sequence[Study], compare: Callable[..., Find
 
 
 def _fixed(data: str, paper: str) -> Study:
-    what = f"{titled(data)} trained with Euler's method and rk4 at many steps, tested with coarser and finer solvers"
+    what = f"{data_name(data)} trained with Euler's method and rk4 at many steps, tested with coarser and finer solvers"
     return _study(f"{data}-fixed", paper, what, partial(fixed_runs, data), fixed_findings)
 
 
 def _adaptive(data: str, paper: str, gradient: str = "backprop") -> Study:
-    what = f"{titled(data)} trained with fehlberg21 and dopri54 at many tolerances, tested with smaller and larger ones"
+    what = (
+        f"{data_name(data)} trained with fehlberg21 and dopri54 at many tolerances, tested with smaller and larger ones"
+    )
     if gradient == "adjoint":
         return _study(
             f"{data}-adjoint",

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from windermere.audit.sweep import STEP_FACTORS, TOLERANCE_FACTORS
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
 from windermere.models.arithmetic import IMAGES
 from windermere.records import Row, read_metrics
@@ -17,9 +18,6 @@ from windermere.studies.critical import is_whole
 from windermere.studies.study import MAIN, Finished, Tables
 from windermere.training import Ensemble, Labelled, RunConfig, evaluate
 
-STEP_FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)
-TOLERANCE_FACTORS = (0.1, 1.0, 10.0)
-"""Of the training step or tolerance: what the paper tests with."""
 TESTED_WITH = {
     "euler": ("euler", "midpoint", "rk4"),
     "rk4": ("rk4",),
@@ -63,14 +61,19 @@ def described(name: str, config: RunConfig) -> Row:
 
 def steps_of(solver: Solver) -> int | None:
     """How many an adaptive one takes is not known beforehand."""
-    return None if isinstance(solver, Adaptive) else len(solver.nodes(0.0, SPAN)) - 1
+    return None if isinstance(solver, Adaptive) else steps_at(solver.precision)
+
+
+def steps_at(step: float) -> int:
+    """How many of this size a solve takes, the shortened last one included."""
+    return len(FixedStep("euler", step=step).nodes(0.0, SPAN)) - 1
 
 
 def costs(run: Finished) -> list[float]:
     """Forward evaluations per training iteration, by seed."""
     config, steps = run.trained.config, steps_of(run.trained.config.solver)
     if steps is not None:
-        return [float(steps * config.solver.tableau.stages)] * len(config.seeds)
+        return [float(steps * config.solver.tableau.propagating)] * len(config.seeds)
     last = {row["seed"]: row for row in read_metrics(run.folder) if "evaluations_forward" in row}
     return [last[seed]["evaluations_forward"] / last[seed]["iteration"] for seed in config.seeds]
 

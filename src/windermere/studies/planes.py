@@ -123,7 +123,7 @@ def _own(rows: Sequence[Row], run: str) -> int:
     return int(where(rows, run=run, own=True)[0]["test_steps"])
 
 
-def spread(values: Sequence[float]) -> str:
+def mean_and_range(values: Sequence[float]) -> str:
     """A mean, and the least and the most."""
     several = (
         f" ({min(values):.3f} to {max(values):.3f} over {len(values)} seeds)" if len(values) > 1 else " (one seed)"
@@ -200,19 +200,20 @@ def trajectory_findings(tables: Tables) -> list[Finding]:
     return [
         Finding(
             claim="Trained with a small step or with a large one, the accuracy is very high.",
-            ours=f"{spread(own['fine'])} with {steps['fine']} steps, {spread(own['coarse'])} with {steps['coarse']}",
+            ours=f"{mean_and_range(own['fine'])} with {steps['fine']} steps, "
+            f"{mean_and_range(own['coarse'])} with {steps['coarse']}",
             agrees=min(map(fmean, own.values())) > 0.95,
         ),
         Finding(
             claim="The model of the small step keeps its accuracy under smaller ones.",
-            ours=f"with more than {steps['fine']} steps it loses {spread(drops['fine'])} at most, "
+            ours=f"with more than {steps['fine']} steps it loses {mean_and_range(drops['fine'])} at most, "
             f"and more than {THRESHOLD} in {sum(drop > THRESHOLD for drop in drops['fine'])} of "
             f"{len(drops['fine'])} seeds",
             agrees=_all_or_none([drop <= THRESHOLD for drop in drops["fine"]]),
         ),
         Finding(
             claim="The model of the large step drops significantly under smaller ones.",
-            ours=f"with more than {steps['coarse']} steps it loses {spread(drops['coarse'])} at most",
+            ours=f"with more than {steps['coarse']} steps it loses {mean_and_range(drops['coarse'])} at most",
             agrees=_all_or_none([drop > THRESHOLD for drop in drops["coarse"]]),
         ),
         Finding(
@@ -308,7 +309,7 @@ def region_findings(tables: Tables) -> list[Finding]:
     return [
         Finding(
             claim="Trained with h = 1/2, the classifier separates the outputs of that step, and not those of h = 1/4.",
-            ours=f"accuracy {spread(before)} at h = 1/{own}, {spread(after)} at h = 1/{REFINED * own}",
+            ours=f"accuracy {mean_and_range(before)} at h = 1/{own}, {mean_and_range(after)} at h = 1/{REFINED * own}",
             agrees=fmean(before) - fmean(after) > THRESHOLD,
         )
     ]

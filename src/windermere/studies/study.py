@@ -23,6 +23,11 @@ QUICK_IMAGES: Mapping[str, Any] = {"iterations": 200, "batch_size": 32, "seeds":
 Euler steps, with the paper's batches of 256 too."""
 
 
+def data_name(data: str) -> str:
+    """As the paper writes it."""
+    return {"mnist": "MNIST", "cifar10": "CIFAR-10"}.get(data, data.capitalize())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A claim beside what we found."""
@@ -57,30 +62,6 @@ class Finished:
     """Of the run: its metrics are there."""
 
 
-def _nothing_to_train(quick: bool) -> Mapping[str, RunConfig]:
-    return {}
-
-
-def _nothing_to_borrow(results: Path, quick: bool) -> Borrowed:
-    return (), {}
-
-
-def _nothing_to_compute(quick: bool) -> Tables:
-    return {}
-
-
-def _nothing_to_measure(run: Finished) -> Tables:
-    return {}
-
-
-def _no_findings(tables: Tables) -> list[Finding]:
-    return []
-
-
-def _nobody(tables: Tables) -> str:
-    return ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """One experiment of the paper. Either it trains runs and measures each, or all of it is computed at once."""
@@ -92,17 +73,17 @@ class Study:
     """One line."""
     draw: Callable[[Tables, Path], list[Path]]
     """Draws the figures from the tables into a folder; returns their paths."""
-    runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=_nothing_to_train)
+    runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=lambda quick: {})
     """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
-    measure: Callable[[Finished], Tables] = field(default=_nothing_to_measure)
+    measure: Callable[[Finished], Tables] = field(default=lambda run: {})
     """What a trained run contributes to the tables."""
-    borrow: Callable[[Path, bool], Borrowed] = field(default=_nothing_to_borrow)
+    borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
-    compute: Callable[[bool], Tables] = field(default=_nothing_to_compute)
+    compute: Callable[[bool], Tables] = field(default=lambda quick: {})
     """The tables of a study that trains nothing."""
-    findings: Callable[[Tables], list[Finding]] = field(default=_no_findings)
+    findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
     """What the tables say of the paper's claims."""
     beside: tuple[str, ...] = ()
     """Studies whose main tables, where they are there, its findings get as well, each by its name."""
-    left_out: Callable[[Tables], str] = field(default=_nobody)
+    left_out: Callable[[Tables], str] = field(default=lambda tables: "")
     """A sentence about models that are in no mean; if empty, those that diverged are named."""

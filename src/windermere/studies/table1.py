@@ -15,12 +15,12 @@ from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.report import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.solvers import FixedStep
 from windermere.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.studies.adaptation_findings import NAMES, PAPER, by_seed, is_same, percent, spread
+from windermere.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
 from windermere.studies.adaptation_measures import TestSolver, final_rows
 from windermere.studies.critical import written
 from windermere.studies.folder import read_provenance, run_of
 from windermere.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
-from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables, seed_count
+from windermere.studies.study import MAIN, SEEDS, Borrowed, Finding, Finished, Study, Tables, data_name, seed_count
 from windermere.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
 from windermere.training import RunConfig, paper_settings
 
@@ -71,7 +71,7 @@ def measure(run: Finished) -> Tables:
     return {MAIN: [{**row, "steps": row["final_steps"], "tolerance": None} for row in rows]}
 
 
-def borrowed(results: Path, quick: bool = False) -> Borrowed:
+def borrowed(results: Path, quick: bool) -> Borrowed:
     """What other studies' tables have of this one's runs, under the names that they have here."""
     names = {_key(_wanted_row(config)): name for name, config in runs(quick).items()}
     rows, made = list[Row](), dict[str, Any]()
@@ -179,7 +179,7 @@ def markdown(found: Sequence[Line]) -> str:
 def _printed_cells(data: str) -> tuple[str, ...]:
     (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
     reached = [f"{100 * a:.1f} ± {100 * s:.1f} %" for a, s in ((accuracy, around), (adapted.accuracy, adapted.spread))]
-    return (NAMES[data], "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
+    return (data_name(data), "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -213,7 +213,7 @@ def _findings(line: Line) -> Iterator[Finding]:
             ours=f"{line.bracket} (printed: {low}-{high}), of {line.entries[0].steps} to {line.entries[-1].steps} "
             f"steps ({seed_count(*(len(e.accuracy) for e in line.entries))})",
             agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
-            case=_case(line),
+            case=line.name,
         )
     if critical is None:
         return
@@ -223,7 +223,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         ours=f"{percent(own)} with {critical.steps} steps ({seed_count(len(own))}) where {100 * accuracy:.1f} ± "
         f"{100 * around:.1f} % is printed",
         agrees=is_same(own, accuracy, around) if line.whole else None,
-        case=_case(line),
+        case=line.name,
     )
     if adapted:
         yield from _adapted(line, critical)
@@ -236,18 +236,14 @@ def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
         claim="Algorithm 2 is as accurate as the coarsest run that passes, without a search",
         ours=f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
         agrees=par if line.whole else None,
-        case=_case(line),
+        case=line.name,
     )
     yield Finding(
         claim="Algorithm 2 costs no more than the coarsest run that passes",
         ours=f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {critical.steps}",
         agrees=fmean(costs) <= critical.steps if line.whole else None,
-        case=_case(line),
+        case=line.name,
     )
-
-
-def _case(line: Line) -> str:
-    return f"{NAMES[line.data]}, learning rate {written(line.lr)}"
 
 
 TABLE1 = Study(

@@ -7,8 +7,9 @@ from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
 from windermere.records import Row
-from windermere.studies.adaptation_findings import NAMES
-from windermere.studies.critical import THRESHOLD, did_train, is_whole
+from windermere.studies.critical import THRESHOLD, did_train, is_whole, written
+from windermere.studies.measuring import steps_at
+from windermere.studies.study import data_name
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
 """Euler steps around the paper's critical ones, and around ours."""
@@ -66,7 +67,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        return f"{NAMES[self.data]}, learning rate {self.lr:g}"
+        return f"{data_name(self.data)}, learning rate {written(self.lr)}"
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
@@ -96,6 +97,6 @@ def _checked(rows: Sequence[Row], steps: int) -> float | None:
     fails classifies nothing."""
     needed = check_solver("euler", "midpoint", 1 / steps, 1.0)
     tests = sorted((row for row in rows if row["test_method"] == "midpoint"), key=lambda row: int(row["test_steps"]))
-    fine = [row for row in tests if row["test_steps"] >= len(needed.nodes(0.0, 1.0)) - 1]
+    fine = [row for row in tests if row["test_steps"] >= steps_at(needed.step)]
     chosen = fine[:1] or tests[-1:]
     return (chosen[0]["accuracy"] or 0.0) if chosen else None

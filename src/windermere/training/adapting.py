@@ -6,7 +6,6 @@ Shapes: S members, B samples.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.adaptation import Controller, Score, State, moved_mass, review_members
+from windermere.adaptation.controller import FAILED
 from windermere.errors import SolverError, ToleranceError
 from windermere.solvers import Solver, checking, counting, initial_step
 from windermere.training.config import RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import correct
-
-FAILED = Score(value=nan, distance=inf)
-"""Of a check or a trial that could not be solved: as far from the training solver as can be."""
 
 
 class Adapting:

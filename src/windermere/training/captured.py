@@ -25,7 +25,6 @@ from windermere.models import ImageField, SphereField, ode_blocks
 from windermere.models.fused import can_walk
 from windermere.solvers import Adaptive, Solver
 from windermere.solvers.grid import Grid, Steps, make_grid
-from windermere.solvers.runge_kutta import propagating_stages
 from windermere.training.batches import Batches
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Labelled, correct, member_losses
@@ -121,7 +120,7 @@ class CapturedSteps:
         else:
             self.forget()
             self.grid, self.stood, self.patience = grid, 0, SETTLED if self.solvers else 0
-        self.solvers, self.evaluations = tuple(solvers), taken * propagating_stages(solvers[0].tableau)
+        self.solvers, self.evaluations = tuple(solvers), taken * solvers[0].tableau.propagating
 
     def _lay_out_steps(self, grid: Grid, taken: NDArray[np.int64]) -> None:
         self._make_room(int(taken.max()))

@@ -229,6 +229,7 @@ def train(
 
 
 def one_iteration(training: Training) -> Stepped:
+    """The body of the paper's Algorithms 1 to 3: a batch there and back, a review where it is due, then the update."""
     inputs, labels = training.training_set
     chosen = training.batches.indices(training.iteration)
     x, y = inputs[chosen], labels.take(chosen)

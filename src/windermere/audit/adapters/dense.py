@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.audit.calls import parts_of
 from windermere.solvers import Adaptive, Field, OnGrid, Solution, Solver, State, solve
-from windermere.solvers.runge_kutta import propagating_stages
 from windermere.solvers.solver import SAME_STEP
 
 
@@ -80,15 +80,15 @@ class _Watched:
 
 def _between(rate: Field, z0: State, solver: OnGrid, plan: _Plan) -> Solution:
     needed = plan.needed
-    watched = _Watched(rate, propagating_stages(solver.tableau), set(needed))
+    watched = _Watched(rate, solver.tableau.propagating, set(needed))
     walked = solve(watched, z0, solver, plan.nodes[needed].tolist())
-    parts = _parts(walked.states)
+    parts = parts_of(walked.states)
     last, steps = len(plan.nodes) - 1, len(plan.nodes) - 1
     extra = int(bool((plan.before[~plan.on_node] == last - 1).any()))
     if extra:
         end = torch.as_tensor(plan.nodes[-1], dtype=parts[0].dtype, device=parts[0].device)
         watched.at[last] = rate(end, walked.final)
-    rates = {node: _parts(k) for node, k in watched.at.items()}
+    rates = {node: parts_of(k) for node, k in watched.at.items()}
     row = {node: i for i, node in enumerate(needed)}
     columns = [_column(plan, part, row, {n: k[p] for n, k in rates.items()}) for p, part in enumerate(parts)]
     stats = replace(walked.stats, evaluations=watched.stages * steps + extra)
@@ -113,7 +113,3 @@ def _hermite(t0: float, t1: float, z0: Tensor, z1: Tensor, k0: Tensor, k1: Tenso
     h, s = float(t1 - t0), float((t - t0) / (t1 - t0))
     start, end = (1 + 2 * s) * (1 - s) ** 2, s * s * (3 - 2 * s)
     return start * z0 + end * z1 + h * (s * (1 - s) ** 2 * k0 + s * s * (s - 1) * k1)
-
-
-def _parts(state: Any) -> tuple[Tensor, ...]:
-    return (state,) if isinstance(state, Tensor) else tuple(state)

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
-from windermere.audit.subject import Change, Insight, Pass, as_outputs
+from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError
-from windermere.solvers import FixedStep, Solver
+from windermere.solvers import Solver
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
@@ -53,7 +53,7 @@ class DiffraxSubject:
             )
         self.solvers: tuple[Solver, ...] = tuple(solve.own() for solve in seen)
         about = [note for solve in seen for note in solve.notes()]
-        self.notes: tuple[str, ...] = (*dict.fromkeys(about), *self._why_not_double(example_batch))
+        self.notes: tuple[str, ...] = (*dict.fromkeys(about), *why_not_double(self, example_batch))
 
     @classmethod
     def found(cls, model: Any, example_batch: Any) -> "DiffraxSubject | None":
@@ -129,15 +129,6 @@ class DiffraxSubject:
             clear()
             if self.anew:
                 forget_solves()
-
-    def _why_not_double(self, x: Any) -> tuple[str, ...]:
-        try:
-            self._run(x, lambda own: FixedStep("euler", step=1e6), double=True)
-        except DoublePrecisionError as error:
-            return (str(error),)
-        except SolverError:
-            pass
-        return ()
 
 
 @contextmanager

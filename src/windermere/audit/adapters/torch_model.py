@@ -11,9 +11,9 @@ from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.solves import Asked, Tape
 from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
 from windermere.audit.double import double_of, naming_double
-from windermere.audit.subject import Change, Insight, Pass, as_outputs, is_of_samples
-from windermere.errors import AuditError, DoublePrecisionError, SolverError
-from windermere.solvers import FixedStep, Solver
+from windermere.audit.subject import Change, Insight, Pass, as_outputs, is_of_samples, why_not_double
+from windermere.errors import AuditError, DoublePrecisionError
+from windermere.solvers import Solver
 
 
 class TorchSubject(ABC):
@@ -30,7 +30,7 @@ class TorchSubject(ABC):
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        self.notes: tuple[str, ...] = (*tape.notes, *about(result), *self._why_not_double(example_batch))
+        self.notes: tuple[str, ...] = (*tape.notes, *about(result), *why_not_double(self, example_batch))
 
     @staticmethod
     @abstractmethod
@@ -88,16 +88,6 @@ class TorchSubject(ABC):
         arguments, named = inputs_for(model, x, double=tape.double)
         with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape.double):
             return model(*arguments, **named)
-
-    def _why_not_double(self, x: Any) -> tuple[str, ...]:
-        """Try float64 with one Euler step for each solve."""
-        try:
-            self.forward(x, lambda own: FixedStep("euler", step=1e6), double=True)
-        except DoublePrecisionError as error:
-            return (str(error),)
-        except SolverError:
-            pass  # one step may well blow up, in float64
-        return ()
 
 
 class _Rate:

@@ -1,4 +1,4 @@
-"""The figures of runs: each function checks its arrays, draws on a Figure of its own and saves a PNG atomically.
+"""Trajectories through the plane, and what a model scores with other numbers of steps: the paper's Figure 1.
 
 Shapes: S solver steps, N points in the plane, K numbers of test steps, M seeds.
 """
@@ -52,13 +52,9 @@ def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
         raise UsageError("accuracy must lie between 0 and 1")
 
 
-# ---------------------------------------------------------------------------------------------------------
-# Trajectories: the paper's Figure 1
-
-
 @house_style
 def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path | str) -> None:
-    """Each model's trajectories above its accuracy with other numbers of steps, side by side, as a PNG."""
+    """Each model's trajectories above its accuracy with other numbers of steps, side by side, as PNG or SVG."""
     if not panels:
         raise UsageError("there is nothing to draw: give at least one TrajectoryPanel")
     figure = new_figure(5.0 * len(panels), 8.5)

@@ -1,6 +1,5 @@
 """Figures are PNGs of a known size, the same for the same data, and refuse what they cannot draw."""
 
-import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,8 +10,8 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
-from matplotlib.image import imread
 
+from tests.pictures import size
 from windermere import report
 from windermere.errors import StorageError, UsageError
 from windermere.report import DecisionRegions, Frame, TrajectoryPanel, draw_trajectories
@@ -35,15 +34,6 @@ def a_panel() -> TrajectoryPanel:
         trained_steps=8,
         decision=DecisionRegions(xx=xx, yy=yy, predicted=(np.hypot(xx, yy) > 0.4).astype(int)),
     )
-
-
-def size(path: Path) -> tuple[int, int]:
-    """Width and height in pixels, as a PNG's header has them, after reading all of it."""
-    data = path.read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    width, height = struct.unpack(">II", data[16:24])
-    assert imread(path).shape == (height, width, 4)
-    return width, height
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
