@@ -170,7 +170,7 @@ def test_without_classes_a_mean_score_may_move_by_two_percent_of_the_threshold(s
 def test_one_batch_whose_reference_is_not_found_leaves_all_of_them_undecided(found: tuple[bool, ...]) -> None:
     def predict(x: Tensor, solver: Any) -> Tensor:
         restless = bool(x[0, 1] < 0) and np.log2(solver.step) % 2 == 1
-        return torch.stack([x[:, 0], -x[:, 0]], dim=1) * (-1 if restless else 1)
+        return torch.stack([x[:, 0], -x[:, 0]], dim=1) * (-1 if restless else 1 + solver.step)
 
     x = torch.stack([torch.tensor([1.0, -1.0]).repeat(200), torch.ones(400)], dim=1)
     batches = [(x if there else x * torch.tensor([1.0, -1.0]), (x[:, 0] < 0).long()) for there in found]
