@@ -26,7 +26,8 @@ it Windermere can save depends on the field:
   and for the adjoint. The machine's own C compiler compiles it when it is first needed, and the result is kept in
   `~/.cache/windermere`. This code multiplies no matrices: each tap of a convolution is a piecewise linear function of
   one coordinate, so the code looks it up in a table of segments. The result is exact. Without a compiler, or with
-  `WINDERMERE_NATIVE=0`, PyTorch operations do the same work.
+  `WINDERMERE_NATIVE=0`, PyTorch operations do the same work. While such networks train, PyTorch's own operations take
+  one thread: they are so small that several threads would wait for one another, above all on a busy machine.
 - **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed
   steps, the training step is captured once as a CUDA graph and replayed.
 - **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the

@@ -170,7 +170,11 @@ def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.Mon
     for points in (2, 900):
         weights = [p.detach() for p in sphere_field(points).parameters()]
         native.walk_in_c(METHODS["euler"], grid, samples(32, points), weights)
-    assert given == [1, 2]
+        with native_call.threads_for_c_alone():  # whatever PyTorch has meanwhile
+            monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+            native.walk_in_c(METHODS["euler"], grid, samples(32, points), weights)
+        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert given == [1, 1, 2, 2]
 
 
 FORKING = """

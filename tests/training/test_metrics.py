@@ -1,19 +1,20 @@
 """What a run writes down about itself."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.models.test_native import needs_a_compiler
+from tests.training.small import a_config, checkpoint, model, some_spheres, trained
 from windermere.errors import UsageError
 from windermere.models import ode_blocks
 from windermere.records import read_json, read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.training import Report, evaluate, load_run, open_run, train, trained_ensemble
-
-from .small import a_config, checkpoint, model, some_spheres, trained
 
 EULER = FixedStep.of("euler", steps=6)
 
@@ -105,6 +106,28 @@ def test_reports_say_what_the_rows_say(tmp_path: Path) -> None:
     assert [r.evaluations for r in reports] == [[6.0, 6.0]] * 2
     assert reports[0].test_accuracy is None
     assert reports[1].test_accuracy == [row["test_accuracy"] for row in read_metrics(tmp_path)[2:]]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_pytorch_has_one_thread_while_points_are_trained_in_c_and_all_of_them_afterwards(
+    tmp_path: Path, ends: bool
+) -> None:
+    needs_a_compiler()
+    seen: set[int] = set()
+
+    def report(now: Report) -> None:
+        seen.add(torch.get_num_threads())
+        if not ends:
+            raise KeyboardInterrupt
+
+    before, config = torch.get_num_threads(), a_config()
+    torch.set_num_threads(3)
+    try:
+        with suppress(KeyboardInterrupt), open_run(tmp_path, config) as run:
+            train(config, *some_spheres(), run, report=report)
+        assert (seen, torch.get_num_threads()) == ({1}, 3)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_outcome_is_the_trained_models_own_test(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The memory of a solve in C, and calls of native.c's functions with it."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, TypeAlias, cast
@@ -21,6 +23,23 @@ Weights: TypeAlias = Sequence[Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
 WORTH_A_THREAD = 512
 """Evaluations of tiles at a point, half a microsecond or so each, below which a second thread only costs."""
+
+
+_threads: ContextVar[int | None] = ContextVar("threads of native.c, where PyTorch has fewer", default=None)
+
+
+@contextmanager
+def threads_for_c_alone() -> Iterator[None]:
+    """PyTorch's operations take one thread, native.c's solves as many as before. Beside such solves the others are so
+    small that their threads would wait for one another, on a busy machine ten times as long as they work."""
+    threads = torch.get_num_threads()
+    token = _threads.set(threads)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        _threads.reset(token)
 
 
 Pointers = ctypes.c_void_p * 6
@@ -222,7 +241,7 @@ class Call:
         members, tiles = walk.members, walk.tiles
         work = members * tiles * steps * walk.stages * walk.points
         items = members if name == "adapt" else members * tiles
-        threads = min(torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
+        threads = min(_threads.get() or torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
         getattr(library(C_TYPES[self.start.dtype]), name)(ctypes.byref(walk), threads)
 
 

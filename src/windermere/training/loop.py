@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,8 @@ from windermere.adaptation import State
 from windermere.errors import DivergedError, NonFiniteError, RunError, SolverError
 from windermere.models import architecture, initialise
 from windermere.models.arithmetic import convolving_in
+from windermere.models.compiled import library
+from windermere.models.native_call import C_TYPES, threads_for_c_alone
 from windermere.records import RunFolder, TensorFile
 from windermere.solvers import Count, Gradient, Solver, counting, solver_to_dict
 from windermere.training.adapting import Adapting, scores
@@ -211,7 +213,7 @@ def train(
 
     `capture` says whether many iterations at once are left to the device; None does so where it pays.
     """
-    with convolving_in(config.arithmetic, tuned=True):
+    with convolving_in(config.arithmetic, tuned=True), _threads_for(training_set[0]):
         training, sign = Training(config, training_set, test_set, run), sign or StopSign()
         captured = _captured(training) if _wants_capture(training, capture) else None
         begun = time.perf_counter() - training.seconds
@@ -226,6 +228,12 @@ def train(
             if reason and training.iteration < config.iterations:
                 return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
         return finish(training)
+
+
+def _threads_for(inputs: Tensor) -> AbstractContextManager[None]:
+    """Of networks for points, what is not solved in C is small."""
+    is_small = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
+    return threads_for_c_alone() if is_small and library(C_TYPES[inputs.dtype]) is not None else nullcontext()
 
 
 def one_iteration(training: Training) -> Stepped:
