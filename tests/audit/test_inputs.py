@@ -313,6 +313,8 @@ class OnAGraph(nn.Module):
         self.neighbours = torch.eye(nodes).roll(1, dims=0)
 
     def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        if len(z) < len(self.neighbours):
+            raise ValueError
         return self.neighbours.to(z) @ z
 
 
@@ -326,3 +328,15 @@ def test_an_audit_in_inference_mode_is_the_same() -> None:
     with torch.inference_mode():
         verdict = wm.audit(model, batch)
     assert verdict.to_dict() == wm.audit(model, batch).to_dict()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_where_nobody_wants_gradients_predict_is_asked_for_none(mode: Any) -> None:
+    network = nn.Linear(2, 2)
+
+    def predict(x: torch.Tensor, solver: Any) -> Any:
+        assert not torch.is_grad_enabled()
+        return wm.solve(lambda t, z: network(z), x, solver).final
+
+    with mode():
+        assert wm.audit(predict, (2 * ring(20), torch.zeros(20)), trained_with=OWN).samples == 20

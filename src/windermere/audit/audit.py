@@ -1,6 +1,8 @@
 """`audit`: is this model a flow? Predictions decide, evidence explains."""
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +51,15 @@ class Examined:
     reference: Reference
 
 
-@torch.inference_mode(False)  # evidence differentiates, wherever it is asked for
+@contextmanager
+def _out_of_inference_mode() -> Iterator[None]:
+    """Evidence differentiates, wherever it is asked for; leaving the mode alone would turn gradients on for all."""
+    graded = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(graded):
+        yield
+
+
+@_out_of_inference_mode()
 def audit(
     model: nn.Module | Callable[..., Any] | Subject,
     batches: Any,
@@ -166,9 +176,10 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     except (DoublePrecisionError, SolverError):
         return None
     except (RuntimeError, ValueError, IndexError) as error:
+        told = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
         raise AuditError(
-            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them "
-            f"({str(error).splitlines()[0]}): an audit needs samples that do not depend on each other"
+            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({told}): an audit needs "
+            "samples that do not depend on each other"
         ) from error
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
