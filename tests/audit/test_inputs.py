@@ -275,6 +275,15 @@ def test_options_of_the_wrong_kind_are_refused_in_a_sentence(options: dict[str, 
         wm.audit(rotating(), (ring(20), torch.arange(20) % 2), **options)
 
 
+def test_candidates_may_come_one_by_one() -> None:
+    given = [Candidate("rk4", 1.0), Candidate("midpoint", 0.3)]
+    batch = ring(20), torch.arange(20) % 2
+    several, passing = (wm.audit(rotating(), batch, candidates=some) for some in (given, iter(given)))
+    assert passing.to_dict() == several.to_dict()
+    alone: Any = given[1]
+    assert "midpoint" in [line.method for line in wm.audit(rotating(), batch, candidates=alone).table]
+
+
 def test_a_name_is_no_solver_of_training() -> None:
     with pytest.raises(UsageError, match=r"a solver is a FixedStep, an OnGrid or an Adaptive.* not 'euler'"):
         wm.audit(lambda x, solver: x, (ring(20), torch.arange(20) % 2), trained_with="euler")  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """`audit`: is this model a flow? Predictions decide, evidence explains."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.options import check_kinds, check_numbers, checked_threshold
+from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
@@ -70,7 +70,7 @@ def audit(
     agreement: float = 0.99,
     samples: int | None = 1000,
     seed: int = 0,
-    candidates: Sequence[Candidate] | None = None,
+    candidates: Iterable[Candidate] | None = None,
     evidence: bool = True,
     budget: int | None = None,
 ) -> Verdict:
@@ -99,7 +99,8 @@ def audit(
     FLOW
     """
     threshold = checked_threshold(threshold, metric)
-    check_kinds(metric, candidates)
+    check_metric(metric)
+    tried = checked_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
@@ -109,7 +110,7 @@ def audit(
     subject = as_subject(model, first[0], trained_with)
     unsteady = why_not_deterministic(subject, first[0])
     own = subject.solvers[-1]
-    swept = default_candidates(own) if candidates is None else candidates
+    swept = default_candidates(own) if tried is None else tried
     asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
     rungs = [c for c in ladder(own) if c in asked]
     measure = Measure(metric or accuracy, metric is None, threshold)
