@@ -1,6 +1,7 @@
 """Steady controllers on a plant that is known: the distance to a better solver is C precision^p, with noise."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, log, log2, nan
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from windermere.adaptation import Score, State, SteadySteps, SteadyTolerances, StepAdaptation, review
+from windermere.adaptation import Review, Score, State, SteadySteps, SteadyTolerances, StepAdaptation, review
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
@@ -297,6 +298,27 @@ def test_a_number_is_no_score() -> None:
 def test_a_score_that_runs_out_of_batches_does_not_pass_for_a_decision() -> None:
     with pytest.raises(StopIteration):
         review(EULER, EULER.start(0.5), Score(value=0.9), lambda solver: next(iter(())))
+
+
+class Resting(SteadySteps):
+    """A controller that may decide without asking."""
+
+    def review(self, state: State, trained: Score) -> Review:
+        if trained.value < 1:
+            yield self.solver(state)
+        return replace(state, reviews=state.reviews + 1)
+
+
+@pytest.mark.parametrize(("value", "asked"), [(1.0, 0), (0.5, 1)])
+def test_a_controller_need_not_ask_for_a_score(value: float, asked: int) -> None:
+    controller, solvers = Resting(train="euler", check="midpoint"), list[Solver]()
+
+    def score(solver: Solver) -> Score:
+        solvers.append(solver)
+        return Score(value=1.0)
+
+    assert review(controller, controller.start(0.5), Score(value=value), score).reviews == 1
+    assert len(solvers) == asked
 
 
 def test_a_start_that_is_a_tensor_is_kept_as_a_number() -> None:

@@ -275,6 +275,15 @@ def test_options_of_the_wrong_kind_are_refused_in_a_sentence(options: dict[str, 
         wm.audit(rotating(), (ring(20), torch.arange(20) % 2), **options)
 
 
+def test_candidates_may_come_one_by_one() -> None:
+    given = [Candidate("rk4", 1.0), Candidate("midpoint", 0.3)]
+    batch = ring(20), torch.arange(20) % 2
+    several, passing = (wm.audit(rotating(), batch, candidates=some) for some in (given, iter(given)))
+    assert passing.to_dict() == several.to_dict()
+    alone: Any = given[1]
+    assert "midpoint" in [line.method for line in wm.audit(rotating(), batch, candidates=alone).table]
+
+
 def test_a_name_is_no_solver_of_training() -> None:
     with pytest.raises(UsageError, match=r"a solver is a FixedStep, an OnGrid or an Adaptive.* not 'euler'"):
         wm.audit(lambda x, solver: x, (ring(20), torch.arange(20) % 2), trained_with="euler")  # type: ignore[arg-type]
@@ -313,6 +322,8 @@ class OnAGraph(nn.Module):
         self.neighbours = torch.eye(nodes).roll(1, dims=0)
 
     def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        if len(z) < len(self.neighbours):
+            raise ValueError
         return self.neighbours.to(z) @ z
 
 
@@ -326,3 +337,15 @@ def test_an_audit_in_inference_mode_is_the_same() -> None:
     with torch.inference_mode():
         verdict = wm.audit(model, batch)
     assert verdict.to_dict() == wm.audit(model, batch).to_dict()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_where_nobody_wants_gradients_predict_is_asked_for_none(mode: Any) -> None:
+    network = nn.Linear(2, 2)
+
+    def predict(x: torch.Tensor, solver: Any) -> Any:
+        assert not torch.is_grad_enabled()
+        return wm.solve(lambda t, z: network(z), x, solver).final
+
+    with mode():
+        assert wm.audit(predict, (2 * ring(20), torch.zeros(20)), trained_with=OWN).samples == 20

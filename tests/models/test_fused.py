@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
+from torch.autograd import forward_ad
 
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.models import SphereField
@@ -130,6 +131,8 @@ def test_a_model_alone_takes_states_without_members(shape: tuple[int, ...], take
         z, weights = torch.zeros(shape, device="cuda"), [torch.zeros(s, device="cuda") for s in shapes]
         assert can_walk(METHODS["rk4"], z, weights) is taken
         assert not can_walk(METHODS["rk4"], z, [w.double() for w in weights])
+        with forward_ad.dual_level():
+            assert not can_walk(METHODS["rk4"], z, weights)
 
 
 @needs_triton

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from tests.models.spheres import Eagerly, Ensemble, assert_same, samples, solved, sphere_field
+from tests.models.spheres import Convolving, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
 from tests.training.small import surroundings
 from windermere.errors import NonFiniteError
 from windermere.models import SphereField, compiled, initialise, native, native_call
@@ -229,18 +229,16 @@ def test_what_fills_up_a_tile_does_not_spoil_the_gradients_by_blowing_up(solver:
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # by PyTorch itself
 @pytest.mark.parametrize("solver", [FixedStep("euler", step=1 / 8), Adaptive("dopri54", tolerance=1e-3)], ids=str)
-def test_derivatives_in_forward_mode_are_never_lost_without_a_word(solver: Any) -> None:
-    """The walk over a grid has none, and says so; other solves have."""
-    needs_a_compiler()
-    field, z = sphere_field(2).requires_grad_(False), samples(5, 2)
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
+@pytest.mark.parametrize("points", [2, 30])
+def test_derivatives_in_forward_mode_are_those_of_the_convolutions(solver: Any, gradient: Any, points: int) -> None:
+    field, z = sphere_field(points), samples(5, points)
     with forward_ad.dual_level():
-        dual = forward_ad.make_dual(z, torch.ones_like(z))  # type: ignore[no-untyped-call]
-        if isinstance(solver, FixedStep):
-            with pytest.raises(NotImplementedError, match="forward mode"):
-                solve(field, dual, solver)
-        else:
-            final: Any = solve(field, dual, solver).final
-            assert forward_ad.unpack_dual(final).tangent is not None  # type: ignore[no-untyped-call]
+        dual = forward_ad.make_dual(z, z.cos())  # type: ignore[no-untyped-call]
+        ends = [solve(each, dual, solver, gradient=gradient).final for each in (field, Convolving(field))]
+        found, wanted = (forward_ad.unpack_dual(end).tangent for end in ends)  # type: ignore[no-untyped-call]
+    assert wanted.abs().sum() > 0
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")

@@ -212,6 +212,15 @@ def test_what_fails_is_said_with_the_same_words(field: Any, z: Tensor, solver: A
     assert said[0] == said[1]
 
 
+def test_a_budget_is_enough_to_its_last_step_and_no_further() -> None:
+    field, z = sphere_field(2), samples(5, 2)
+    stats = solve(field, z, Adaptive("dopri54", tolerance=1e-4)).stats
+    steps = int(stats.accepted + stats.rejected)
+    assert solve(field, z, Adaptive("dopri54", tolerance=1e-4, max_steps=steps)).stats == stats
+    with pytest.raises(StepBudgetError):
+        solve(field, z, Adaptive("dopri54", tolerance=1e-4, max_steps=steps - 1))
+
+
 def test_an_adjoint_brought_from_another_device_is_the_same(monkeypatch: pytest.MonkeyPatch, taken: list[str]) -> None:
     ensemble, z, solver = Ensemble(2, 2), samples(2, 9, 2), [Adaptive("dopri54", tolerance=1e-3)] * 2
     here = solved(ensemble, z, solver, ensemble.tensors.values(), gradient="adjoint")

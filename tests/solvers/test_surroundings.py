@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from tests.solvers.fields import Network, some_states
 from windermere.errors import FieldError, NonFiniteError, UsageError
@@ -67,6 +68,22 @@ def test_what_cannot_be_transformed_says_so_in_a_sentence(transform: str) -> Non
     for gradient in ("adjoint", Adjoint(FIXED), *(["checkpoint"] if transform == "grad" else [])):
         with pytest.raises(UsageError, match=r"cannot be had inside of torch\.func's transforms"):
             transformed(ends(Network(), FIXED, gradient))
+
+
+@FUNCTIONS
+@GRADIENTS
+@pytest.mark.parametrize("solver", [FIXED, DOPRI], ids=str)
+def test_derivatives_in_forward_mode_are_those_backwards_or_there_is_a_sentence(solver: Any, gradient: Any) -> None:
+    field, z, direction = Network(), some_states(3, 2), some_states(3, 2, seed=1)
+    backwards = torch.autograd.functional.jvp(ends(field, solver), z, direction)[1]  # type: ignore[no-untyped-call]
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(z, direction)  # type: ignore[no-untyped-call]
+        if gradient == "adjoint":
+            with pytest.raises(UsageError, match="no derivatives in forward mode"):
+                ends(field, solver, gradient)(dual)
+            return
+        end = ends(field, solver, gradient)(dual)
+        torch.testing.assert_close(forward_ad.unpack_dual(end).tangent, backwards)  # type: ignore[no-untyped-call]
 
 
 class Layers(nn.Module):
@@ -132,6 +149,11 @@ def test_autocast_excuses_no_other_dtype_and_without_it_none_is_excused() -> Non
         solve(lambda t, z: z.double(), z, FIXED)
     with pytest.raises(FieldError, match="returned a bfloat16 tensor"):
         solve(lambda t, z: z.bfloat16(), z, FIXED)
+
+
+def test_in_autocast_too_a_field_that_takes_no_time_is_told_so() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(FieldError, match=r"called as field\(t, z\)"):
+        solve(nn.Linear(2, 2), torch.ones(3, 2), FIXED)
 
 
 def penalised(field: nn.Module, gradient: Gradient) -> Any:

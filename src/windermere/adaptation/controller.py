@@ -149,15 +149,16 @@ def review_members(
 ) -> list[State]:
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
-    wanted = {s: next(generator) for s, generator in asking.items()}
+    told: dict[int, Any] = dict.fromkeys(asking)  # what a generator is sent first
     after = dict(enumerate(states))
-    while wanted:
-        told, wanted = score(wanted), {}
+    while told:
+        wanted = dict[int, Solver]()
         for s, answer in told.items():
             try:
                 wanted[s] = asking[s].send(answer)
             except StopIteration as done:
                 after[s] = done.value
+        told = score(wanted) if wanted else {}
     return [after[s] for s in range(len(states))]
 
 

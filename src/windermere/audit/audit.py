@@ -1,6 +1,8 @@
 """`audit`: is this model a flow? Predictions decide, evidence explains."""
 
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.options import check_kinds, check_numbers, checked_threshold
+from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_precision
 from windermere.audit.samples import choose, size
@@ -49,7 +51,15 @@ class Examined:
     reference: Reference
 
 
-@torch.inference_mode(False)  # evidence differentiates, wherever it is asked for
+@contextmanager
+def _out_of_inference_mode() -> Iterator[None]:
+    """Evidence differentiates, wherever it is asked for; leaving the mode alone would turn gradients on for all."""
+    graded = torch.is_grad_enabled()
+    with torch.inference_mode(False), torch.set_grad_enabled(graded):
+        yield
+
+
+@_out_of_inference_mode()
 def audit(
     model: nn.Module | Callable[..., Any] | Subject,
     batches: Any,
@@ -60,7 +70,7 @@ def audit(
     agreement: float = 0.99,
     samples: int | None = 1000,
     seed: int = 0,
-    candidates: Sequence[Candidate] | None = None,
+    candidates: Iterable[Candidate] | None = None,
     evidence: bool = True,
     budget: int | None = None,
 ) -> Verdict:
@@ -89,7 +99,8 @@ def audit(
     FLOW
     """
     threshold = checked_threshold(threshold, metric)
-    check_kinds(metric, candidates)
+    check_metric(metric)
+    tried = checked_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     chosen = choose(batches, samples, seed)
     pieces = iter(chosen.batches)
@@ -99,7 +110,7 @@ def audit(
     subject = as_subject(model, first[0], trained_with)
     unsteady = why_not_deterministic(subject, first[0])
     own = subject.solvers[-1]
-    swept = default_candidates(own) if candidates is None else candidates
+    swept = default_candidates(own) if tried is None else tried
     asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
     rungs = [c for c in ladder(own) if c in asked]
     measure = Measure(metric or accuracy, metric is None, threshold)
@@ -166,9 +177,10 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     except (DoublePrecisionError, SolverError):
         return None
     except (RuntimeError, ValueError, IndexError) as error:
+        told = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
         raise AuditError(
-            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them "
-            f"({str(error).splitlines()[0]}): an audit needs samples that do not depend on each other"
+            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({told}): an audit needs "
+            "samples that do not depend on each other"
         ) from error
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"

@@ -1,5 +1,6 @@
 """The numbers that an audit may be asked for: one that cannot mean anything is refused before anything is solved."""
 
+from collections.abc import Iterable
 from math import inf
 from typing import Any
 
@@ -30,13 +31,20 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
     return as_number(threshold)
 
 
-def check_kinds(metric: Any, candidates: Any) -> None:
-    """Names, as the command line takes them for methods, are none of these."""
+def check_metric(metric: Any) -> None:
     if metric is not None and not callable(metric):
         raise UsageError(f"a metric is a function of outputs and targets, not {metric!r}: leave it out for accuracy")
-    wrong = next((c for c in candidates or () if not isinstance(c, Candidate)), None)
+
+
+def checked_candidates(candidates: Any) -> list[Candidate] | None:
+    """Names, as the command line takes them for methods, are none. What can be gone through only once is, here."""
+    if candidates is None:
+        return None
+    given = list(candidates) if isinstance(candidates, Iterable) else [candidates]
+    wrong = next((c for c in given if not isinstance(c, Candidate)), None)
     if wrong is not None:
         raise UsageError(f"a candidate is a windermere.audit.Candidate(method, factor), not {wrong!r}")
+    return given
 
 
 def check_samples(samples: int | None) -> None:

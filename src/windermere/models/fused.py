@@ -22,6 +22,7 @@ from windermere.solvers import Tableau
 from windermere.solvers.field import Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.once import differentiable_once
+from windermere.solvers.surroundings import is_looked_through
 
 Weights: TypeAlias = Sequence[Tensor]
 POINTS_UP_TO, CHANNELS_UP_TO, STAGES_UP_TO = 4, 32, 4
@@ -62,8 +63,8 @@ def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:
 
 def fits(z: Tensor, weights: Weights) -> bool:
     """Whether a program has room for this state and these weights, and they go together: in float32 on one GPU, and
-    with the same members, as kernels read whatever lies where weights should."""
-    if not z.is_cuda or not has_triton():
+    with the same members, as kernels read whatever lies where weights should. PyTorch cannot look into one."""
+    if not z.is_cuda or not has_triton() or is_looked_through():
         return False
     first, like = weights[0], (torch.float32, z.device)
     together = z.ndim == first.ndim - 1 and z.shape[:-2] == first.shape[:-3] and z.numel() > 0

@@ -23,7 +23,6 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.field import Adapt, Adapted, Groups
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.surroundings import is_looked_through
 
 SAMPLES_UP_TO, STAGES_UP_TO = 256, 7
 """What one program can keep on chip."""
@@ -60,7 +59,7 @@ def with_adaptive_kernels(weights: Weights, points: int, otherwise: Adapt) -> Ad
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Adaptive], groups: Groups, z: Tensor, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, small enough, and with members as groups."""
-    if not fits(z, weights) or is_looked_through():
+    if not fits(z, weights):
         return False
     by_member = groups == z.shape[:-2] and all(s.control == "batch" for s in solvers)
     small = z.shape[-2] <= SAMPLES_UP_TO and tableau.stages <= STAGES_UP_TO

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.solver import Adaptive
-from windermere.solvers.surroundings import is_mixed, is_transformed
+from windermere.solvers.surroundings import is_forward_mode, is_mixed, is_transformed
 from windermere.solvers.tableaus import Tableau
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
@@ -94,7 +94,7 @@ class Preparable(Protocol):
 def prepare(field: Any, z: Tensor) -> Prepared:
     """A field ready to be solved from z; by its rate alone where PyTorch wants to see, or round, each operation."""
     mixed = is_mixed(z)
-    if not mixed and not is_transformed():
+    if not mixed and not is_transformed() and not is_forward_mode():
         return _prepared(field)
     ready = Prepared(field, _parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
     return Prepared(in_autocast(ready.rate, z.device.type) if mixed else ready.rate, ready.tensors)
@@ -122,7 +122,7 @@ def in_autocast(rate: Rate, device: str) -> Rate:
     def rounded(t: Tensor, z: Tensor) -> Any:
         # Weights rounded without a graph must not be kept for evaluations that need one.
         with torch.autocast(device, dtype=low, cache_enabled=torch.is_grad_enabled()):
-            k = rate(t, z)
+            k = _called(rate, t, z)
         return restored(k, z)
 
     return rounded

@@ -28,7 +28,7 @@ from windermere.solvers.gradients import (
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, OnGrid, Solver, Solvers, check_times
-from windermere.solvers.surroundings import check_transforms, is_transformed
+from windermere.solvers.surroundings import check_transforms, is_forward_mode, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
@@ -269,6 +269,10 @@ def _adjoint(
     settings: Adjoint,
     ledger: Ledger,
 ) -> Walked:
+    if is_forward_mode():
+        raise UsageError(
+            "the adjoint has no derivatives in forward mode (torch.autograd.forward_ad): take gradient='backprop' there"
+        )
     back = _adjoint_solvers(settings, solvers, problem.layout)
     if problem.interpolate:  # on their way back, all land on the times asked for
         back = [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in back]

@@ -181,7 +181,7 @@ class Adaptive(_Method):
             raise UsageError(f"the step budget max_steps must be a whole number, at least 1, not {self.max_steps!r}")
 
     def _set_tolerances(self, tolerance: float | None) -> None:
-        missing = (self.rtol, self.atol).count(-1.0)
+        missing = [as_number(given) for given in (self.rtol, self.atol)].count(-1.0)
         if missing == 1 or (tolerance is None) == (missing == 2):
             raise UsageError("an adaptive solver takes either tolerance, or both rtol and atol")
         if tolerance is not None:

@@ -20,11 +20,16 @@ def is_batched() -> bool:
     return is_transformed() and any(level.key() == TransformType.Vmap for level in get_interpreter_stack())
 
 
+def is_forward_mode() -> bool:
+    """Whether derivatives are carried along (torch.autograd.forward_ad): a function of our own has none to give."""
+    return forward_ad._current_level >= 0
+
+
 def is_looked_through() -> bool:
     """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
     derivatives in forward mode."""
     traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced or peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    return traced or peek_interpreter_stack() is not None or is_forward_mode()
 
 
 def check_transforms(*, adaptive: bool, gradient: Any) -> None:
