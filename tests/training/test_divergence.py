@@ -227,3 +227,22 @@ def test_a_tolerance_that_the_dtype_cannot_resolve_is_told_with_its_own_advice(t
     with pytest.raises(DivergedError, match=r"in iteration 1: for seed 0, float32 cannot resolve .* float64") as caught:
         trained(tmp_path, config)
     assert "learning rate" not in str(caught.value)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_seed_whose_adjoint_cannot_be_solved_is_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: bool
+) -> None:
+    """Its way there is finite, and so is its loss; on the way back, what has come together flies apart."""
+
+    def change(ensemble: Ensemble) -> None:
+        ensemble.tensors["0.field.lower.weight"][1] *= -50
+
+    if not compiled:
+        monkeypatch.setattr("windermere.models.native.can_walk", lambda *_: False)
+    spoil(monkeypatch, change)
+    config = a_config(solver=Adaptive("dopri54", tolerance=1e-3), gradient="adjoint", seeds=(4, 9, 2))
+    with pytest.raises(DivergedError, match="in iteration 1: .*for seed 9") as caught:
+        trained(tmp_path, config)
+    assert caught.value.seeds == (9,)
+    assert checkpoint(tmp_path).meta["iteration"] == 0

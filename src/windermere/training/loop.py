@@ -22,7 +22,7 @@ from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
 from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack, update
-from windermere.training.classifying import classify_and_differentiate
+from windermere.training.classifying import Classified, classify_and_differentiate
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
@@ -245,7 +245,7 @@ def one_iteration(training: Training) -> Stepped:
         parameter.grad = None
     with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
         with counting() as count:
-            losses, logits = classify_and_differentiate(training.ensemble, _features(training, x), y)
+            losses, logits = _there_and_back(training, x, y)
         _check_finite(training, losses)
         training.review(x, y, logits, count)
     update(training.optimizer)
@@ -300,12 +300,19 @@ def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
     return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
 
 
-def _features(training: Training, x: Tensor) -> Tensor:
-    """What is to be classified; where it cannot be had, the error says whose fault it is."""
+def _there_and_back(training: Training, x: Tensor, y: Tensor) -> Classified:
+    """Losses, logits and gradients; where a solve fails, an adjoint's too, the error says whose fault it is."""
+
+    def by_itself(s: int, one: Ensemble, own: Sequence[Solver]) -> None:
+        for parameter in one.parameters():
+            parameter.requires_grad_()
+        with torch.enable_grad():
+            classify_and_differentiate(one, one.features(x[s : s + 1], own), y[s : s + 1])
+
     try:
-        return training.ensemble.features(x, training.solvers)
+        return classify_and_differentiate(training.ensemble, training.ensemble.features(x, training.solvers), y)
     except SolverError as error:
-        seeds = _failing(training, training.solvers, lambda s, one, own: one(x[s : s + 1], own))
+        seeds = _failing(training, training.solvers, by_itself)
         said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
         said.seeds = seeds
         raise said from error
