@@ -242,7 +242,7 @@ def test_the_seed_whose_adjoint_cannot_be_solved_is_the_one_that_is_named(
         monkeypatch.setattr("windermere.models.native.can_walk", lambda *_: False)
     spoil(monkeypatch, change)
     config = a_config(solver=Adaptive("dopri54", tolerance=1e-3), gradient="adjoint", seeds=(4, 9, 2))
-    with pytest.raises(DivergedError, match="in iteration 1: .*for seed 9") as caught:
+    with pytest.raises(DivergedError, match=r"in iteration 1: .*for seed 9") as caught:
         trained(tmp_path, config)
     assert caught.value.seeds == (9,)
     assert checkpoint(tmp_path).meta["iteration"] == 0
