@@ -1,9 +1,15 @@
 """Every failure a user can meet, each raised with one sentence: what happened, where, and what to do."""
 
+import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
+
+
+def raised(error: BaseException) -> str:
+    """What a user's own code raised, as a part of a sentence."""
+    return textwrap.shorten(f"{type(error).__name__}: {error}", 300, placeholder=" ...")
 
 
 class WindermereError(Exception):

@@ -1,6 +1,5 @@
 """`audit`: is this model a flow? Predictions decide, evidence explains."""
 
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from windermere.audit.sweep import (
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import recommendation, sentence
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError, raised
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.solvers.solve import members_of
@@ -177,10 +176,9 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
     except (DoublePrecisionError, SolverError):
         return None
     except (RuntimeError, ValueError, IndexError) as error:
-        told = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
         raise AuditError(
-            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({told}): an audit needs "
-            "samples that do not depend on each other"
+            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({raised(error)}): an "
+            "audit needs samples that do not depend on each other"
         ) from error
     if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
         return "a sample's output depends on the batch it comes in: there are batch statistics in the model"

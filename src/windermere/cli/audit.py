@@ -5,7 +5,6 @@ import inspect
 import os
 import sys
 import sysconfig
-import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
@@ -22,7 +21,7 @@ from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
 from windermere.audit.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
-from windermere.errors import AuditError, RunError, UsageError, WindermereError
+from windermere.errors import AuditError, RunError, UsageError, WindermereError, raised
 from windermere.report import figure_path
 from windermere.terminal import stderr
 from windermere.training import trained_ensemble
@@ -211,7 +210,7 @@ def _told(error: BaseException) -> str:
     """What was raised, and in which line of the user's own code: a sentence has no traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {textwrap.shorten(str(error), 300, placeholder=' ...')}{where}"
+    return f"{raised(error)}{where}"
 
 
 def _is_users(file: str) -> bool:

@@ -7,7 +7,6 @@ tested.
 """
 
 import re
-import textwrap
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -20,7 +19,7 @@ from torch import Tensor
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
 from windermere.solvers import Solver
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
@@ -65,10 +64,9 @@ class DiffraxSubject:
         except WindermereError:
             raise
         except Exception as error:  # whatever the model raises
-            told = textwrap.shorten(f"{type(error).__name__}: {error}", 200, placeholder=" ...")
             raise AuditError(
-                f"this {type(model).__name__} could not be called for one sample ({told}): where it takes whole "
-                "batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
+                f"this {type(model).__name__} could not be called for one sample ({raised(error)}): where it takes "
+                "whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
                 "windermere.audit.adapters.diffrax instead"
             ) from error
 
