@@ -123,10 +123,9 @@ def fit_alone(alone: nn.Module, config: RunConfig, inputs: Tensor, labels: Tenso
 
 
 def surroundings(**changes: str) -> dict[str, str]:
-    """The environment of a process that runs this package on one thread and writes to no terminal."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "COLUMNS")}
+    """The environment of a process that runs this package on one thread."""
     source = str(Path(windermere.__file__).parents[1])
-    return {**kept, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **changes}
+    return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **changes}
 
 
 @contextmanager
