@@ -49,7 +49,8 @@ def ran(out: Path, **changes: object) -> Ended:
 
 @contextmanager
 def study_process(out: Path) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
-    """Writes a line for each iteration; killed at the latest when the body is left."""
+    """Writes a line for each iteration, and is some twenty ahead of its reader at most; killed at the latest when the
+    body is left."""
     command = [sys.executable, "-u", "-m", "tests.studies.small", str(out)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=surroundings(), cwd=ROOT) as process:
         assert process.stdout is not None
@@ -60,4 +61,5 @@ def study_process(out: Path) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]
 
 
 if __name__ == "__main__":
-    run_study(SMALL, Path(sys.argv[1]), Choice(seeds=SEEDS), report=lambda now: print(now.name, now.share))
+    page = 4096  # of which a pipe holds sixteen
+    run_study(SMALL, Path(sys.argv[1]), Choice(seeds=SEEDS), report=lambda now: print(now.name.ljust(page)))

@@ -64,7 +64,7 @@ def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tm
                 lines_of.readline()
             process.kill()
             killed += process.wait() == -signal.SIGKILL
-    assert killed >= 3
+    assert killed >= 3  # the last ones may be through before
     ran(tmp_path)
     assert_same_tables(tmp_path, whole)
 
