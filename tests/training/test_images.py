@@ -185,6 +185,7 @@ def euler(*steps: int) -> list[Solver]:
 
 def test_steps_that_change_are_captured_again_only_when_they_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured, "SETTLED", 3)
+    monkeypatch.setattr(captured, "SECONDS_AT_ONCE", 3600.0)  # as many at once as asked for, however slow they are
     steps = steps_for()
     steps.use(euler(1))
     assert steps.patience == 0
