@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import windermere.data
-from windermere.data import get
+from tests.training.small import surroundings
+from windermere.data import Progress, get
 from windermere.errors import DataError
 
 from .downloads import ARCHIVE, CONTENTS, archived, assert_complete, no_real_name
@@ -16,7 +16,7 @@ from .server import FileServer
 from .small import archive_catalogue
 
 
-def interrupt_after(size: int) -> windermere.data.Progress:
+def interrupt_after(size: int) -> Progress:
     def progress(done: int, total: int) -> None:
         if done >= size:
             raise KeyboardInterrupt
@@ -122,8 +122,7 @@ def test_a_killed_process_leaves_no_half_file_and_the_next_one_finishes(
     catalogue = archived(server)
     (tmp_path / "tiny").mkdir()
     code = f"{DIE}\n{script.format(catalogue=catalogue, root=str(tmp_path))}"
-    source = str(Path(windermere.data.__file__).parents[2])
-    killed = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": source, "no_proxy": "*"}, check=False)
+    killed = subprocess.run([sys.executable, "-c", code], env=surroundings(), check=False)
     assert killed.returncode == -signal.SIGKILL
     assert no_real_name(tmp_path)
     assert len(list((tmp_path / "tiny").iterdir())) == 1
