@@ -14,6 +14,9 @@ from windermere.audit.sweep import Row
 from windermere.records import plain
 from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 
+ROUNDING = 1e-3
+"""By how much, relatively, rounding may change an error: the same steps in another library's float32 end elsewhere."""
+
 
 class Outcome(StrEnum):
     """Is the model a flow?"""
@@ -164,7 +167,7 @@ def _point(line: Line, *, own: bool) -> SolverPoint:
 
 
 def line_of(row: Row, own: Row, reference: Row) -> Line:
-    """A row in numbers. It counts where its error is no larger than the own solver's."""
+    """A row in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
     if row.failed is not None:
         missing = float("nan")
         return Line(
@@ -181,7 +184,7 @@ def line_of(row: Row, own: Row, reference: Row) -> Line:
         error=row.median_error,
         evaluations=row.evaluations,
         gap=paired_gap(own.scores, row.scores),
-        counts=row.median_error <= own.median_error * (1 + 1e-6),
+        counts=row.median_error <= own.median_error * (1 + ROUNDING),
         failed=None,
     )
 
