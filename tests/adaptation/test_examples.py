@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def printed(name: str, *, iterations: int) -> list[str]:
     command = [sys.executable, str(EXAMPLES / name), "--iterations", str(iterations)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -34,6 +34,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The '.*dataloader' does not have many workers"),
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.filterwarnings("ignore:(GPU|TPU) available but not used"),
+    pytest.mark.filterwarnings("ignore:The `srun` command is available on your system but is not used"),
 ]
 CALLBACK = "windermere.adaptation.lightning"
 NAMES = ("lightning.pytorch", "pytorch_lightning")

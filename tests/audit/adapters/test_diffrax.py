@@ -211,7 +211,7 @@ def test_what_was_compiled_for_an_audit_is_gone_with_it() -> None:
         gc.collect()
         assert [program() for program in kept] == [None] * len(kept)
         live.append(len(jax.devices()[0].client.live_executables()))
-    assert live[0] == live[1]
+    assert live[0] >= live[1]  # what earlier tests left may go meanwhile
 
 
 def reads_values(model: Any, x: Any) -> Any:
@@ -242,6 +242,7 @@ def test_a_solver_that_stops_is_a_sentence_however_the_model_is_compiled(
     monkeypatch.setattr(sys.modules[Solve.__module__], "MOST_STEPS", 8)
     called, call = WAYS[way]
     subject = DiffraxSubject(make({**fixed("Euler", 0.25), "max_steps": 8}, called), X, call=call)
+    caplog.clear()  # of what JAX tells of the machine when it is first used
     assert subject.forward(X, lambda own: FixedStep("euler", step=0.125)).evaluations == 8
     with pytest.raises(SolverError, match="diffrax stopped: The maximum number of solver steps"):
         subject.forward(X, lambda own: FixedStep("euler", step=0.0625))
