@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from windermere.errors import DivergedError, UsageError
@@ -20,13 +21,19 @@ from windermere.training.loop import Training, one_iteration
 from .small import a_config, checkpoint, model, rows, some_spheres, trained
 
 
+def assert_close_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    """Where a gradient is rounding and nothing else, Adam takes a part of its step of 1e-3 all the same, and the
+    parameters are apart by that; the moments are not."""
+    assert found.keys() == wanted.keys()
+    for name, tensor in wanted.items():
+        atol = 1e-5 if name.startswith("optimizer/") else 1e-4
+        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=atol, msg=name)
+
+
 def assert_close_run(one: Path, other: Path) -> None:
     """Equal but for the rounding of float32: model, moments, and all that was measured on the way."""
     for read in (model, checkpoint):
-        found, wanted = read(one).tensors, read(other).tensors
-        assert found.keys() == wanted.keys()
-        for name, tensor in wanted.items():
-            torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
+        assert_close_tensors(read(one).tensors, read(other).tensors)
     for got, want in zip(rows(one), rows(other), strict=True):
         assert got.keys() == want.keys()
         for name, value in want.items():
@@ -141,8 +148,7 @@ def test_members_may_train_with_steps_of_their_own() -> None:
     assert steps.evaluations.tolist() == [3, 8]
     assert steps.last is not None
     torch.testing.assert_close(steps.last.losses, losses.detach(), rtol=1e-5, atol=1e-6)
-    for name, tensor in pack(plain.ensemble, plain.optimizer).items():
-        torch.testing.assert_close(pack(steps.ensemble, steps.optimizer)[name], tensor, rtol=1e-3, atol=1e-5)
+    assert_close_tensors(pack(steps.ensemble, steps.optimizer), pack(plain.ensemble, plain.optimizer))
 
 
 def test_a_step_after_a_bad_one_changes_nothing_but_makes_the_optimizers_state() -> None:
