@@ -159,6 +159,8 @@ class Layout:
     """How many leading axes index samples (member and sample); packing keeps them."""
     ensemble: bool = False
     """Whether the first axis indexes members."""
+    pair: int | None = None
+    """The axis that holds a state and its gradient, on an adjoint's way back; None elsewhere."""
 
     def regrouped(self, *, samples: bool) -> "Layout":
         """The same state with other groups: all of it or each member, and where `samples` each sample."""
@@ -175,6 +177,8 @@ class Layout:
 
     def samples(self, flags: Tensor) -> Tensor:
         """Which samples have any of their entries' flags set."""
+        if self.pair is not None:
+            flags = flags.any(dim=self.pair)
         return flags.flatten(self.lead).any(dim=-1) if flags.ndim > self.lead else flags
 
     def pack(self, state: State) -> Tensor:

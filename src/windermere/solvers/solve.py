@@ -283,7 +283,8 @@ def _adjoint(
     if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
         t = layout.columns(np.full(layout.groups, times[0]), z0)
         check_at_the_start(rate, t, z0, plain=known is None)
-    stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
+    shape = torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:]))
+    stacked = Layout(shape, layout.groups, lead=layout.lead, pair=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
         if fused is not None:
@@ -294,8 +295,12 @@ def _adjoint(
                 ledger.add("backward", _tally(done.evaluations.reshape(layout.groups), back, layout))
                 return torch.stack([done.z, done.a], dim=axis)
         reverse = Problem(rate.tableau, rate, stacked, reuse=False, settle=rate.settle)
-        with torch.no_grad():
-            walked = _integrate(reverse, back, (start, end), state, False)
+        try:
+            with torch.no_grad():
+                walked = _integrate(reverse, back, (start, end), state, False)
+        except SolverError as error:
+            error.args = (f"on the adjoint's way back, {error}",)
+            raise
         ledger.add("backward", _tally(walked.evaluations, back, layout))
         return walked.states[-1]
 
