@@ -245,6 +245,7 @@ def test_a_process_that_fails_says_one_sentence_and_exits_with_1(tmp_path: Path)
         ((*SPHERES, "--solver", "euler", "--step", 1e-9), "1e.09 steps .* are too many with .*: take a larger step"),
         ((*SPHERES, "--solver", "dopri54", "--tolerance", 1e-12), "float32 cannot resolve .*1e-12.*loosen"),
         ((*SPHERES, "--solver", "dopri54", "--tolerance", 1e-20, "--dtype", "float64"), "float64 cannot resolve"),
+        (("--data", "mnist", *EULER, "--data-seed", 1), "draws the points of spheres, and the data are 'mnist'"),
         (("--data", "mnist", *EULER), "datasets/mnist has no .*: run `windermere data get mnist`"),
         (("--data", "cifar10", *EULER), "datasets/cifar10 has no .*: run `windermere data get cifar10`"),
     ],
