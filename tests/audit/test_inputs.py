@@ -207,6 +207,7 @@ def test_a_metric_may_read_labels_that_are_text() -> None:
 
 
 def test_single_logits_are_decided_by_their_sign_and_probabilities_are_refused() -> None:
+    torch.manual_seed(0)  # other weights may give logits that look like probabilities
     line = nn.Linear(2, 1)
     labels = (ring() @ line.weight.detach().T > 0).numpy()[:, 0]
     assert np.isfinite(wm.audit(rotating(line), (ring(), labels)).own.metric)
@@ -266,6 +267,9 @@ def test_a_predict_that_passes_its_solver_over_is_no_flow() -> None:
     ("options", "words"),
     [
         ({"metric": "accuracy", "threshold": 0.1}, "a metric is a function of outputs and targets, not 'accuracy'"),
+        ({"metric": lambda z: z, "threshold": 0.1}, "a metric is a function of outputs and targets, not"),
+        ({"metric": lambda z, y: None, "threshold": 0.1}, "one score for each of 20 samples, but gave None"),
+        ({"candidates": [None]}, r"a candidate is a windermere.audit.Candidate\(method, factor\), not None"),
         ({"candidates": ["rk4"]}, r"a candidate is a windermere.audit.Candidate\(method, factor\), not 'rk4'"),
         ({"metric": lambda z, y: z[:, 0] / 0, "threshold": 0.1}, "scores are not finite for 20 of 20 samples"),
     ],
@@ -282,6 +286,28 @@ def test_candidates_may_come_one_by_one() -> None:
     assert passing.to_dict() == several.to_dict()
     alone: Any = given[1]
     assert "midpoint" in [line.method for line in wm.audit(rotating(), batch, candidates=alone).table]
+
+
+def test_a_predict_takes_inputs_and_one_solver() -> None:
+    batch = ring(20), torch.arange(20) % 2
+    with pytest.raises(UsageError, match=r"called as predict\(x, solver\), with one solver"):
+        wm.audit(lambda x, solver: x * solver.step, batch, trained_with=[OWN])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"called as predict\(x, solver\), with one solver: let it take both"):
+        wm.audit(lambda x: x, batch, trained_with=OWN)
+
+
+def test_what_is_no_single_model_is_refused() -> None:
+    batch = ring(20), torch.arange(20) % 2
+    with pytest.raises(AuditError, match="the solvers of an ensemble's members: audit each member as a model alone"):
+        wm.audit(wm.ODEBlock(Rotation(3.0), [OWN, OWN]), batch)  # type: ignore[arg-type]
+    with pytest.raises(AuditError, match=r"this Rotation cannot be called with the inputs .* windermere.ODEBlock"):
+        wm.audit(Rotation(3.0), batch)
+
+
+def test_samples_of_different_shapes_are_not_drawn_together() -> None:
+    batches = [(torch.ones(20, width), torch.zeros(20)) for width in (2, 3)]
+    with pytest.raises(UsageError, match=r"shapes \[2\] and \[3\] cannot be drawn together: .* samples=None"):
+        wm.audit(rotating(), batches)
 
 
 def test_a_name_is_no_solver_of_training() -> None:

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import SolverError, UsageError
+from windermere.errors import SolverError, UsageError, shown
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
@@ -352,7 +352,7 @@ def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     several = isinstance(solver, Sequence) and not isinstance(solver, str)
     if not several or not all(isinstance(s, Solver) for s in solver):
         raise UsageError(
-            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {solver!r}"
+            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {shown(solver)}"
         )
     if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
         raise UsageError("an ensemble needs one solver for each member, all of one method and kind")
