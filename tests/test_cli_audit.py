@@ -113,6 +113,7 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("rotations:leaving",), r"could not be called: SystemExit: 3 \(rotations.py, line \d+\)"),
         ((":load",), r"could not be called"),
         (("rotations:fine", "--samples", -5), r"at least one sample"),
+        (("rotations:fine", "--samples", 5, "--all"), r"--all takes them all: leave one of the two out"),
         (("rotations:wrong",), r"must return a model and batches, not int"),
         (("rotations:wandering",), r"must return a model and batches, not int"),
         (("rotations:raising", "--threshold", -1), r"threshold must be a number of at least 0"),

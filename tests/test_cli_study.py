@@ -112,6 +112,30 @@ def test_flags_that_mean_nothing_are_refused_before_anything_is_made(
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize("name", [study.name for study in registry.ALL if not study.runs(False)])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--seeds", "1"),
+        ("--device", "cpu"),
+        ("--time-limit", "1m"),
+        ("--arithmetic", "float32"),
+        ("--only", "euler-*"),
+    ],
+    ids=lambda flags: flags[0],
+)
+def test_a_study_that_is_computed_at_once_refuses_the_flags_of_training(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+    name: str,
+    flags: tuple[str, str],
+) -> None:
+    refused = run("study", "run", name, "--quick", *flags)
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith(f"error: {flags[0]} is for studies that train models, and '{name}' trains none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_study_whose_data_are_missing_leaves_nothing(run: Command, tmp_path: Path) -> None:  # noqa: F811
     refused = run("study", "run", "mnist-fixed", "--quick")
     assert (refused.code, refused.out) == (1, "")

@@ -1,5 +1,6 @@
-"""Numbers that users give, looked at in one way: what is no such number can be refused in a sentence."""
+"""Numbers and functions that users give, looked at in one way: what is none can be refused in a sentence."""
 
+import inspect
 from math import nan
 from typing import Any
 
@@ -9,10 +10,21 @@ import numpy as np
 def as_number(value: Any) -> float:
     """Not a number for what is none, so that it lies in no range."""
     try:
-        return nan if isinstance(value, str) else float(value)
+        return nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last is a tensor's of several entries
         return nan
 
 
 def is_whole(value: Any, *, least: int) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
+
+
+def takes_two(function: Any) -> bool:
+    """Whether a function or a module can be called with two arguments; yes where nothing is known of it."""
+    try:
+        inspect.signature(getattr(function, "forward", function)).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # of what is written in C nothing may be known
+        pass
+    return True

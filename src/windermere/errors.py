@@ -12,6 +12,12 @@ def raised(error: BaseException) -> str:
     return textwrap.shorten(f"{type(error).__name__}: {error}", 300, placeholder=" ...")
 
 
+def shown(value: object) -> str:
+    """What a user gave, as a part of a sentence."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
 class WindermereError(Exception):
     """The root of all of Windermere's errors."""
 

@@ -267,6 +267,11 @@ def test_a_score_that_lacks_what_a_steady_controller_looks_at_is_named(kit: Kit,
         first_review(kit, kit.adapt(EAGER, score=kit.callback.accuracy, distance=distance))
 
 
+def test_what_is_no_controller_is_refused_before_a_fit(kit: Kit) -> None:
+    with pytest.raises(UsageError, match="a controller is a StepAdaptation"):
+        kit.adapt("paper")  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Batches that cannot be compared, and solves that blow up
 

@@ -224,6 +224,8 @@ def test_signals_go_member_by_member_and_need_something_to_compare() -> None:
         torch.testing.assert_close(signal(a, b), alone)
         with pytest.raises(UsageError, match="told apart"):
             signal(a[0, :1], b[0, :1])
+        with pytest.raises(UsageError, match=r"outputs must be tensors, not ndarray and Tensor: call torch.as_tensor"):
+            signal(a.numpy(), b)
     with pytest.raises(UsageError, match="told apart"):
         moved_mass(a[..., :1], b[..., :1])
 

@@ -1,6 +1,7 @@
 """The spheres are the paper's: exact shares, radii by the stated law, uniform directions, seeded."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -127,12 +128,16 @@ def test_the_global_random_numbers_are_neither_used_nor_moved() -> None:
         ({"dimension": 0}, "dimension of at least 1, not 0"),
         ({"dimension": -3}, "dimension of at least 1, not -3"),
         ({"dimension": 10**8}, "in 100000000 dimensions would fill the memory: take at most 100000"),
+        ({"dimension": "2"}, "dimension of at least 1, not '2'"),
+        ({"dimension": 2.5}, "dimension of at least 1, not 2.5"),
+        ({"dimension": 2, "seed": "0"}, "not '0'"),
+        ({"dimension": 2, "train": None}, "None is not a positive multiple of 4"),
         ({"dimension": 2, "seed": -1}, "not -1"),
         ({"dimension": 2, "seed": 2**64}, "not 18446744073709551616"),
         ({"dimension": 2, "train": 0}, "0 is not a positive multiple of 4"),
         ({"dimension": 2, "test": 10}, "10 is not a positive multiple of 4"),
     ],
 )
-def test_impossible_spheres_are_refused_with_a_sentence(arguments: dict[str, int], sentence: str) -> None:
+def test_impossible_spheres_are_refused_with_a_sentence(arguments: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence.replace("*", r"\*")):
         spheres(**arguments)

@@ -163,6 +163,8 @@ def test_a_model_without_a_block_is_refused() -> None:
         pass
     with pytest.raises(UsageError, match="this Linear has no ODEBlock"):
         ode_blocks(nn.Linear(2, 2))
+    with pytest.raises(UsageError, match=r"looked for in a torch.nn.Module, not in a method"):
+        using(ODEBlock(Network(), FINE).forward, FINE).__enter__()  # type: ignore[arg-type]
 
 
 def test_a_name_is_not_a_solver() -> None:
@@ -183,8 +185,9 @@ def test_what_a_block_cannot_solve_with_is_refused_when_it_is_made() -> None:
         with pytest.raises(UsageError, match=sentence):
             ODEBlock(Network(), **{"solver": FINE, **options})  # type: ignore[arg-type]
     block = ODEBlock(Network(), FINE)
-    with pytest.raises(UsageError, match="a solver is a FixedStep"):
-        using(block, "rk4").__enter__()  # type: ignore[arg-type]
+    for solver in ("rk4", FixedStep):
+        with pytest.raises(UsageError, match="a solver is a FixedStep"):
+            using(block, solver).__enter__()  # type: ignore[arg-type]
     assert block.solver == FINE
 
 

@@ -186,8 +186,37 @@ def test_a_failure_of_the_adjoints_solve_is_named() -> None:
     gradient = Adjoint(FixedStep("euler", step=1 / 4))
     final = solve(lambda t, z: -60 * z, start, FixedStep("rk4", step=1 / 100), gradient=gradient).final
     assert isinstance(final, Tensor)
-    with pytest.raises(NonFiniteError, match=r"the (state|field) is not finite at t = 0"):
+    with pytest.raises(NonFiniteError, match=r"^on the adjoint.s way back, the rate of .* is not finite at t = 0"):
         (1e305 * final).sum().backward()  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        FixedStep("rk4", step=1 / 10),
+        Adaptive("dopri54", tolerance=1e-4),
+        Adaptive("dopri54", tolerance=1e-4, control="sample"),
+        [FixedStep("rk4", step=1 / 10)] * 2,
+        [FixedStep("rk4", step=1 / 10), FixedStep("rk4", step=1 / 5)],
+        [Adaptive("dopri54", tolerance=1e-4)] * 2,
+    ],
+    ids=["fixed", "batch", "sample", "members", "members' own", "adaptive members"],
+)
+def test_the_adjoints_way_back_tells_how_many_samples_it_fails_for(solver: Any) -> None:
+    """The field at rest is finite, its derivative there is not; a gradient that is none is not the field's fault."""
+    many = 2 if isinstance(solver, list) else 1
+    z = torch.ones(3, 2)
+    z[0, 1] = z[2] = 0
+    start = (z.expand(2, 3, 2) if many == 2 else z).clone().requires_grad_()
+    final = solve(lambda t, z: z.sqrt() - z, start, solver, gradient="adjoint").final
+    assert isinstance(final, Tensor)
+    where = rf"for {2 * many} of {3 * many} samples"
+    with pytest.raises(
+        NonFiniteError, match=rf"^on the adjoint's way back, the rate of .* is not finite at .* {where}"
+    ):
+        final.sum().backward(retain_graph=True)  # type: ignore[no-untyped-call]
+    with pytest.raises(NonFiniteError, match=rf"way back, the gradient is not finite at t = 1 {where}: look at what"):
+        (final * torch.where(z == 0, torch.inf, 1.0)).nansum().backward()  # type: ignore[no-untyped-call]
 
 
 class Driven(torch.nn.Module):

@@ -8,7 +8,7 @@ import torch
 
 from tests.solvers.fields import DOUBLE, elementwise
 from windermere.errors import FieldError, UsageError
-from windermere.solvers import Adaptive, FixedStep, initial_step, solve
+from windermere.solvers import Adaptive, Adjoint, FixedStep, initial_step, solve
 
 FIXED = FixedStep("rk4", step=1 / 10)
 DOPRI = Adaptive("dopri54", tolerance=1e-4)
@@ -81,7 +81,11 @@ def test_a_field_that_returns_another_tuple_is_told_so(solver: Any, make: Any, s
 
 
 @pytest.mark.parametrize(
-    "times", [(0.0,), (), (0, 1, 0.5), (0, 0), (1, 1, 2), (0, float("nan")), 1.0, ("now", "then"), None]
+    "times",
+    [
+        *((0.0,), (), (0, 1, 0.5), (0, 0), (1, 1, 2), (0, float("nan")), 1.0, ("now", "then"), None),
+        *("01", b"01", {0.0, 1.0}, {0.0: 1, 1.0: 2}, (0, 10**400), torch.ones(2, 2)),
+    ],
 )
 def test_times_that_are_not_monotone_are_refused(times: Any) -> None:
     if times is None:
@@ -119,10 +123,18 @@ def test_control_by_sample_needs_samples(state: Any) -> None:
         solve(lambda t, z: z, state, BY_SAMPLE)
 
 
-@pytest.mark.parametrize("solver", ["rk4", None, 0.1, FixedStep, ("rk4", 0.1)])
-def test_a_solver_that_is_none_is_refused(solver: Any) -> None:
-    with pytest.raises(UsageError, match="a solver is a FixedStep, an OnGrid or an Adaptive"):
+@pytest.mark.parametrize("solver", ["rk4", None, 0.1, FixedStep, ("rk4", 0.1), torch.linspace(0, 1, 99)])
+def test_a_solver_that_is_none_is_refused_in_one_line(solver: Any) -> None:
+    with pytest.raises(UsageError, match=r"^a solver is a FixedStep, an OnGrid or an Adaptive.{0,150}$"):
         solve(elementwise, torch.ones(2), solver)
+
+
+@pytest.mark.parametrize(
+    "parameters", [torch.ones(2), torch.nn.Linear(2, 2), torch.nn.Linear(2, 2).named_parameters(), "weights", 3]
+)
+def test_an_adjoint_depends_on_several_tensors(parameters: Any) -> None:
+    with pytest.raises(UsageError, match=r"an Adjoint's parameters are several tensors, .* not a \w+$"):
+        Adjoint(parameters=parameters)
 
 
 @pytest.mark.parametrize("times", [torch.tensor([0.0, 1.0]), (0.0, torch.tensor(1.0))], ids=["tensor", "entry"])

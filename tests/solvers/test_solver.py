@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from windermere.errors import UnknownNameError, UsageError
+from windermere.errors import StepBudgetError, UnknownNameError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, solver_from_dict, solver_to_dict
 
 SOLVERS: list[Solver] = [
@@ -127,6 +127,24 @@ def test_a_step_that_is_not_a_positive_number_is_refused(step: Any) -> None:
 def test_a_number_of_steps_that_is_not_a_positive_whole_is_refused(steps: Any) -> None:
     with pytest.raises(UsageError, match="a whole number of steps, at least 1"):
         FixedStep.of("euler", steps=steps)
+
+
+@pytest.mark.parametrize("span", [0, -1.0, None, "1 s", [1.0]])
+def test_the_span_of_so_many_steps_is_a_positive_number(span: Any) -> None:
+    with pytest.raises(UsageError, match="the span must be"):
+        FixedStep.of("euler", steps=4, span=span)
+
+
+@pytest.mark.parametrize("method", [["euler"], {"euler"}, {}, np.ones(2)], ids=str)
+@pytest.mark.parametrize("make", [lambda m: FixedStep(m, step=1), lambda m: OnGrid(m, (0, 1))], ids=["step", "grid"])
+def test_a_method_is_a_name(make: Any, method: Any) -> None:
+    with pytest.raises(UnknownNameError, match="there is no method"):
+        make(method)
+
+
+def test_a_grid_that_would_fill_the_memory_is_refused() -> None:
+    with pytest.raises(StepBudgetError, match=r"a grid of 1e\+12 steps is too long"):
+        OnGrid("euler", (0.0, 1.0)).with_precision(1e-12)
 
 
 @pytest.mark.parametrize("tolerance", [0, -1e-3, float("nan"), float("inf"), "tight"])

@@ -153,6 +153,9 @@ def test_a_model_loaded_from_a_run_is_its_seeds_own_and_answers_as_the_ensemble_
     assert ode_blocks(one)[0].solver == config.solver
     with pytest.raises(UsageError, match="has no seed 0: it was trained with 3, 1"):
         load_run(tmp_path)
+    for device in ("banana", "", "cuda:77"):
+        with pytest.raises(UsageError, match=rf"cannot be put on the device '{device}' \(.*\): take the cpu"):
+            load_run(tmp_path, 1, device=device)
 
 
 def test_a_test_set_in_many_pieces_gives_the_same_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,11 +7,11 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from math import inf, nan
+from math import inf, isfinite, nan
 from typing import Any, Protocol, TypeAlias
 
 from windermere.arguments import as_number, is_whole
-from windermere.errors import UsageError
+from windermere.errors import UsageError, shown
 from windermere.solvers import Solver
 
 
@@ -79,6 +79,10 @@ class State:
     """The last one."""
 
     def __post_init__(self) -> None:
+        check_positive(precision=self.precision)
+        check_whole("reviews", 0, reviews=self.reviews)
+        if self.memory is not None and not isfinite(as_number(self.memory)):
+            raise UsageError(f"memory must be None or a finite number, not {shown(self.memory)}")
         object.__setattr__(self, "precision", float(self.precision))  # a tensor could not be saved as JSON
 
     def to_dict(self) -> dict[str, Any]:
@@ -86,8 +90,12 @@ class State:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "State":
-        decision = values.get("decision")
-        return cls(**{**values, "decision": None if decision is None else Decision(**decision)})
+        """The state that `to_dict` wrote."""
+        try:
+            decision = values.get("decision")
+            return cls(**{**values, "decision": None if decision is None else Decision(**decision)})
+        except (TypeError, AttributeError) as error:
+            raise UsageError(f"this is no state that to_dict() wrote ({error}): {shown(values)}") from error
 
 
 Review: TypeAlias = Generator[Solver, Score, State]
@@ -128,11 +136,27 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     euler, h = 1/16 - scores differ: step decreased
     """
 
+    check_controller(controller)
+    precision_of(state)
+    if not callable(score):
+        raise UsageError(f"score is a function of a solver that returns its Score, not {shown(score)}")
+
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
         return {0: _checked("score(solver) returns", score(wanted[0]))}
 
     (after,) = review_members(controller, [state], [_checked("trained is", trained)], told)
     return after
+
+
+def precision_of(state: Any) -> float:
+    if not isinstance(state, State):
+        raise UsageError(f"a controller's state is what its start(...) or the last review gave, not {shown(state)}")
+    return state.precision
+
+
+def check_controller(controller: Any) -> None:
+    if isinstance(controller, type) or not hasattr(controller, "review"):
+        raise UsageError(f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {shown(controller)}")
 
 
 def _checked(who: str, given: Any) -> Score:
@@ -182,7 +206,7 @@ FAILED = Score(value=nan, distance=inf)
 def check_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0 < as_number(value) < inf:
-            raise UsageError(f"{name} must be positive and finite, not {value}")
+            raise UsageError(f"{name} must be positive and finite, not {shown(value)}")
 
 
 def check_factors(decrease: float, increase: float) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import FAILED, Controller, Score, State, review
+from windermere.adaptation.controller import FAILED, Controller, Score, State, check_controller, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -93,6 +93,7 @@ class AdaptPrecision(Callback):
         distance: Callable[[Any, Any], float | Tensor] | None = None,
     ) -> None:
         """`start` is the first precision, such as `windermere.initial_step` gives; None takes the first block's own."""
+        check_controller(controller)
         self.controller, self.start, self.score = controller, start, score
         if distance is None and score is accuracy_and_logits and isinstance(controller, SteadySteps | SteadyTolerances):
             distance = moved_mass  # for them alone: the paper's algorithms review batches of one sample as well

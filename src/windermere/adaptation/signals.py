@@ -6,6 +6,8 @@ it is held to the same standard from the first iteration on.
 Shapes: B samples, K classes; one axis may come before them, of an ensemble's S members.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -49,7 +51,10 @@ def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
     return _lengths(checked - trained) / torch.maximum(spread, LEAST_TOLD * size + ROUNDING)
 
 
-def _check_outputs(outputs: Tensor, others: Tensor, *, values: int) -> None:
+def _check_outputs(outputs: Any, others: Any, *, values: int) -> None:
+    if not isinstance(outputs, Tensor) or not isinstance(others, Tensor):
+        kinds = " and ".join(type(each).__name__ for each in (outputs, others))
+        raise UsageError(f"outputs must be tensors, not {kinds}: call torch.as_tensor on them")
     if outputs.shape != others.shape:
         raise UsageError(f"outputs of shapes {list(outputs.shape)} and {list(others.shape)} cannot be compared")
     if outputs.ndim > 3:  # [B, K, height, width], whose last axes are neither samples nor classes

@@ -19,6 +19,7 @@ from windermere.adaptation.controller import (
     check_positive,
     check_whole,
     decided,
+    precision_of,
 )
 from windermere.adaptation.step_size import check_pair, check_solver
 from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
@@ -142,7 +143,7 @@ class SteadySteps(_Law):
 
     def solver(self, state: State) -> FixedStep:
         """What to train with."""
-        return FixedStep(self.train, step=state.precision)
+        return FixedStep(self.train, step=precision_of(state))
 
     def review(self, state: State, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
@@ -176,9 +177,9 @@ class SteadyTolerances(_Law):
         check_positive(floor=self.floor, ceiling=self.ceiling)
         if self.floor > self.ceiling:
             raise UsageError(f"the floor is above the ceiling: {self.floor} and {self.ceiling}")
-        check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)
         Adaptive(self.check, tolerance=START)
+        check_ratio_of(self.train, self.check, self.check_ratio)
 
     def start(self, precision: float = START) -> State:
         """The state before the first review, with this tolerance as far as it is allowed."""
@@ -187,7 +188,7 @@ class SteadyTolerances(_Law):
 
     def solver(self, state: State) -> Adaptive:
         """What to train with."""
-        return Adaptive(self.train, tolerance=state.precision)
+        return Adaptive(self.train, tolerance=precision_of(state))
 
     def review(self, state: State, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""

@@ -15,6 +15,7 @@ from windermere.adaptation.controller import (
     check_whole,
     decided,
     differ,
+    precision_of,
 )
 from windermere.errors import UsageError
 from windermere.solvers import METHODS, FixedStep
@@ -63,7 +64,7 @@ class StepAdaptation:
 
     def solver(self, state: State) -> FixedStep:
         """What to train with."""
-        return FixedStep(self.train, step=state.precision)
+        return FixedStep(self.train, step=precision_of(state))
 
     def check_solver(self, step: float) -> FixedStep:
         """What checks training at this step."""

@@ -15,6 +15,7 @@ from windermere.adaptation.controller import (
     check_whole,
     decided,
     differ,
+    precision_of,
 )
 from windermere.arguments import as_number
 from windermere.errors import UsageError
@@ -74,9 +75,9 @@ class ToleranceAdaptation:
         check_positive(threshold=self.threshold, floor=self.floor)
         check_whole("steps", 0, min_steps=self.min_steps)
         check_factors(self.decrease, self.increase)
-        check_ratio_of(self.train, self.check, self.check_ratio)
         Adaptive(self.train, tolerance=START)
         Adaptive(self.check, tolerance=START)
+        check_ratio_of(self.train, self.check, self.check_ratio)
 
     @property
     def ratio(self) -> float:
@@ -90,7 +91,7 @@ class ToleranceAdaptation:
 
     def solver(self, state: State) -> Adaptive:
         """What to train with."""
-        return Adaptive(self.train, tolerance=state.precision)
+        return Adaptive(self.train, tolerance=precision_of(state))
 
     def review(self, state: State, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""

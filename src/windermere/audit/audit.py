@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from windermere.arguments import takes_two
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
@@ -145,13 +146,18 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
                 "trained_with is for predict(x, solver): a model with ODEBlocks has its own solvers; change those by "
                 "windermere.using(model, solver), or leave it out"
             )
+        blocks = ModelSubject(model)
         refuse_solves_beside_blocks(model, x)
-        return ModelSubject(model)
+        return blocks
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
         subject: Subject = model
         return subject
     if trained_with is not None and callable(model):
-        members_of(trained_with)
+        if members_of(trained_with)[1] is not None or not takes_two(model):
+            raise UsageError(
+                "a function to audit is called as predict(x, solver), with one solver: let it take both, and give "
+                "trained_with=... one that is no list"
+            )
         return PredictSubject(model, trained_with)
     found: Subject | None = find_subject(model, x)
     if found is None:

@@ -51,7 +51,14 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
 
     whole = placed(x)
     several, named = ((), whole) if isinstance(whole, dict) else (values_of(whole), {})
-    return (several, named) if _takes(model, several, named) else ((whole,), {})
+    if _takes(model, several, named):
+        return several, named
+    if not _takes(model, (whole,), {}):
+        raise AuditError(
+            f"this {type(model).__name__} cannot be called with the inputs of a batch: let its forward take them; a "
+            "field, which takes (t, z), goes into a windermere.ODEBlock"
+        )
+    return (whole,), {}
 
 
 def _takes(model: nn.Module, several: tuple[Any, ...], named: dict[str, Any]) -> bool:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from windermere.arguments import as_number, is_whole
+from windermere.arguments import as_number, is_whole, takes_two
 from windermere.audit.sweep import Candidate, Metric
-from windermere.errors import UsageError
+from windermere.errors import UsageError, shown
 
 ACCURACY_THRESHOLD = 0.1
 """The paper's."""
@@ -32,8 +32,10 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
 
 
 def check_metric(metric: Any) -> None:
-    if metric is not None and not callable(metric):
-        raise UsageError(f"a metric is a function of outputs and targets, not {metric!r}: leave it out for accuracy")
+    if metric is not None and not (callable(metric) and takes_two(metric)):
+        raise UsageError(
+            f"a metric is a function of outputs and targets, not {shown(metric)}: leave it out for accuracy"
+        )
 
 
 def checked_candidates(candidates: Any) -> list[Candidate] | None:
@@ -41,9 +43,8 @@ def checked_candidates(candidates: Any) -> list[Candidate] | None:
     if candidates is None:
         return None
     given = list(candidates) if isinstance(candidates, Iterable) else [candidates]
-    wrong = next((c for c in given if not isinstance(c, Candidate)), None)
-    if wrong is not None:
-        raise UsageError(f"a candidate is a windermere.audit.Candidate(method, factor), not {wrong!r}")
+    if wrong := [c for c in given if not isinstance(c, Candidate)]:
+        raise UsageError(f"a candidate is a windermere.audit.Candidate(method, factor), not {shown(wrong[0])}")
     return given
 
 

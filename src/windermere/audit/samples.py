@@ -121,6 +121,11 @@ def _targets(labels: Any) -> Any:
 
 
 def _concatenate(one: Any, other: Any) -> Any:
+    if one.shape[1:] != other.shape[1:]:
+        raise UsageError(
+            f"samples of shapes {list(one.shape[1:])} and {list(other.shape[1:])} cannot be drawn together: pad them, "
+            "or give samples=None, which takes all, batch by batch"
+        )
     if isinstance(one, Tensor):
         return torch.cat([one, other])
     return np.concatenate([np.asarray(one), np.asarray(other)])

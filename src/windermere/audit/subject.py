@@ -102,6 +102,8 @@ class ModelSubject:
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.solvers = tuple(block.solver for block in ode_blocks(model))
+        if not all(isinstance(solver, Solver) for solver in self.solvers):
+            raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
         rounded = arithmetic_of(model)
         self.notes: tuple[str, ...] = () if rounded == "float32" else (UNROUNDED.format(rounded),)
         self._double: nn.Module | None = None

@@ -16,7 +16,7 @@ from torch import Tensor
 from windermere.arguments import as_number
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, shown
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
 from windermere.solvers.tableaus import tableau
 
@@ -99,7 +99,13 @@ def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
 
 def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
     """Every sample's score, checked to be that."""
-    values = np.asarray(torch.as_tensor(metric(outputs, labels)), dtype=np.float64)
+    given = metric(outputs, labels)
+    try:
+        values = np.asarray(torch.as_tensor(given), dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"the metric must give one score for each of {len(outputs)} samples, but gave {shown(given)}"
+        ) from error
     if values.shape != (len(outputs),):
         raise UsageError(
             f"the metric must give one score for each of {len(outputs)} samples, but gave shape {values.shape}: "

@@ -29,6 +29,8 @@ from windermere.training import trained_ensemble
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
 """So that a script can gate on it; 1 and 2 stay errors."""
 
+SAMPLES = 1000
+"""Drawn at random, unless told otherwise."""
 COLUMNS = ("as own", "as flow", "error", "evals")
 FIRST_TO_GO = ("evals", "as own", "error", "as flow")
 """Where the terminal is narrow."""
@@ -52,7 +54,7 @@ def audit_command(
         str, typer.Argument(help="A trained run's folder, or package.module:function, which returns (model, batches).")
     ],
     seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
-    samples: Annotated[int, typer.Option(help="How many samples to draw at random.")] = 1000,
+    samples: Annotated[int | None, typer.Option(help="How many samples to draw at random. Default: 1000.")] = None,
     everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
     threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
     figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
@@ -65,8 +67,10 @@ def audit_command(
     Examples: windermere audit runs/fine, windermere audit my_project.models:load
     """
     checked_threshold(threshold)
-    limit = None if everything else samples
-    check_samples(limit)
+    if everything and samples is not None:
+        raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
+    check_samples(samples)
+    limit = None if everything else SAMPLES if samples is None else samples
     if figure is not None:
         _check_figure(figure)
     verdicts: dict[str, Verdict] = {}

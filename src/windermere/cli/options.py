@@ -98,7 +98,7 @@ def read_seconds(text: str | None) -> float | None:
 
 def check_device(name: str | None) -> str:
     """A device that is there; a missing one is told before anything is written."""
-    name = name or "cpu"
+    name = "cpu" if name is None else name
     try:
         torch.zeros(1, device=name).item()
     except (RuntimeError, AssertionError) as error:

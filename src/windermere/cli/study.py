@@ -20,7 +20,7 @@ from windermere.cli.options import (
     read_seeds,
     stdout,
 )
-from windermere.errors import RunError
+from windermere.errors import RunError, UsageError
 from windermere.models.arithmetic import check_arithmetic
 from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
 from windermere.studies.registry import STUDIES, find_study
@@ -67,6 +67,9 @@ def run_command(
     Example: windermere study run sphere2-fixed --quick
     """
     study, folder = find_study(name), _folder(name, out, quick)
+    given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
+    if not study.runs(quick):
+        _refuse_flags_of_training(name, {**given, "--time-limit": time_limit})
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
     choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
@@ -75,7 +78,6 @@ def run_command(
     signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
-    given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
     _print(ended, folder, _command(name, folder, quick, given))
 
 
@@ -117,6 +119,16 @@ def summary_command(
         raise RunError(f"{results} is no folder: run a study first, or name its folder's folder with --results")
     write_summary(results, page)
     stdout.print(f"page: {page}", soft_wrap=True)
+
+
+def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> None:
+    """Of a study that trains nothing they would change nothing."""
+    for flag, value in given.items():
+        if value is not None:
+            raise UsageError(
+                f"{flag} is for studies that train models, and '{name}' trains none, it is computed at once: leave it "
+                "out"
+            )
 
 
 def _folder(name: str, out: Path | None, quick: bool) -> Path:

@@ -32,6 +32,7 @@ from windermere.cli.options import (
     stdout,
 )
 from windermere.errors import RunError, UnknownNameError, UsageError
+from windermere.models.arithmetic import IMAGES
 from windermere.records import read_metrics
 from windermere.report import draw_adaptation
 from windermere.solvers import Adaptive, Solver
@@ -171,6 +172,10 @@ def _new_config(settings: dict[str, Any]) -> RunConfig:
             raise UsageError(f"a new run needs {flag} (or --resume to go on with the run in --out)")
     if settings.get("adapt", "none") != "none":
         _refuse_what_cannot_be_checked(settings["solver"], settings.get("check"))
+    if settings["data"] in IMAGES and "data_seed" in settings:
+        raise UsageError(
+            f"--data-seed draws the points of spheres, and the data are '{settings['data']}': leave it out"
+        )
     settings = {**paper_settings(settings["data"], settings["solver"]), "seeds": (0,), **settings}
     config = RunConfig(**settings)
     _refuse_a_start_out_of_bounds(config)

@@ -31,7 +31,7 @@ _READERS = {"mnist": mnist.read, "cifar10": cifar10.read}
 
 def load(name: str, *, seed: int = 0, root: Path | None = None) -> DataSet:
     """A data set by name. The seed draws the spheres; the images are always the same."""
-    if sphere := re.fullmatch(r"sphere([1-9][0-9]*)", name):
+    if sphere := re.fullmatch(r"sphere([1-9][0-9]*)", name := str(name)):
         return spheres(int(sphere[1]), seed=seed)
     if name not in _READERS:
         raise UnknownNameError("data set", name, ("sphere2", "sphere<d> (of any dimension d)", *_READERS))

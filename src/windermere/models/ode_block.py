@@ -85,6 +85,8 @@ class Autonomous(nn.Module):
 
 def ode_blocks(model: nn.Module) -> list[ODEBlock]:
     """All ODEBlocks inside a model; a model without one is an error."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"ODEBlocks are looked for in a torch.nn.Module, not in a {type(model).__name__}")
     blocks = [module for module in model.modules() if isinstance(module, ODEBlock)]
     if not blocks:
         raise UsageError(f"this {type(model).__name__} has no ODEBlock inside: wrap its field in windermere.ODEBlock")
@@ -107,7 +109,7 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     """
     blocks = ode_blocks(model)
     own = [block.solver for block in blocks]
-    swapped = [_checked(solver(s) if callable(solver) else solver) for s in own]
+    swapped = [_checked(solver(s) if callable(solver) and not isinstance(solver, type) else solver) for s in own]
     for block, s in zip(blocks, swapped, strict=True):
         block.solver = s
     try:

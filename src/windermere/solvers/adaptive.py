@@ -244,10 +244,11 @@ def _check_progress(
     if overflowed.any() and (not values[0].isfinite().all() or (vanished & overflowed).any()):
         raise non_finite("the field", _first(clock.t, overflowed), _culprits(overflowed, values, problem), problem)
     if vanished.any():
+        whose = f", for {int(vanished.sum())} of {vanished.size} groups" if vanished.size > 1 else ""
         raise VanishingStepError(
             f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with "
-            f"{_solver_of(solvers, vanished)}, for {int(vanished.sum())} of {vanished.size} groups: the solution blows "
-            "up, or the field is stiff or jumps there; loosen the tolerance, solve in float64, or regularise the field"
+            f"{_solver_of(solvers, vanished)}{whose}: the solution blows up, or the field is stiff or "
+            "jumps there; loosen the tolerance, solve in float64, or regularise the field"
         )
     if spent.any():
         t = _first(clock.t, spent)

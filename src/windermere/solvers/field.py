@@ -4,7 +4,6 @@ Shapes: S members, B samples; a state is [B, ...], an ensemble's is [S, B, ...].
 own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's sample (S, B).
 """
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from windermere.arguments import takes_two
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.solver import Adaptive
@@ -159,6 +159,8 @@ class Layout:
     """How many leading axes index samples (member and sample); packing keeps them."""
     ensemble: bool = False
     """Whether the first axis indexes members."""
+    pair: int | None = None
+    """The axis that holds a state and its gradient, on an adjoint's way back; None elsewhere."""
 
     def regrouped(self, *, samples: bool) -> "Layout":
         """The same state with other groups: all of it or each member, and where `samples` each sample."""
@@ -175,6 +177,8 @@ class Layout:
 
     def samples(self, flags: Tensor) -> Tensor:
         """Which samples have any of their entries' flags set."""
+        if self.pair is not None:
+            flags = flags.any(dim=self.pair)
         return flags.flatten(self.lead).any(dim=-1) if flags.ndim > self.lead else flags
 
     def pack(self, state: State) -> Tensor:
@@ -248,23 +252,13 @@ def _called(rate: Any, t: Tensor, z: State) -> Any:
     try:
         return rate(t, z)
     except TypeError as error:
-        if _takes_both(rate):
+        if takes_two(rate):
             raise
         name = getattr(rate, "__name__", type(rate).__name__)
         raise FieldError(
             f"a field is called as field(t, z), and '{name}' cannot be: let it take both, or where it takes z alone "
             "wrap it in windermere.Autonomous"
         ) from error
-
-
-def _takes_both(rate: Any) -> bool:
-    try:
-        inspect.signature(rate.forward if isinstance(rate, nn.Module) else rate).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # of what is written in C nothing may be known
-        pass
-    return True
 
 
 def check_rate(z: State, k: Any) -> None:

@@ -106,11 +106,20 @@ def explain_non_finite(problem: Problem, grid: Grid, z: Tensor) -> NonFiniteErro
     return NonFiniteError("the end state is not finite, but on a second walk it is: the field is not deterministic")
 
 
+ON_THE_WAY_BACK = {
+    "the initial state": "the gradient",
+    "the field": "the rate of the state or of its gradient",
+    "the state": "the state or its gradient",
+}
+"""What an adjoint's solve starts from, goes by and comes to."""
+
+
 def non_finite(what: str, t: float, bad: Tensor, problem: Problem) -> NonFiniteError:
     """How many samples are concerned: entries along the leading axes (member and sample)."""
     samples = problem.layout.samples(bad)
     advice = "take a smaller step or learning rate, or look for a division or logarithm in the field"
+    named = what if problem.layout.pair is None else ON_THE_WAY_BACK[what]
     return NonFiniteError(
-        f"{what} is not finite at t = {t:.6g} for {int(samples.sum())} of {samples.numel()} samples: "
+        f"{named} is not finite at t = {t:.6g} for {int(samples.sum())} of {samples.numel()} samples: "
         f"{'look at what produced it' if what == 'the initial state' else advice}"
     )

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import FieldError, UnknownNameError
+from windermere.errors import FieldError, UnknownNameError, UsageError
 from windermere.solvers.field import Rate
 from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Piece, Remember, Walked
@@ -36,8 +36,17 @@ class Adjoint:
     """What the field depends on, where it is a plain function; a module's own parameters are found."""
 
     def __post_init__(self) -> None:
-        if self.parameters is not None:  # module.parameters() can be gone through only once
-            object.__setattr__(self, "parameters", tuple(self.parameters))
+        given = self.parameters
+        if given is None:
+            return
+        # module.parameters() can be gone through only once
+        listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, Tensor) else (None,)
+        if not all(isinstance(p, Tensor) for p in listed):
+            raise UsageError(
+                "an Adjoint's parameters are several tensors, such as a list or module.parameters(), not a "
+                f"{type(given).__name__}"
+            )
+        object.__setattr__(self, "parameters", listed)
 
 
 Gradient: TypeAlias = Literal["backprop", "checkpoint", "adjoint"] | Adjoint

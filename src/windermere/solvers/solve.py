@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.errors import SolverError, UsageError
+from windermere.errors import SolverError, UsageError, shown
 from windermere.solvers.adaptive import walk_adaptively
 from windermere.solvers.between import Between
 from windermere.solvers.counting import Ledger, Tally
@@ -283,7 +283,8 @@ def _adjoint(
     if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
         t = layout.columns(np.full(layout.groups, times[0]), z0)
         check_at_the_start(rate, t, z0, plain=known is None)
-    stacked = Layout(torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:])), layout.groups, lead=axis)
+    shape = torch.Size((*layout.shape[:axis], 2, *layout.shape[axis:]))
+    stacked = Layout(shape, layout.groups, lead=layout.lead, pair=axis)
 
     def backward(rate: AdjointRate, start: float, end: float, state: Tensor) -> Tensor:
         if fused is not None:
@@ -294,8 +295,12 @@ def _adjoint(
                 ledger.add("backward", _tally(done.evaluations.reshape(layout.groups), back, layout))
                 return torch.stack([done.z, done.a], dim=axis)
         reverse = Problem(rate.tableau, rate, stacked, reuse=False, settle=rate.settle)
-        with torch.no_grad():
-            walked = _integrate(reverse, back, (start, end), state, False)
+        try:
+            with torch.no_grad():
+                walked = _integrate(reverse, back, (start, end), state, False)
+        except SolverError as error:
+            error.args = (f"on the adjoint's way back, {error}",)
+            raise
         ledger.add("backward", _tally(walked.evaluations, back, layout))
         return walked.states[-1]
 
@@ -347,7 +352,7 @@ def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     several = isinstance(solver, Sequence) and not isinstance(solver, str)
     if not several or not all(isinstance(s, Solver) for s in solver):
         raise UsageError(
-            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {solver!r}"
+            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {shown(solver)}"
         )
     if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
         raise UsageError("an ensemble needs one solver for each member, all of one method and kind")

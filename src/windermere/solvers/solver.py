@@ -11,13 +11,16 @@ import torch
 from numpy.typing import NDArray
 
 from windermere.arguments import as_number, is_whole
-from windermere.errors import StepBudgetError, UnknownNameError, UsageError
+from windermere.errors import StepBudgetError, UnknownNameError, UsageError, shown
 from windermere.solvers.tableaus import Tableau, tableau
 
 SAME_STEP = 1e-6
 """A step within this relative distance of T/N counts as T/N: rounding must not add a step of 1e-8."""
 MOST_STEPS = 10_000_000
 """A fixed grid has no step budget, but one longer than this is a slip, and would only fill the memory."""
+
+UNORDERED = (str, bytes, set, frozenset, dict)
+"""What can be gone through, and holds no times in their order."""
 
 
 class _Method:
@@ -60,7 +63,7 @@ class FixedStep(_Method):
         """The solver that takes so many equal steps over a time of length `span`."""
         if not as_number(steps).is_integer() or steps < 1:
             raise UsageError(f"a solve takes a whole number of steps, at least 1, not {steps}")
-        return cls(method, step=span / int(steps))
+        return cls(method, step=_positive("span", span) / int(steps))
 
     @property
     def precision(self) -> float:
@@ -118,6 +121,8 @@ class OnGrid(_Method):
         intervals = len(self.times) - 1
         factor = self.precision / _positive("precision", precision)
         wanted = max(1, ceil(intervals * factor * (1 - SAME_STEP)))
+        if wanted > MOST_STEPS:
+            raise StepBudgetError(f"a grid of {wanted:.3g} steps is too long: take a larger precision than {precision}")
         places = np.linspace(0, intervals, wanted + 1)
         return replace(self, times=tuple(np.interp(places, np.arange(intervals + 1), self.times).tolist()))
 
@@ -248,9 +253,11 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     if _needs_gradient(times):
         raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
     try:
-        values = tuple(float(t) for t in times)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"times must be a sequence of numbers, not {times!r}") from error
+        values = None if isinstance(times, UNORDERED) else tuple(float(t) for t in times)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        values = None
+    if values is None:
+        raise UsageError(f"times must be a sequence of numbers, not {shown(times)}")
     sides = {a < b if a != b else None for a, b in pairwise(values)}
     if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
@@ -267,7 +274,7 @@ def _number(name: str, value: float) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise UsageError(f"the {name} must be a number, not {value!r}") from error
+        raise UsageError(f"the {name} must be a number, not {shown(value)}") from error
 
 
 def _positive(name: str, value: float) -> float:

@@ -286,7 +286,7 @@ METHODS: Mapping[str, Tableau] = MappingProxyType(
 
 def tableau(method: str) -> Tableau:
     """The tableau of a method by its name."""
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise UnknownNameError("method", method, METHODS)
     return METHODS[method]
 

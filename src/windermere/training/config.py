@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from math import inf
 from typing import Any
 
 import torch
@@ -15,7 +15,8 @@ from windermere.adaptation import (
     ToleranceAdaptation,
 )
 from windermere.adaptation.step_size import higher_orders
-from windermere.errors import RunError, UnknownNameError, UsageError
+from windermere.arguments import as_number, is_whole
+from windermere.errors import RunError, UnknownNameError, UsageError, shown
 from windermere.models.arithmetic import check_it_suits
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
 
@@ -74,13 +75,19 @@ class RunConfig:
     """Iterations between checkpoints."""
 
     def __post_init__(self) -> None:
+        for name in ("data", "device"):
+            if not isinstance(getattr(self, name), str):
+                raise UsageError(f"{name} must be a name, not {shown(getattr(self, name))}")
         for name in ("iterations", "batch_size", "review_every", "log_every", "evaluate_every", "checkpoint_every"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise UsageError(f"{name} must be a whole number, at least 1, not {getattr(self, name)}")
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or not all(0 <= s < 2**63 for s in self.seeds):
+            if not is_whole(getattr(self, name), least=1):
+                raise UsageError(f"{name} must be a whole number, at least 1, not {shown(getattr(self, name))}")
+        different = len(set(self.seeds)) == len(self.seeds)
+        if not self.seeds or not different or not all(map(_is_seed, self.seeds)):
             raise UsageError(f"seeds must be one or more different numbers from 0 to 2**63 - 1, not {list(self.seeds)}")
-        if not isfinite(self.lr) or self.lr <= 0:
-            raise UsageError(f"the learning rate must be positive and finite, not {self.lr}")
+        if not _is_seed(self.data_seed):
+            raise UsageError(f"data_seed must be a whole number from 0 to 2**63 - 1, not {shown(self.data_seed)}")
+        if not 0 < as_number(self.lr) < inf:
+            raise UsageError(f"the learning rate must be positive and finite, not {shown(self.lr)}")
         choices = (
             ("optimizer", OPTIMIZERS),
             ("gradient", GRADIENTS),
@@ -144,7 +151,12 @@ class RunConfig:
             solver = solver_from_dict(values["solver"])
             return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"])})
         except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"the run's config.json is not a complete run: {error}") from error
+            why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            raise RunError(f"the run's config.json is not a complete run: {why}") from error
+
+
+def _is_seed(number: Any) -> bool:
+    return is_whole(number, least=0) and number < 2**63
 
 
 def paper_settings(data: str, solver: Solver) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from windermere.errors import RunError, UsageError
+from windermere.errors import RunError, UsageError, raised
 from windermere.models import ode_blocks
 from windermere.records import RunFolder, environment, read_run
 from windermere.solvers import Adaptive, Solver, solver_from_dict
@@ -109,13 +109,17 @@ class Trained:
 def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str | None = None) -> Trained:
     """Read a run's trained model, whatever device it was trained on, to compute as it was trained or otherwise."""
     run = read_run(Path(path))
-    config = replace(RunConfig.from_dict(run.config), device=device)
+    config = replace(RunConfig.from_dict(run.config), device=str(device))
     if (trained := run.model.meta.get("iterations")) != config.iterations:
         raise RunError(
             f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}: "
             "go on with it by --resume"
         )
-    ensemble = make_ensemble(config if arithmetic is None else replace(config, arithmetic=arithmetic))
+    chosen = config if arithmetic is None else replace(config, arithmetic=arithmetic)
+    try:
+        ensemble = make_ensemble(chosen)
+    except (RuntimeError, AssertionError) as error:  # PyTorch's, of a device that is not there
+        raise UsageError(f"{path} cannot be put on the device '{device}' ({raised(error)}): take the cpu") from error
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
     ensemble.load(run.model.tensors)
