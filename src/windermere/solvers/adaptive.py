@@ -119,6 +119,14 @@ def walk_adaptively(
             clock.evaluations += stale + active * (tableau.stages - 1)
             ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
+            overflowed = active & ~accept & np.isinf(ratio)
+            if accept.any() and overflowed.any() and (stepped.requires_grad or problem.settle is not None):
+                # On the way back through the others' steps, what overflowed would be zero times infinity. So once more,
+                # with these groups left where they are; it costs time, and counts for none.
+                reached, signed = np.where(overflowed, start, reached), np.where(overflowed, 0.0, signed)
+                if not problem.reuse:
+                    k = problem.rate(problem.layout.columns(start, z), z)
+                stepped, _, *rates = _attempt(problem, start, reached, signed, z, k, whole=between is not None)
             if problem.settle is not None:
                 problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
             try:

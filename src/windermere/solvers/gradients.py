@@ -103,11 +103,11 @@ class AdjointRate:
     def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add one step's share, for the groups that accepted it."""
         taken, self.tape = self.tape[-self.tableau.stages :], []
+        if accepted is not None and not accepted.any():
+            return
         if isinstance(h, Tensor):
             h = h.squeeze(-1)
             accepted = None if accepted is None else accepted.squeeze(-1)
-        elif accepted is not None and not accepted:
-            return
         outputs, cotangents = [], []
         for weight, (k, a) in zip(self.tableau.b, taken, strict=False):
             if weight != 0.0 and k.requires_grad:
