@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import FieldError, UnknownNameError
+from windermere.errors import FieldError, UnknownNameError, UsageError
 from windermere.solvers.field import Rate
 from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Piece, Remember, Walked
@@ -49,8 +49,27 @@ def check_gradient(gradient: Any) -> None:
         raise UnknownNameError("gradient", str(gradient), GRADIENTS)
 
 
-def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
-    """Keep a piece's inputs only, and run it again when its gradient is asked for; each repetition is recorded."""
+def check_unchanged(tensors: Callable[[], tuple[Tensor, ...]]) -> Callable[[], None]:
+    """What is run again must depend on the tensors of the solve: with others, its gradient would be wrong, and nobody
+    would say so."""
+    known = [(tensor, tensor._version) for tensor in tensors()]
+
+    def check() -> None:
+        now = tensors()
+        if len(now) != len(known) or any(
+            p is not own or p._version != v for p, (own, v) in zip(now, known, strict=True)
+        ):
+            raise UsageError(
+                "the field's parameters are no longer those of the solve (changed in place, or put there for its time "
+                "only, as by torch.func.functional_call): take its gradient before that, or gradient='backprop'"
+            )
+
+    return check
+
+
+def checkpointed(record: Callable[[Evaluations], None], check: Callable[[], None] | None = None) -> Remember:
+    """Keep a piece's inputs only, and run it again when its gradient is asked for; each repetition is recorded, after a
+    check."""
 
     def remember(piece: Piece, evaluations: Evaluations) -> Piece:
         runs = 0
@@ -59,6 +78,8 @@ def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
             nonlocal runs
             runs += 1
             if runs > 1:
+                if check is not None:
+                    check()
                 record(evaluations)
             return piece(*inputs)
 
