@@ -220,8 +220,13 @@ def _check_start(problem: Problem, times: Sequence[float], z: Tensor) -> None:
 
 def _check_tolerance(problem: Problem, solvers: Sequence[Adaptive], tolerance: Tolerance, z: Tensor) -> None:
     """Rounding the state once must not take half of what the local error may be."""
-    eps = torch.finfo(z.dtype).eps
-    lost = np.asarray(_rms(eps * z / tolerance.scale(z), problem) > 0.5)
+    eps, scale = torch.finfo(z.dtype).eps, tolerance.scale(z)
+    relative = next((s for s in solvers if s.atol == 0), None)
+    if relative is not None and not scale.all():
+        raise ToleranceError(
+            f"with {relative} an entry of the state that is 0 may have no error at all: give an atol above 0"
+        )
+    lost = np.asarray(_rms(eps * z / scale, problem) > 0.5)
     if lost.any():
         raise ToleranceError(
             f"{str(z.dtype).removeprefix('torch.')} cannot resolve {_solver_of(solvers, lost)}: rounding the state "
