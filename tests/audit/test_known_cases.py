@@ -164,6 +164,15 @@ def test_several_blocks_are_swept_together_by_factors() -> None:
     assert verdict.outcome is Outcome.TIED
 
 
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_no_step_longer_than_the_time_span_is_tried_or_called_safe(blocks: int) -> None:
+    own = wm.FixedStep.of("euler", steps=4)
+    model = nn.Sequential(*(wm.ODEBlock(Rotation(1e-3), own) for _ in range(blocks)), right_of_zero())
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False)
+    assert max(line.precision for line in verdict.table) == 1
+    assert verdict.safe_step == 1
+
+
 def test_a_regression_is_audited_with_its_own_metric() -> None:
     def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
         return (outputs - targets).square().sum(dim=1)
