@@ -52,9 +52,10 @@ def test_scores_that_differ_by_more_than_the_threshold_halve_the_step() -> None:
 
 
 def test_a_difference_of_just_the_threshold_is_none() -> None:
-    controller = StepAdaptation(train="euler", check="midpoint", threshold=0.125)  # an eighth is exact
-    state, _ = traced(controller, controller.start(0.01), 0.75, [0.625, 0.5])
-    assert state.precision == 0.01 * 1.1
+    """Nor where a quotient's rounding makes it more: 0.4 - 0.3 is 0.10000000000000003."""
+    for checked in (right / 10 for right in range(1, 9)):
+        state, _ = traced(EULER, EULER.start(0.01), checked + 0.1, [checked, checked - 0.1])
+        assert state.precision == 0.01 * 1.1
 
 
 def test_the_difference_counts_in_either_direction() -> None:

@@ -157,11 +157,34 @@ def test_an_adaptive_model_is_audited_by_its_tolerances() -> None:
     assert verdict.reference.order is None
 
 
+class Rising(Rotation):
+    """0 at first, so that adaptive steps begin with one of 1e-4."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return super().forward(t, z) * t**2
+
+
+def test_one_short_step_among_long_ones_does_not_make_the_evidence_dear() -> None:
+    model = nn.Sequential(wm.ODEBlock(Rising(3.0), wm.Adaptive("dopri54", tolerance=1e-4)), right_of_zero())
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())))
+    assert verdict.plane is not None
+    assert verdict.evaluations < 100
+
+
 def test_several_blocks_are_swept_together_by_factors() -> None:
     blocks = [wm.ODEBlock(Rotation(w), wm.FixedStep.of("euler", steps=n)) for w, n in ((1.5, 1), (1.5, 2))]
     model = nn.Sequential(*blocks, right_of_zero())
     verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())))
     assert verdict.outcome is Outcome.TIED
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 4])
+def test_no_step_longer_than_the_time_span_is_tried_or_called_safe(blocks: int) -> None:
+    own = wm.FixedStep.of("euler", steps=4)
+    model = nn.Sequential(*(wm.ODEBlock(Rotation(1e-3), own) for _ in range(blocks)), right_of_zero())
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False)
+    assert max(line.precision for line in verdict.table) == 1
+    assert verdict.safe_step == 1
 
 
 def test_a_regression_is_audited_with_its_own_metric() -> None:

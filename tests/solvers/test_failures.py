@@ -3,6 +3,7 @@
 import gc
 import weakref
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,6 +163,18 @@ def test_a_tolerance_that_float32_cannot_resolve_is_refused_and_float64_can(tole
 def test_a_tolerance_that_float64_cannot_resolve_is_refused() -> None:
     with pytest.raises(ToleranceError, match="float64 cannot resolve"):
         solve(coupled, some_states(3, 2), Adaptive("dopri54", tolerance=1e-17))
+
+
+@pytest.mark.parametrize("control", ["batch", "sample"])
+def test_a_relative_tolerance_of_an_entry_that_is_0_is_the_tolerances_fault_and_not_the_fields(control: Any) -> None:
+    z = torch.tensor([[1.0, 2.0], [3.0, 0.0]])
+    solver = Adaptive("dopri54", rtol=1e-3, atol=0, control=control)
+    with pytest.raises(ToleranceError, match=r"rtol = 0.001, atol = 0.*: give an atol above 0"):
+        solve(elementwise, z, solver)
+    absolute = Adaptive("dopri54", rtol=1e-3, atol=1e-3, control=control)
+    with pytest.raises(ToleranceError, match="give an atol above 0"):
+        solve(elementwise, z[:, None], [replace(s, control="batch") for s in (absolute, solver)])
+    solve(elementwise, z[:1], solver)
 
 
 def test_the_member_whose_tolerance_cannot_be_resolved_is_the_one_named() -> None:

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.autograd.graph import saved_tensors_hooks
+from torch.func import functional_call
 
 from tests.solvers.fields import DOUBLE, Network, some_states
-from windermere.errors import UnknownNameError
+from windermere.errors import UnknownNameError, UsageError
+from windermere.models import ODEBlock
 from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Solver, adaptive_names, solve
 
 FIXED: list[Solver] = [*(FixedStep(name, step=1 / 3) for name in METHODS), OnGrid("rk4", (0, 0.1, 1))]
@@ -176,3 +178,18 @@ def test_without_gradients_nothing_is_kept(gradient: Gradient) -> None:
 def test_an_unknown_gradient_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownNameError, match="no gradient 'adjiont': did you mean 'adjoint'"):
         solve(Network(), some_states(3, 2), FixedStep("rk4", step=1 / 3), gradient="adjiont")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)], ids=named)
+def test_checkpoint_refuses_to_run_again_with_other_parameters(solver: Solver) -> None:
+    field, z = Network(), some_states(3, 2)
+    changed = solve(field, z, solver, gradient="checkpoint").final
+    with torch.no_grad():
+        next(field.parameters()).add_(0)
+    with pytest.raises(UsageError, match="no longer those of the solve"):
+        loss_of(changed).backward()  # type: ignore[no-untyped-call]
+    lent = {name: (2 * p.detach()).requires_grad_() for name, p in field.named_parameters()}
+    block = ODEBlock(field, solver, gradient="checkpoint")
+    swapped = functional_call(block, {f"field.{name}": p for name, p in lent.items()}, (z,))
+    with pytest.raises(UsageError, match="functional_call"):
+        torch.autograd.grad(loss_of(swapped), list(lent.values()))

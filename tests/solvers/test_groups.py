@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.solvers.fields import DOUBLE, Network, coupled, elementwise, some_states
 from windermere.solvers import Adaptive, Solution, adaptive_names, solve
@@ -161,3 +161,48 @@ def test_a_tuples_samples_walk_as_if_alone() -> None:
         assert stats(alone, 0) == stats(together, i)
         for mine, ours in zip(alone.final, together.final, strict=True):
             assert torch.equal(mine[0], ours[i])
+
+
+class Falling(nn.Module):
+    """-w sqrt(z), with a wave of each sample's own speed: below 0, where long steps lead, it is not a number."""
+
+    def __init__(self, sign: float) -> None:
+        super().__init__()
+        self.weight, self.sign, self.lost = nn.Parameter(torch.ones((), dtype=DOUBLE)), sign, 0
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        x, speed = z.unbind(-1)
+        t = t.squeeze(-1) if t.ndim == z.ndim else t
+        k = self.weight * (1.98 * self.sign * x.sqrt() + 1e-3 * speed * torch.cos(speed * t))
+        self.lost += int(k.isnan().sum())
+        return torch.stack([k, torch.zeros_like(x)], dim=-1)
+
+
+@pytest.mark.parametrize("method", ["dopri54", "tsit54"])
+@pytest.mark.parametrize("members", [False, True], ids=["samples", "members"])
+@pytest.mark.parametrize(
+    ("gradient", "interpolate"),
+    [("backprop", False), ("backprop", True), ("checkpoint", False), ("adjoint", False)],
+)
+def test_a_trial_that_is_not_finite_is_in_no_gradient(
+    method: str, members: bool, gradient: Any, interpolate: bool
+) -> None:
+    """One sample's rejected trial is evaluated together with steps of others that are accepted."""
+    sign = 1.0 if gradient == "adjoint" else -1.0  # the adjoint falls on its way back
+    start = [[1e-4 if sign > 0 else 1.0, 0.0], [2.0, 30.0], [3.0, 100.0]]
+    solver = Adaptive(method, tolerance=1e-2, control="batch" if members else "sample")
+
+    def gradients(rows: list[list[float]]) -> tuple[Tensor, Tensor, int]:
+        field, z = Falling(sign), torch.tensor(rows, dtype=DOUBLE).requires_grad_()
+        state, solvers = (z[:, None], [solver] * len(z)) if members else (z, solver)
+        solution = solve(field, state, solvers, (0.0, 0.7, 1.0), gradient=gradient, interpolate=interpolate)
+        states(solution)[..., 0].sum().backward()  # type: ignore[no-untyped-call]
+        assert z.grad is not None
+        assert field.weight.grad is not None
+        return z.grad[:, 0], field.weight.grad, field.lost
+
+    together, weight, lost = gradients(start)
+    alone, weights, _ = zip(*(gradients([row]) for row in start), strict=True)
+    assert lost > 0
+    torch.testing.assert_close(together, torch.cat(alone))
+    torch.testing.assert_close(weight, torch.stack(weights).sum())

@@ -5,9 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tests.solvers.fields import DOUBLE, elementwise
 from windermere.errors import FieldError, UsageError
+from windermere.models import Autonomous
 from windermere.solvers import Adaptive, Adjoint, FixedStep, initial_step, solve
 
 FIXED = FixedStep("rk4", step=1 / 10)
@@ -57,6 +59,16 @@ def test_a_field_that_does_not_take_time_and_state_is_told_to_or_to_be_wrapped(
         solve(field, state, solver)
     with pytest.raises(FieldError, match=sentence):
         initial_step(field, state, order=1)
+
+
+@EVERY
+@pytest.mark.parametrize("graded", [False, True])
+def test_a_field_that_changes_its_state_in_place_is_told_to_take_a_copy(solver: Any, graded: bool) -> None:
+    field = Autonomous(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(2, 2)))
+    with torch.set_grad_enabled(graded), pytest.raises(FieldError, match=r"in place, .* nn\.ReLU"):
+        solve(field, torch.ones(3, 2), solver)
+    with pytest.raises(FieldError, match="in place, "):
+        solve(lambda t, z: (z[0].neg_(), z[1]), (torch.ones(3, 2), torch.ones(3)), solver)
 
 
 def test_a_type_error_inside_a_field_comes_out_as_it_is() -> None:

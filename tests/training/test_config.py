@@ -122,6 +122,13 @@ def test_precision_is_a_tolerance_for_adaptive_solvers_and_a_step_for_others(sol
     assert replace(a_config(), solver=solver).precision_name == expected
 
 
+@pytest.mark.parametrize("adapt", ["paper", "steady"])
+@pytest.mark.parametrize("solver", [SOLVERS[2], SOLVERS[4], Adaptive("dopri54", tolerance=1e-4, max_steps=9)], ids=str)
+def test_adaptation_refuses_a_solver_of_which_it_would_keep_the_precision_only(solver: Solver, adapt: str) -> None:
+    with pytest.raises(UsageError, match="would become"):
+        a_config(solver=solver, adapt=adapt)
+
+
 FIXED, ADAPTIVE = SOLVERS[0], SOLVERS[3]
 SPHERES = {"iterations": 10_000, "batch_size": 128, "optimizer": "adam", "lr": 1e-4}
 MNIST = {"iterations": 30 * (60_000 // 256), "batch_size": 256}

@@ -128,7 +128,8 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     if not isinstance(own, FixedStep):
         distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
         return list(reversed(distinct.values()))
-    steps = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
+    taken = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
+    steps = taken / len(subject.solvers)  # of one solve, as far as they are alike
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 

@@ -5,6 +5,7 @@ Shapes: P points of the batch, K steps that the training solver takes, n samples
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +25,7 @@ from windermere.audit.sweep import Numbers, Row, decisions
 from windermere.audit.verdict import Evidence
 from windermere.errors import SolverError, WindermereError
 from windermere.report import Plane
-from windermere.solvers import Adaptive, FixedStep, Solver, counting, solve
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
 
 TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256
 NODES = 16
@@ -144,7 +145,9 @@ def _plane(walk: Walk) -> Plane | None:
     """The same points under the flow, at the same nodes as the training solver's."""
     if walk.states.shape[2:] != (2,):
         return None
-    finer = FixedStep("rk4", step=min(float(np.abs(np.diff(walk.times)).min()) / 2, 1 / 64))
+    # Adaptive steps may be a millionth of each other: each is halved by itself.
+    halves = [FixedStep("rk4", step=min(abs(b - a) / 2, 1 / 64)).nodes(a, b)[1:] for a, b in pairwise(walk.times)]
+    finer = OnGrid("rk4", (walk.times[0], *np.concatenate(halves).tolist()))
     try:
         flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
     except SolverError:  # where the flow leaves the plane there is nothing to draw or to count

@@ -119,6 +119,14 @@ def walk_adaptively(
             clock.evaluations += stale + active * (tableau.stages - 1)
             ratio = np.nan_to_num(_rms(error / tolerance.scale(z, stepped), problem), nan=np.inf, posinf=np.inf)
             accept = clock.decide(h, ratio, end, tableau.embedded_order + 1)
+            overflowed = active & ~accept & np.isinf(ratio)
+            if accept.any() and overflowed.any() and (stepped.requires_grad or problem.settle is not None):
+                # On the way back through the others' steps, what overflowed would be zero times infinity. So once more,
+                # with these groups left where they are; it costs time, and counts for none.
+                reached, signed = np.where(overflowed, start, reached), np.where(overflowed, 0.0, signed)
+                if not problem.reuse:
+                    k = problem.rate(problem.layout.columns(start, z), z)
+                stepped, _, *rates = _attempt(problem, start, reached, signed, z, k, whole=between is not None)
             if problem.settle is not None:
                 problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
             try:
@@ -212,8 +220,13 @@ def _check_start(problem: Problem, times: Sequence[float], z: Tensor) -> None:
 
 def _check_tolerance(problem: Problem, solvers: Sequence[Adaptive], tolerance: Tolerance, z: Tensor) -> None:
     """Rounding the state once must not take half of what the local error may be."""
-    eps = torch.finfo(z.dtype).eps
-    lost = np.asarray(_rms(eps * z / tolerance.scale(z), problem) > 0.5)
+    eps, scale = torch.finfo(z.dtype).eps, tolerance.scale(z)
+    relative = next((s for s in solvers if s.atol == 0), None)
+    if relative is not None and not scale.all():
+        raise ToleranceError(
+            f"with {relative} an entry of the state that is 0 may have no error at all: give an atol above 0"
+        )
+    lost = np.asarray(_rms(eps * z / scale, problem) > 0.5)
     if lost.any():
         raise ToleranceError(
             f"{str(z.dtype).removeprefix('torch.')} cannot resolve {_solver_of(solvers, lost)}: rounding the state "

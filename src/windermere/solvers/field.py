@@ -248,9 +248,10 @@ def _check_part(part: Any, first: Any) -> None:
 
 
 def _called(rate: Any, t: Tensor, z: State) -> Any:
-    """The rate, or in a sentence that it is no function of t and z: many a network takes z alone."""
+    """The rate, or in a sentence that it is no function of t and z: many a network takes z alone, or changes it."""
+    before = _versions(z)
     try:
-        return rate(t, z)
+        k = rate(t, z)
     except TypeError as error:
         if takes_two(rate):
             raise
@@ -259,6 +260,18 @@ def _called(rate: Any, t: Tensor, z: State) -> Any:
             f"a field is called as field(t, z), and '{name}' cannot be: let it take both, or where it takes z alone "
             "wrap it in windermere.Autonomous"
         ) from error
+    if _versions(z) != before:
+        raise FieldError(
+            "the field changes the state that it is given, in place, and a solver goes on from that: let it work on a "
+            "copy (as a first layer, nn.ReLU(inplace=True) is to be nn.ReLU())"
+        )
+    return k
+
+
+def _versions(z: State) -> list[int]:
+    """How often PyTorch saw the state's parts change; inference mode does not look."""
+    parts = (z,) if isinstance(z, Tensor) else z
+    return [part._version for part in parts if not part.is_inference()]
 
 
 def check_rate(z: State, k: Any) -> None:

@@ -58,8 +58,27 @@ def check_gradient(gradient: Any) -> None:
         raise UnknownNameError("gradient", str(gradient), GRADIENTS)
 
 
-def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
-    """Keep a piece's inputs only, and run it again when its gradient is asked for; each repetition is recorded."""
+def check_unchanged(tensors: Callable[[], tuple[Tensor, ...]]) -> Callable[[], None]:
+    """What is run again must depend on the tensors of the solve: with others, its gradient would be wrong, and nobody
+    would say so."""
+    known = [(tensor, tensor._version) for tensor in tensors()]
+
+    def check() -> None:
+        now = tensors()
+        if len(now) != len(known) or any(
+            p is not own or p._version != v for p, (own, v) in zip(now, known, strict=True)
+        ):
+            raise UsageError(
+                "the field's parameters are no longer those of the solve (changed in place, or put there for its time "
+                "only, as by torch.func.functional_call): take its gradient before that, or gradient='backprop'"
+            )
+
+    return check
+
+
+def checkpointed(record: Callable[[Evaluations], None], check: Callable[[], None] | None = None) -> Remember:
+    """Keep a piece's inputs only, and run it again when its gradient is asked for; each repetition is recorded, after a
+    check."""
 
     def remember(piece: Piece, evaluations: Evaluations) -> Piece:
         runs = 0
@@ -68,6 +87,8 @@ def checkpointed(record: Callable[[Evaluations], None]) -> Remember:
             nonlocal runs
             runs += 1
             if runs > 1:
+                if check is not None:
+                    check()
                 record(evaluations)
             return piece(*inputs)
 
@@ -112,11 +133,11 @@ class AdjointRate:
     def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add one step's share, for the groups that accepted it."""
         taken, self.tape = self.tape[-self.tableau.stages :], []
+        if accepted is not None and not accepted.any():
+            return
         if isinstance(h, Tensor):
             h = h.squeeze(-1)
             accepted = None if accepted is None else accepted.squeeze(-1)
-        elif accepted is not None and not accepted:
-            return
         outputs, cotangents = [], []
         for weight, (k, a) in zip(self.tableau.b, taken, strict=False):
             if weight != 0.0 and k.requires_grad:

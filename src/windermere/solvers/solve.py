@@ -22,6 +22,7 @@ from windermere.solvers.gradients import (
     Gradient,
     check_at_the_start,
     check_gradient,
+    check_unchanged,
     checkpointed,
     solve_with_adjoint,
 )
@@ -188,9 +189,9 @@ def _checkpointed(
         ledger.add("recomputed", _tally(evaluations, solvers, problem.layout))
 
     if prepared.lean is None or not _is_plain(solvers, times, record):
-        if prepared.tensors is not None:
-            prepared.tensors()  # made here, not in a piece of the solve that is run again
-        return _integrate(replace(problem, remember=checkpointed(recomputed)), solvers, times, z0, record)
+        # Made here, not in a piece of the solve that is run again.
+        check = check_unchanged(prepared.tensors) if prepared.tensors is not None else None
+        return _integrate(replace(problem, remember=checkpointed(recomputed, check)), solvers, times, z0, record)
     walked = _integrate(problem, solvers, times, z0, record, prepared.lean)
     if walked.states[-1].requires_grad:
         evaluations = walked.evaluations  # not the states: a hook that held its own tensor would keep all its memory

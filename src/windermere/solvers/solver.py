@@ -207,13 +207,7 @@ class Adaptive(_Method):
     def with_precision(self, precision: float) -> "Adaptive":
         """Both tolerances scaled by one factor, so that the relative (or only) one becomes `precision`."""
         factor = _positive("tolerance", precision) / self.precision
-        return Adaptive(
-            self.method,
-            rtol=self.rtol * factor,
-            atol=self.atol * factor,
-            control=self.control,
-            max_steps=self.max_steps,
-        )
+        return replace(self, tolerance=None, rtol=self.rtol * factor, atol=self.atol * factor)
 
     def __str__(self) -> str:
         whose = ", by sample" if self.control == "sample" else ""

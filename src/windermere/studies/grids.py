@@ -17,6 +17,7 @@ from windermere.studies.critical import critical_steps, did_train, written
 from windermere.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
 from windermere.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
 from windermere.studies.measuring import described, measure
+from windermere.studies.rows import drawn
 from windermere.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables, data_name
 from windermere.training import RunConfig, paper_settings
 
@@ -133,13 +134,11 @@ def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfi
 
 def draw(known: "KnownRuns", tables: Tables, folder: Path) -> list[Path]:
     """One figure for each training method (and learning rate), and one with all its seeds; as PNG and SVG."""
-    paths = []
+    paths = list[Path]()
     for name, rows in grids_in(known.completed(tables.get(MAIN, ()))).items():
         figure = grid_figure(rows)
-        for drawing, path in ((draw_grid, folder / name), (draw_grid_seeds, folder / f"{name}-seeds")):
-            for suffix in (".png", ".svg"):
-                drawing(figure, path.with_name(path.name + suffix))
-                paths.append(path.with_name(path.name + suffix))
+        paths += drawn(partial(draw_grid, figure), folder, name)
+        paths += drawn(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
     return paths
 
 
@@ -245,15 +244,8 @@ def _adaptive(data: str, paper: str, gradient: str = "backprop") -> Study:
     what = (
         f"{data_name(data)} trained with fehlberg21 and dopri54 at many tolerances, tested with smaller and larger ones"
     )
-    if gradient == "adjoint":
-        return _study(
-            f"{data}-adjoint",
-            paper,
-            f"{what}; gradients by the adjoint",
-            partial(adaptive_runs, data, gradient),
-            adaptive_findings,
-        )
-    return _study(f"{data}-adaptive", paper, what, partial(adaptive_runs, data, gradient), adaptive_findings)
+    kind, more = ("adjoint", "; gradients by the adjoint") if gradient == "adjoint" else ("adaptive", "")
+    return _study(f"{data}-{kind}", paper, f"{what}{more}", partial(adaptive_runs, data, gradient), adaptive_findings)
 
 
 SPHERE2_FIXED = _fixed("sphere2", "Figure 4 (a, b); Appendix B.1, E.1")

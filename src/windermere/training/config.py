@@ -9,6 +9,7 @@ import torch
 
 from windermere.adaptation import (
     Controller,
+    State,
     SteadySteps,
     SteadyTolerances,
     StepAdaptation,
@@ -105,7 +106,10 @@ class RunConfig:
             )
         if self.adapt == "steady" and self.batch_size < 2:
             raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
-        self.controller()
+        if (controller := self.controller()) is not None:
+            becomes = controller.solver(State(precision=self.solver.precision))
+            if becomes != self.solver:  # a grid, control by sample, a budget of its own
+                raise UsageError(f"adapted, {self.solver!r} would become {becomes!r}: begin with a solver of that kind")
 
     def controller(self) -> Controller | None:
         """What adapts the precision, None where it stays as it is."""
