@@ -100,8 +100,8 @@ class Problem:
         start, *weights = (x.detach().double().requires_grad_() for x in (self.start, *self.weights))
         names = [name for name, _ in self.field.named_parameters()]
         walk = self.field.prepare_stacked(dict(zip(names, weights, strict=True))).walk
-        assert walk is not None
-        end = walk(self.tableau, self.grid, start)
+        end = walk(self.tableau, self.grid, start) if walk is not None else None
+        assert end is not None
         return [end.detach(), *torch.autograd.grad(end, [start, *weights], self.cotangent.double())]
 
 

@@ -34,7 +34,7 @@ def _anew() -> Iterator[None]:
 
 
 def needs_a_compiler() -> None:
-    if compiled.library("double") is None:
+    if compiled.library("double", "sphere") is None:
         pytest.skip("no C compiler here")
 
 
@@ -86,7 +86,7 @@ def test_a_processor_with_shorter_vectors_comes_to_the_same(
     for solver in (EULER, Adaptive("dopri54", tolerance=1e-4)):
         found = solved(ensemble, z, [solver] * 3, ensemble.tensors.values())
         assert_same(found, solved(Eagerly(ensemble), z, [solver] * 3, ensemble.tensors.values()))
-    assert compiled.vector_bytes("double") <= largest
+    assert compiled.vector_bytes("double", "sphere") <= largest
 
 
 def test_at_a_kink_no_channel_is_positive() -> None:
@@ -164,19 +164,21 @@ def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.Mon
     given: list[int] = []
 
     class Noting:
+        measure = compiled.library("double", "sphere").measure  # type: ignore[union-attr]
+
         def there(self, _: Any, threads: int) -> None:
             given.append(threads)
 
     needs_a_compiler()
-    monkeypatch.setattr(native_call, "library", lambda _: Noting())
+    monkeypatch.setattr(native_call, "library", lambda *_: Noting())
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     grid = make_grid([EULER], (0.0, 1.0))
     for points in (2, 900):
         weights = [p.detach() for p in sphere_field(points).parameters()]
-        native.walk_in_c(METHODS["euler"], grid, samples(32, points), weights)
+        native.walk_in_c(METHODS["euler"], grid, samples(32, points), native.sphere(weights, points))
         with native_call.threads_for_c_alone():  # whatever PyTorch has meanwhile
             monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-            native.walk_in_c(METHODS["euler"], grid, samples(32, points), weights)
+            native.walk_in_c(METHODS["euler"], grid, samples(32, points), native.sphere(weights, points))
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert given == [1, 1, 2, 2]
 
@@ -249,12 +251,12 @@ def test_derivatives_in_forward_mode_are_those_of_the_convolutions(solver: Any, 
 def test_traces_and_transforms_do_not_go_by_way_of_c() -> None:
     """A trace would hold the numbers of its example; a transform's tensors have no memory of their own."""
     needs_a_compiler()
-    weights, z = [p.detach() for p in sphere_field(2).parameters()], samples(4, 2)
-    assert native.can_walk(z, weights)
+    own, z = native.sphere([p.detach() for p in sphere_field(2).parameters()], 2), samples(4, 2)
+    assert native.can_walk(z, own)
     found = []
 
     def ask(x: Tensor) -> Tensor:
-        found.append(native.can_walk(x, weights))
+        found.append(native.can_walk(x, own))
         return x + 1
 
     torch.func.vmap(ask)(samples(3, 4, 2))
@@ -290,9 +292,9 @@ def test_what_is_not_finite_is_still_found_and_named() -> None:
 )
 def test_states_that_do_not_fit_the_weights_are_not_taken(z: Tensor) -> None:
     needs_a_compiler()
-    weights = [p.detach() for p in sphere_field(2).parameters()]
-    assert native.can_walk(samples(4, 2), weights)
-    assert not native.can_walk(z, weights)
+    own = native.sphere([p.detach() for p in sphere_field(2).parameters()], 2)
+    assert native.can_walk(samples(4, 2), own)
+    assert not native.can_walk(z, own)
 
 
 def test_a_state_of_other_points_than_the_field_has_is_an_error() -> None:
@@ -310,7 +312,7 @@ def test_without_a_compiler_that_works_operations_do_it(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
-    assert compiled.library("double") is None
+    assert compiled.library("double", "sphere") is None
     field, z = sphere_field(2), samples(5, 2)
     assert_same(solved(field, z, EULER, field.parameters()), solved(Eagerly(field), z, EULER, field.parameters()))
 
@@ -323,7 +325,7 @@ def test_where_nothing_can_be_kept_it_is_compiled_for_the_process(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     compiled.library.cache_clear()
-    assert compiled.library("double") is not None
+    assert compiled.library("double", "sphere") is not None
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -331,7 +333,7 @@ def test_where_nothing_can_be_kept_it_is_compiled_for_the_process(
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
     compiled.library.cache_clear()
-    assert compiled.library("double") is not None
+    assert compiled.library("double", "sphere") is not None
 
 
 @pytest.mark.usefixtures("_anew")
@@ -339,7 +341,7 @@ def test_it_is_compiled_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, 
     needs_a_compiler()
     compiled.library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.library("float") is not None
+    assert compiled.library("float", "sphere") is not None
     assert [path.suffix for path in (tmp_path / "windermere").iterdir()] == [".so"]
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -347,4 +349,4 @@ def test_it_is_compiled_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, 
 
     monkeypatch.setattr(subprocess, "run", refuse)
     compiled.library.cache_clear()
-    assert compiled.library("float") is not None
+    assert compiled.library("float", "sphere") is not None

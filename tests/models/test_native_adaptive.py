@@ -22,22 +22,8 @@ CASES = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    if compiled.library("double") is None:
+    if compiled.library("double", "sphere") is None:
         pytest.skip("no C compiler here")
-
-
-@pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The functions of native.c that were called."""
-    names: list[str] = []
-    run = native_call.Call.run
-
-    def noted(self: Any, name: str, *given: Any) -> None:
-        names.append(name)
-        run(self, name, *given)
-
-    monkeypatch.setattr(native_call.Call, "run", noted)
-    return names
 
 
 def eagerly(field: Any) -> Any:

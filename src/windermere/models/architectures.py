@@ -20,7 +20,7 @@ from windermere.models.dense import DenseField, Layers, banded, dense_field, eag
 from windermere.models.fused import with_kernels
 from windermere.models.fused_adaptive import with_adaptive_kernels
 from windermere.models.images import image_field
-from windermere.models.native import native_adapt, native_adjoint, with_native
+from windermere.models.native import native_adapt, native_adjoint, sphere, with_native
 from windermere.models.ode_block import ODEBlock
 from windermere.solvers import Gradient, Prepared, Solver
 
@@ -66,15 +66,16 @@ class SphereField(nn.Module):
     def prepare_stacked(self, tensors: Tensors) -> Prepared:
         """For a model's own parameters, or an ensemble's with a leading member axis."""
         weights = _in_order(tensors)
-        adapt = with_adaptive_kernels(weights, self.points, native_adapt(weights, self.points))
+        native = sphere(weights, self.points)
+        adapt = with_adaptive_kernels(weights, self.points, native_adapt(native))
         if self.points > DENSE_UP_TO:
             rate = _by_member(tensors)
-            walk = with_native(weights, self.points, lambda: eager_walk(rate))
-            adjoint = native_adjoint(weights, self.points, rate)
+            walk = with_native(native, lambda: eager_walk(rate))
+            adjoint = native_adjoint(native, rate)
             return Prepared(rate, lambda: tuple(tensors.values()), walk, adapt=adapt, adjoint=adjoint)
         dense = _Dense(weights, self.points)
-        walk = with_kernels(weights, self.points, lambda: with_native(weights, self.points, lambda: dense.field.walk))
-        adjoint = native_adjoint(weights, self.points, lambda t, z: dense.anew().rate(t, z))
+        walk = with_kernels(weights, self.points, lambda: with_native(native, lambda: dense.field.walk))
+        adjoint = native_adjoint(native, lambda t, z: dense.anew().rate(t, z))
         return Prepared(dense.rate, lambda: dense.field.layers, walk, adapt=adapt, adjoint=adjoint)
 
 

@@ -14,33 +14,36 @@ from hashlib import sha256
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("native.c")
-INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in ("field", "table", "adaptive"))
+PARTS = ("vectors", "sphere", "table", "layers", "adaptive")
+INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in PARTS)
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
 FUNCTIONS = ("there", "back", "adapt")
 
 
 @cache
-def library(real: str) -> ctypes.CDLL | None:
-    """native.c for float or double, compiled now or by an earlier process; None where that cannot be."""
+def library(real: str, field: str) -> ctypes.CDLL | None:
+    """native.c for float or double and a kind of field, compiled now or by an earlier process; None where that cannot
+    be."""
     command: list[str] = []
     with suppress(ValueError):  # quotes that do not close
         command = shlex.split(os.environ.get("CC", "cc"))
     if os.environ.get("WINDERMERE_NATIVE") == "0" or not command or shutil.which(command[0]) is None:
         return None
     with suppress(OSError, subprocess.SubprocessError):
-        loaded = _loaded([*command, *OPTIONS, f"-DREAL={real}"])
+        loaded = _loaded([*command, *OPTIONS, f"-DREAL={real}", f'-DFIELD="native_{field}.h"'])
         for name in FUNCTIONS:
             function = getattr(loaded, name)
             function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
+        loaded.measure.argtypes, loaded.measure.restype = (ctypes.c_void_p, ctypes.c_void_p), None
         return loaded
     return None
 
 
 @cache
-def vector_bytes(real: str) -> int:
+def vector_bytes(real: str, field: str) -> int:
     """Of one of its vectors: as many as the processor's have."""
-    loaded = library(real)
+    loaded = library(real, field)
     return 0 if loaded is None else ctypes.c_long.in_dll(loaded, "vector_bytes").value
 
 

@@ -48,7 +48,7 @@ DEFAULT = Launch()
 def with_kernels(weights: Weights, points: int, otherwise: Callable[[], Walk]) -> Walk:
     """A walk by the kernels where they can, and another where they cannot."""
 
-    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor:
+    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor | None:
         if z.shape[-1] == points and can_walk(tableau, z, weights):
             return walk_on_device(tableau, grid, z, weights)
         return otherwise()(tableau, grid, z)

@@ -1,30 +1,35 @@
-/* Whole solves of the sphere networks' field, there and back: see native.py.
+/* Whole solves of a field (FIELD: native_sphere.h or native_layers.h), there and back: see native.py.
 
-Samples go in tiles (native_field.h) that know nothing of each other, so each thread takes some; with steps that depend
-on the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h sum_j
-a_ij k_j for a stage, and with b for a the end of the step, which is the first row of the next. */
+Samples go in tiles (native_vectors.h) that know nothing of each other, so each thread takes some; with steps that
+depend on the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h
+sum_j a_ij k_j for a stage, and with b for a the end of the step, which is the first row of the next. */
 
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 
-#include "native_field.h"
+#include "native_vectors.h"
 
 enum { DONE, FULL, TROUBLE };
 
 const long vector_bytes = BYTES;
 
 typedef struct {
-    long members, samples, points, channels, width, tiles; /* tiles of each member */
+    long members, samples, points, tiles; /* tiles of each member */
+    long channels, width;        /* of a sphere network */
+    long depth;                  /* of a layered one: */
+    const long *units;           /* [depth + 1] */
+    const long *activations;     /* [depth] */
+    const double *slopes;        /* [depth] */
     long stages;                 /* that propagate */
     long evaluated;              /* with those that only the error estimate needs: the same, or one more that is the
                                     next step's first (FSAL) */
     long room;                   /* steps that rows and sizes have room for */
     long keep;                   /* all rows, for the way back, or only one step's */
     long shared;                 /* whether all members take the first one's steps */
-    const REAL *weights[6];      /* [members][...]: weights and biases of lift, mix, lower, as PyTorch has them */
-    REAL *gradients[6];
-    REAL *layers;                /* [members][...]: a field's table, and what else it needs */
+    const REAL *const *weights;  /* of each layer's weight and bias [members][...], as PyTorch has them */
+    REAL *const *gradients;
+    REAL *layers;                /* [members][...]: what a field makes of its weights */
     const double *tableau;       /* [evaluated + 2][evaluated]: a, b and the error's weights */
     double *sizes;               /* [members][room], or where they are shared [room] */
     long *steps;                 /* [members], or one */
@@ -32,8 +37,8 @@ typedef struct {
     REAL *end;
     V *rows;                     /* [members][tiles][...][points] */
     V *rates;                    /* [members][tiles][evaluated][entries]; on a fixed grid's way back their cotangents */
-    Mask *active;                /* [members][tiles][...][points][width / PAIR]: where second layers are positive, for as
-                                    many rows as are kept, or one */
+    V *notes;                    /* [members][tiles][...][...]: what an evaluation leaves for its way back, for as many
+                                    rows as are kept, or one */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;              /* or null, where nobody asks */
     REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
@@ -45,7 +50,7 @@ typedef struct {
     long *evaluations, *rejected, *status; /* [members] */
 } Walk;
 
-#include "native_table.h"
+#include FIELD
 
 /* A tile's samples of a state [members][samples][points], and back. A tile is filled up with its last sample: another
    one might blow up where none of them does, and zero times that is no zero. Cotangents are filled up with zeros. */
@@ -81,10 +86,10 @@ static const double *sizes_of(const Walk *walk, long member) {
     return walk->sizes + (walk->shared ? 0 : member * walk->room);
 }
 
-/* Where a row's second layer is positive is kept for the way back, or else until the next row is evaluated. */
-static Mask *active_of(const Walk *walk, long tile, long row) {
-    long size = walk->points * walk->width / PAIR, kept = walk->keep ? walk->room * walk->stages + 1 : 1;
-    return walk->active + (tile * kept + (walk->keep ? row : 0)) * size;
+/* A row's notes are kept for the way back, or else until the next row is evaluated. */
+static V *notes_of(const Walk *walk, long tile, long row) {
+    long kept = walk->keep ? walk->room * walk->stages + 1 : 1;
+    return walk->notes + (tile * kept + (walk->keep ? row : 0)) * notes_size(walk);
 }
 
 /* z + h sum_i weights_i rate_i */
@@ -108,7 +113,7 @@ static void tile_there(const Walk *walk, long tile) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
-            evaluate(&field, rows + i * d, active_of(walk, tile, n * stages + i), rates + i * d);
+            evaluate(&field, rows + i * d, notes_of(walk, tile, n * stages + i), rates + i * d);
         }
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
@@ -130,8 +135,8 @@ static void tile_back(const Walk *walk, long tile) {
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         for (long i = stages - 1; i >= 0; i--) {
             const V *row = rows_of(walk, tile, n) + i * d;
-            const Mask *active = active_of(walk, tile, n * stages + i);
-            pull_back(&field, row, active, on_rates + i * d, on_row, 1, &on);
+            const V *notes = notes_of(walk, tile, n * stages + i);
+            pull_back(&field, row, notes, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)
                 for (long q = 0; q < d; q++)
@@ -168,6 +173,11 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
 }
 
 #include "native_adaptive.h"
+
+/* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take. */
+void measure(const Walk *walk, long *found) {
+    found[0] = layers_size(walk), found[1] = notes_size(walk) * LANES, found[2] = share_size(walk);
+}
 
 void there(const Walk *walk, long threads) {
     in_parallel(lay, walk, walk->members, 1);

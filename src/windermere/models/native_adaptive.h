@@ -30,12 +30,12 @@ static void evaluate_stage(const Trial *trial, long k, long i) {
     const Walk *walk = trial->walk;
     long d = walk->points, entries = entries_of(walk);
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    Mask *active = active_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i);
-    evaluate(&trial->field, row, active, rate);
+    V *notes = notes_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i);
+    evaluate(&trial->field, row, notes, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
     const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
-    pull_back(&trial->field, row, active, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
+    pull_back(&trial->field, row, notes, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
 

@@ -1,11 +1,12 @@
 """The memory of a solve in C, and calls of native.c's functions with it."""
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -20,9 +21,10 @@ from windermere.solvers.grid import Grid
 from windermere.solvers.once import differentiable_once
 
 Weights: TypeAlias = Sequence[Tensor]
+Again: TypeAlias = Callable[[Tensor, Weights], Tensor]
 C_TYPES = {torch.float32: "float", torch.float64: "double"}
 WORTH_A_THREAD = 512
-"""Evaluations of tiles at a point, half a microsecond or so each, below which a second thread only costs."""
+"""Half microseconds of work, below which a second thread only costs."""
 
 
 _threads: ContextVar[int | None] = ContextVar("threads of native.c, where PyTorch has fewer", default=None)
@@ -42,18 +44,49 @@ def threads_for_c_alone() -> Iterator[None]:
         _threads.reset(token)
 
 
-Pointers = ctypes.c_void_p * 6
+@dataclass(frozen=True)
+class Network:
+    """What native.c has to know of a field beside its weights: each layer's weight and bias."""
+
+    field: str
+    """Which it is: "sphere" (native_sphere.h) or "layers" (native_layers.h)."""
+    points: int
+    channels: int = 0
+    """Of a sphere network."""
+    units: tuple[int, ...] = ()
+    """Of a layered one, with the points at both ends, and what follows each layer."""
+    activations: tuple[int, ...] = ()
+    slopes: tuple[float, ...] = ()
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the weights, without the member axis."""
+        if self.field == "layers":
+            return [shape for i, o in pairwise(self.units) for shape in ((o, i), (o,))]
+        c = self.channels
+        return [(c, 1, 1), (c,), (c, c, 3), (c,), (1, c, 1), (1,)]
+
+    @cached_property
+    def products(self) -> int:
+        """Of a layered network's evaluation for one sample."""
+        return sum(i * o for i, o in pairwise(self.units))
+
+    @property
+    def work(self) -> float:
+        """Half microseconds, or so, of an evaluation on a tile."""
+        return self.products / 512 if self.field == "layers" else self.points
 
 
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
     _fields_ = (
-        *((name, ctypes.c_long) for name in ("members", "samples", "points", "channels", "width", "tiles")),
+        *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
+        *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
         *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
-        *((name, Pointers) for name in ("weights", "gradients")),
+        *((name, ctypes.c_void_p) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "rates", "active", "on_end", "on_start", "shares")),
+        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
         ("adjoint", ctypes.c_long),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -77,6 +110,25 @@ class _OnTape(torch.autograd.Function):
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
         return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
+
+
+class _OnTapeAgain(torch.autograd.Function):
+    """The same for a field that may be differentiated more than once: then all its operations go on the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, call: "Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
+        ctx.call = call
+        ctx.save_for_backward(z, *weights)
+        return end[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        z, *weights = ctx.saved_tensors  # PyTorch says so if one was changed in place
+        if not torch.is_grad_enabled():
+            return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
+        wanted = [x for x, needed in zip((z, *weights), ctx.needs_input_grad[2:], strict=True) if needed]
+        found = iter(torch.autograd.grad(ctx.call.again(z, weights), wanted, grads[0], create_graph=True))
+        return None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[2:])
 
 
 def pull_back(end: Tensor, on_end: Tensor) -> bool:
@@ -147,48 +199,79 @@ class _Plan:
 
 @lru_cache(maxsize=16)
 def _plan(
-    tableau: Tableau, steps: Grid | int, shape: tuple[int, ...], channels: int, lanes: int, keep: bool, adjoint: bool
+    tableau: Tableau,
+    steps: Grid | int,
+    shape: tuple[int, ...],
+    network: Network,
+    real: str,
+    lanes: int,
+    keep: bool,
+    adjoint: bool,
 ) -> _Plan:
     """For steps on a grid, or room for so many that are chosen, with vectors of so many numbers. Kept, as a training
     asks for the same one at each iteration."""
     *lead, samples, points = shape
     (members,) = lead or (1,)
-    width, tiles = -(-channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
-    numbers = {"members": members, "samples": samples, "points": points, "channels": channels, "width": width}
-    numbers |= {"tiles": tiles, "stages": tableau.propagating, "evaluated": tableau.stages}
-    numbers |= {"keep": keep, "adjoint": adjoint}
+    width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau), "slopes": np.array(network.slopes)}
+    arrays |= {name: np.array(getattr(network, name), np.int64) for name in ("units", "activations")}
+    numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
+    numbers |= {"channels": network.channels, "width": width, "depth": len(network.activations)}
+    numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
     if isinstance(steps, Grid):
         numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
         arrays |= {"sizes": steps.steps, "steps": steps.taken}
     else:
         numbers["room"] = steps
+    walk = _Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
+    layers, notes, share = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
-    parts = {"layers": members * ((6 * (channels + 1) + 3 * channels + 5) * width + lanes), "rows": state * rows}
-    parts |= {"rates": state * tableau.stages}
-    parts |= {"active": members * tiles * points * width // 2 * (rows if keep else 1)}
-    walk = _Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
-    return _Plan(walk, arrays, parts, share=(6 * (channels + 1) * width + lanes) * (1 + adjoint))
+    parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages}
+    parts |= {"notes": members * tiles * notes * (rows if keep else 1)}
+    return _Plan(walk, arrays, parts, share * (1 + adjoint))
+
+
+def _measured(walk: _Walk, real: str, field: str) -> tuple[int, ...]:
+    """Numbers that a member's layers, a row's notes on a tile and a tile's share of the gradients take."""
+    found = (ctypes.c_long * 3)()
+    loaded = library(real, field)
+    assert loaded is not None
+    loaded.measure(ctypes.byref(walk), found)
+    return tuple(found)
+
+
+def _pointers(tensors: Sequence[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
+    return (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
 
 
 class Call:
     """A solve's memory, there and back."""
 
     def __init__(
-        self, tableau: Tableau, steps: Grid | Choice, z: Tensor, weights: Weights, adjoint: bool = False
+        self,
+        tableau: Tableau,
+        steps: Grid | Choice,
+        z: Tensor,
+        weights: Weights,
+        network: Network,
+        adjoint: bool = False,
     ) -> None:
         """For a model alone the member axis is left out of the state and the weights."""
-        self.keep, lanes = not adjoint and is_graded(z, weights), vector_bytes(C_TYPES[z.dtype]) // z.itemsize
-        kind = steps if isinstance(steps, Grid) else steps.sizes.shape[1]
-        plan = _plan(tableau, kind, z.shape, weights[0].shape[-3], lanes, self.keep, adjoint)
+        self.network, self.keep = network, not adjoint and is_graded(z, weights)
+        self.again: Again | None = None
+        """The same solve by operations that can be differentiated as often as one likes."""
+        kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
+        lanes = vector_bytes(real, network.field) // z.itemsize
+        plan = _plan(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
         self.plan, self.walk = plan, _Walk.from_buffer_copy(plan.walk)
         self.longest = self.walk.room
         """About how many steps the way back has."""
         self.start, self.weights = z.detach().contiguous(), [w.detach().contiguous() for w in weights]
         self.memory = self.start.new_empty(sum(plan.parts.values()))
         self.walk.start = self.start.data_ptr()
-        self.walk.weights = Pointers(*[w.data_ptr() for w in self.weights])
+        self.pointers = _pointers(self.weights)
+        self.walk.weights = ctypes.addressof(self.pointers)
         address = self.memory.data_ptr()
         for name, entries in plan.parts.items():
             setattr(self.walk, name, address)
@@ -210,7 +293,8 @@ class Call:
     def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
         if not self.keep:
             return end
-        return cast(Tensor, _OnTape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
+        tape = _OnTape if self.again is None else _OnTapeAgain
+        return cast(Tensor, tape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
     def back(self, on_end: Tensor, wants_start: bool) -> tuple[Tensor | None, ...]:
         """The cotangents of the start, if wanted, and of the weights."""
@@ -232,17 +316,18 @@ class Call:
         shares = self.start.new_empty(walk.members * walk.tiles * self.plan.share)
         walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
-        walk.gradients = Pointers(*[g.data_ptr() for g in gradients])
+        pointers = _pointers(gradients)
+        walk.gradients = ctypes.addressof(pointers)
         self.run(name, walk, steps)
         return gradients
 
     def run(self, name: str, walk: _Walk, steps: int) -> None:
         """Call a function of native.c, for about so many steps."""
         members, tiles = walk.members, walk.tiles
-        work = members * tiles * steps * walk.stages * walk.points
+        work = int(members * tiles * steps * walk.stages * self.network.work)
         items = members if name == "adapt" else members * tiles
         threads = min(_threads.get() or torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
-        getattr(library(C_TYPES[self.start.dtype]), name)(ctypes.byref(walk), threads)
+        getattr(library(C_TYPES[self.start.dtype], self.network.field), name)(ctypes.byref(walk), threads)
 
 
 @cache

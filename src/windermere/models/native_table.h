@@ -1,5 +1,5 @@
 /* A field's table of segments from its weights, and the gradients of the weights from sums over segments: see
-native_field.h. A kink is where a channel of the first layer begins or ceases to be positive; rising channels are
+native_sphere.h. A kink is where a channel of the first layer begins or ceases to be positive; rising channels are
 positive in all segments above theirs, falling ones in all below. Segment k ends at the k-th kink. */
 
 #define NEXT(x, to) (sizeof(REAL) == 4 ? (REAL)nextafterf((float)(x), to) : (REAL)nextafter(x, to))
@@ -11,6 +11,8 @@ static long layers_size(const Walk *walk) {
 }
 
 static long share_size(const Walk *walk) { return table_size(walk) + LANES; }
+
+static long notes_size(const Walk *walk) { return walk->points * walk->width / PAIR; }
 
 /* A member's table, and its weights as they were when the solve began: they may change before the way back. */
 typedef struct {

@@ -7,7 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, solve
+from windermere.models.layered import layered_field
+from windermere.solvers import Gradient, OnGrid, Prepared, Solver, State, final_state, solve
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.solve import default_times, members_of
@@ -81,6 +82,10 @@ class Autonomous(nn.Module):
     def forward(self, t: Tensor, z: Tensor) -> Any:
         """network(z), whatever the time."""
         return self.network(z)
+
+    def prepare(self) -> Prepared:
+        """For a solve: in C, if the network is of linear layers and activations."""
+        return layered_field(self, self.network)
 
 
 def ode_blocks(model: nn.Module) -> list[ODEBlock]:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 
 from windermere.arguments import takes_two
 from windermere.errors import FieldError, UsageError
@@ -26,7 +27,7 @@ Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z (or
 against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
-Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor]
+Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor | None]
 
 
 class Adapted(NamedTuple):
@@ -73,11 +74,12 @@ class Prepared:
     """Gives all tensors that the rate depends on and that need gradients (making them may be work, which a walk does
     not need); None where they are not known."""
     walk: Walk | None = None
-    """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient."""
+    """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient; None from it
+    where it cannot."""
     lean: Walk | None = None
     """The same for `checkpoint`: it keeps states only, and evaluates the field as often again on its way back."""
     adapt: Adapt | None = None
-    """The same between two times with steps that it chooses as adaptive.py does; None from it where it cannot."""
+    """The same between two times with steps that it chooses as adaptive.py does."""
     adjoint: FusedAdjoint | None = None
 
 
@@ -133,16 +135,18 @@ def prepares_itself(field: Any) -> bool:
     for kind in type(field).__mro__:
         if (own := vars(kind).get("prepare")) is not None:
             declared = getattr(own, "__annotations__", {}).get("return")
-            return declared in (Prepared, "Prepared") and not (isinstance(field, nn.Module) and _is_altered(field))
+            return declared in (Prepared, "Prepared") and not (isinstance(field, nn.Module) and is_altered(field))
         if "forward" in vars(kind):  # newer than `prepare`, which knows nothing of it
             return False
     return False
 
 
-def _is_altered(module: nn.Module) -> bool:
-    """Whether a call does more than its class's forward: hooks, or a forward of its own."""
+def is_altered(module: nn.Module) -> bool:
+    """Whether a call does more than its class's forward: hooks, its own or those of all modules, or a forward of its
+    own."""
     hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    return bool(hooks) or "forward" in vars(module)
+    for_all = _has_any_global_hook()  # type: ignore[no-untyped-call]
+    return bool(hooks or for_all) or "forward" in vars(module)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,10 @@ def _solved(
     times = check_times(times if times is not None else default_times(solvers[0]))
     layout = lay_out(z0, members=members, samples=_by_sample(solvers))
     z = layout.pack(z0)
-    walked = _walk(prepare(field, z), z, solvers, times, layout, gradient, record, interpolate and len(times) > 2)
+    prepared = prepare(field, z)
+    if layout.parts is not None:  # a field's own ways know tensors, not tuples
+        prepared = Prepared(prepared.rate, prepared.tensors)
+    walked = _walk(prepared, z, solvers, times, layout, gradient, record, interpolate and len(times) > 2)
     return walked, layout, times
 
 
@@ -225,9 +228,9 @@ def _integrate(
                 return Walked([z, adapted.end], evaluations, accepted, rejected, [])
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
-    if walk is not None and _is_plain(solvers, times, record):
-        cost = problem.tableau.propagating
-        walked = Walked.over_grid(cost, grid.taken, [z, walk(problem.tableau, grid, z)])
+    end = walk(problem.tableau, grid, z) if walk is not None and _is_plain(solvers, times, record) else None
+    if end is not None:
+        walked = Walked.over_grid(problem.tableau.propagating, grid.taken, [z, end])
     else:
         walked = walk_grid(_grouped_as(grid, problem), grid, z, record=record)
     return _checked(walked, problem, grid, z)

@@ -181,9 +181,10 @@ def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: Stack
     prepared = field.prepare()
     walks = {"backprop": prepared.walk, "checkpoint": prepared.lean}
     walk = walks.get(block.gradient) if isinstance(block.gradient, str) else None
-    if walk is None:
+    end = walk(tableau, steps, z) if walk is not None else None
+    if end is None:
         raise UsageError("this field has no walk of its own for this gradient: solve it instead")
-    return walk(tableau, steps, z)
+    return end
 
 
 def apply(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor) -> Any:

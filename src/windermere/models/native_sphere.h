@@ -5,24 +5,10 @@ offset, with a kink where a channel begins or ceases to be positive. Both are ta
 kinks, and no products of matrices are left. The way back adds up, for each segment, cotangents and cotangents times z;
 gradients are sums of these over the segments where a channel is positive, so those that are zero stay exactly zero.
 
-A tile is LANES samples; a vector V holds one value of all of them, or LANES channels of one. The state is [points]
-vectors of samples. The width is the number of channels, filled up to a multiple of two vectors with ones that stay
-zero. Tap t leads from point p to p + 1 - t. */
+The state is [points] vectors of samples. The width is the number of channels, filled up to a multiple of two vectors
+with ones that stay zero. Tap t leads from point p to p + 1 - t. */
 
-#if defined(__AVX512F__)
-#define BYTES 64 /* of a vector: what the processor has, as compilers do badly with larger ones */
-#elif defined(__AVX__)
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
-#define LANES (BYTES / (int)sizeof(REAL))
 #define PAIR (2 * LANES) /* channels at a time: sums of theirs stay in registers */
-#define INLINE static inline __attribute__((always_inline))
-
-typedef REAL V __attribute__((vector_size(BYTES)));
-typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int)0, (long)0)) Int;
-typedef Int Mask __attribute__((vector_size(BYTES))); /* or numbers as large as REAL */
 
 typedef struct {
     long points, width, kinks;
@@ -36,10 +22,6 @@ typedef struct {
     REAL *sums;    /* as the table: cotangents times z, and cotangents, of the second layer, before they are lowered */
     V *lower_bias; /* each sample's apart */
 } Gradient;
-
-INLINE V v_at(const REAL *from) { return *(const V *)from; }
-
-INLINE V all(REAL value) { return value - (V){0}; } /* + would make -0 into 0, and so takes time */
 
 INLINE void halve(const REAL *restrict x, REAL *restrict y, int n) {
     for (int i = 0; i < n; i++) y[i] = x[2 * i] + x[2 * i + 1];
@@ -92,9 +74,9 @@ INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, lon
     return fold(parts);
 }
 
-/* The rate of change of z; where the second layer is positive is left for the way back, [points][width / PAIR]. */
-static void evaluate(const Field *field, const V *z, Mask *active, V *rate) {
-    Mask rows[field->points];
+/* The rate of change of z; where the second layer is positive is noted for the way back, [points][width / PAIR]. */
+static void evaluate(const Field *field, const V *z, V *notes, V *rate) {
+    Mask rows[field->points], *active = (Mask *)notes;
     seek(field, z, rows);
     for (long p = 0; p < field->points; p++) {
         int first = p == 0, last = p + 1 == field->points;
@@ -157,8 +139,10 @@ INLINE void pull(
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
-    const Field *field, const V *z, const Mask *active, const V *on_rate, V *on_z, REAL share, const Gradient *on
+    const Field *field, const V *z, const V *notes, const V *on_rate, V *on_z, REAL share, const Gradient *on
 ) {
-    if (on) pull(field, z, active, on_rate, on_z, share, on, 1);
-    else pull(field, z, active, on_rate, on_z, share, on, 0);
+    if (on) pull(field, z, (const Mask *)notes, on_rate, on_z, share, on, 1);
+    else pull(field, z, (const Mask *)notes, on_rate, on_z, share, on, 0);
 }
+
+#include "native_table.h"

@@ -1,0 +1,292 @@
+"""Networks of linear layers, solved in C, against PyTorch's own operations; and what is left to PyTorch."""
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.modules.module import register_module_forward_hook
+from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.flop_counter import FlopCounterMode
+
+from tests.models.spheres import DOUBLE, assert_same, samples, solved
+from tests.training.small import surroundings
+from windermere.errors import FieldError, NonFiniteError
+from windermere.models import Autonomous, ODEBlock, compiled, layered, native, native_call
+from windermere.solvers import Adaptive, FixedStep, solve
+
+EULER, RK4, DOPRI54 = FixedStep("euler", step=1 / 8), FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)
+SOLVERS = pytest.mark.parametrize("solver", [EULER, RK4, DOPRI54, Adaptive("fehlberg21", tolerance=1e-2)], ids=str)
+ACTIVATIONS = pytest.mark.parametrize("activation", [*layered.ACTIVATIONS, partial(nn.LeakyReLU, 0.3)])
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> None:
+    if compiled.library("double", "layers") is None:
+        pytest.skip("no C compiler here")
+
+
+class Unknown(nn.Module):
+    """The same field, of which nothing is known."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.network(z)
+
+
+def network(*units: int, activation: Callable[[], nn.Module] = nn.Tanh, last: bool = False, bias: bool = True) -> Any:
+    """Linear layers, each but the last with an activation after it."""
+    torch.manual_seed(sum(units))
+    layers: list[nn.Module] = []
+    for i, o in pairwise(units):
+        layers += [nn.Linear(i, o, bias=bias), activation()]
+    return nn.Sequential(*layers if last else layers[:-1]).to(DOUBLE)
+
+
+def assert_as_pytorch(net: nn.Module, z: Tensor, solver: Any, gradient: Any = "backprop", times: Any = (0, 1)) -> None:
+    found, wanted = (
+        solved(field, z, solver, list(net.parameters()), times, gradient) for field in (Autonomous(net), Unknown(net))
+    )
+    assert_same(found, wanted)
+
+
+@ACTIVATIONS
+@SOLVERS
+def test_a_solve_and_its_gradient_are_pytorchs(activation: Any, solver: Any, taken: list[str]) -> None:
+    assert_as_pytorch(network(3, 20, 7, 3, activation=activation), samples(19, 3), solver)
+    assert_as_pytorch(network(2, 5, 2, activation=activation, last=True), samples(4, 2), solver, times=(1.5, 0.25))
+    assert len(taken) == 4
+
+
+@ACTIVATIONS
+@pytest.mark.parametrize("method", ["dopri54", "fehlberg21"])
+def test_so_is_the_adjoint(activation: Any, method: str, taken: list[str]) -> None:
+    net = network(3, 20, 7, 3, activation=activation)
+    assert_as_pytorch(net, samples(19, 3), Adaptive(method, tolerance=1e-3), gradient="adjoint")
+    assert taken == ["adapt", "adapt"]
+
+
+@pytest.mark.parametrize("batch", [1, 7, 8, 9, 40])
+@pytest.mark.parametrize("units", [(1, 1), (9, 1, 9), (2, 64, 64, 2), (40, 3, 33, 40), (5, *[6] * 15, 5)], ids=str)
+def test_any_units_and_any_number_of_samples_are_taken(units: tuple[int, ...], batch: int, taken: list[str]) -> None:
+    for bias in (True, False):
+        assert_as_pytorch(network(*units, bias=bias), samples(batch, units[0]), RK4)
+    assert taken == ["there", "back"] * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("activation", layered.ACTIVATIONS)
+def test_activations_are_right_to_a_few_roundings(activation: Any, dtype: torch.dtype) -> None:
+    """By a field whose second rate is an activation of the first coordinate, and its derivative by the way back."""
+    net = network(2, 1, 2, activation=activation).to(dtype)
+    with torch.no_grad():
+        for parameter, values in zip(net.parameters(), ([[1, 0]], [0], [[0], [1]], [0, 0]), strict=True):
+            parameter.copy_(torch.tensor(values))
+    small = torch.logspace(-9, 0, 500, dtype=dtype)
+    x = torch.cat([torch.linspace(-80, 80, 4001, dtype=dtype), small, -small, torch.zeros(1, dtype=dtype)])
+    z = torch.stack([x, torch.zeros_like(x)], dim=1).requires_grad_()
+    found = torch.as_tensor(solve(Autonomous(net), z, FixedStep("euler", step=1.0)).final)[:, 1]
+    slope = torch.autograd.grad(found.sum(), z)[0][:, 0]
+    exact = x.double().requires_grad_()
+    wanted = activation()(exact)
+    wanted_slope = torch.autograd.grad(wanted.sum(), exact)[0]
+    rounding = torch.finfo(dtype).eps
+    assert ((found.double() - wanted).abs() <= 4 * rounding * wanted.abs()).all()
+    torch.testing.assert_close(slope.double(), wanted_slope, rtol=8 * rounding, atol=8 * rounding)
+
+
+def curvature(field: nn.Module, z: Tensor, solver: Any) -> list[Tensor]:
+    """Gradients of a penalty on gradients."""
+    z, weights = z.clone().requires_grad_(), list(field.parameters())
+    end = torch.as_tensor(solve(field, z, solver).final)
+    first = torch.autograd.grad(end.square().sum(), [z, *weights], create_graph=True)
+    return list(torch.autograd.grad(sum(g.square().sum() for g in first), [z, *weights]))  # type: ignore[arg-type]
+
+
+@SOLVERS
+def test_gradients_can_be_differentiated_again(solver: Any, taken: list[str]) -> None:
+    net, z = network(2, 4, 2), samples(3, 2)
+    assert_same(curvature(Autonomous(net), z, solver), curvature(Unknown(net), z, solver))
+    assert taken[1:] == ["back"]  # by way of the end; the first gradient is on the tape
+
+
+def test_so_they_are_by_finite_differences() -> None:
+    net, names = network(2, 3, 2), [f"field.network.{name}" for name, _ in network(2, 3, 2).named_parameters()]
+    block, inputs = ODEBlock(Autonomous(net), RK4), (samples(3, 2).requires_grad_(), *net.parameters())
+
+    def end(z: Tensor, *weights: Tensor) -> Any:
+        return functional_call(block, dict(zip(names, weights, strict=True)), z)
+
+    assert torch.autograd.gradcheck(end, inputs)
+    assert torch.autograd.gradgradcheck(end, inputs)
+
+
+def test_weights_that_change_before_the_way_back_are_an_error_as_ever() -> None:
+    net = network(2, 4, 2)
+    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
+    with torch.no_grad():
+        net[0].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        end.sum().backward()
+
+
+def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
+    net, z = network(2, 20, 2), samples(50, 2)
+    found = []
+    for threads in (1, 2, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        found.append(solved(Autonomous(net), z, EULER, list(net.parameters())))
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+class Own(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * super().forward(x)
+
+
+def hooked(where: int | None, kind: str = "register_forward_hook") -> Any:
+    net = network(2, 5, 2)
+    getattr(net if where is None else net[where], kind)(lambda *given: given[-1] if kind.endswith("d_hook") else None)
+    return net
+
+
+def forwarding() -> Any:
+    net = network(2, 5, 2)
+    net[1].forward = torch.sin
+    return net
+
+
+def shared() -> Any:
+    layer = nn.Linear(2, 2)
+    return nn.Sequential(layer, nn.Tanh(), layer).to(DOUBLE)
+
+
+@SOLVERS
+@pytest.mark.parametrize(
+    "net",
+    [
+        *(hooked(where) for where in (None, 0, 1)),
+        hooked(0, "register_forward_pre_hook"),
+        forwarding(),
+        shared(),
+        nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
+        nn.Sequential(weight_norm(nn.Linear(2, 5)), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
+        nn.Sequential(nn.Tanh(), nn.Linear(2, 2)).to(DOUBLE),
+        nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Tanh()).to(DOUBLE),
+        nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)).to(DOUBLE),
+        network(2, 5, 2, activation=nn.GELU),
+        network(2, 5, 2, activation=partial(nn.ELU, 0.5)),
+        network(2, 5, 2, activation=partial(nn.Softplus, beta=2)),
+        network(2, 5, 2, activation=partial(nn.LeakyReLU, -0.5)),
+        network(2, *[3] * 16, 2),
+        network(2, native.UNITS_UP_TO + 1, 2),
+        nn.Sequential(),
+    ],
+    ids=lambda net: str(net).replace("\n", "")[:60],
+)
+def test_whatever_else_a_network_does_is_left_to_pytorch(net: nn.Module, solver: Any, taken: list[str]) -> None:
+    if len(list(net.parameters())):
+        assert_as_pytorch(net, 0.1 * samples(4, 2), solver)
+    else:
+        solve(Autonomous(net), 0.1 * samples(4, 2), solver)
+    assert taken == []
+
+
+def test_a_hook_on_all_modules_is_called() -> None:
+    called: list[str] = []
+    hook = register_module_forward_hook(lambda module, given, out: called.append(type(module).__name__))
+    try:
+        solve(Autonomous(network(2, 5, 2)), samples(4, 2), EULER)
+    finally:
+        hook.remove()
+    assert called.count("Tanh") == 8
+
+
+@pytest.mark.parametrize("z", [samples(2), samples(3, 4, 2), samples(0, 2)], ids=lambda z: str(tuple(z.shape)))
+def test_states_of_other_shapes_are_left_to_pytorch(z: Tensor, taken: list[str]) -> None:
+    assert_as_pytorch(network(2, 5, 2), z, EULER)
+    assert taken == []
+
+
+def test_whoever_counts_operations_sees_them() -> None:
+    net, z = network(2, 5, 2), samples(4, 2)
+    with FlopCounterMode(display=False) as count:
+        solve(Autonomous(net), z, EULER)
+    assert count.get_total_flops() == 8 * 2 * 4 * (2 * 5 + 5 * 2)
+
+
+def test_a_network_that_is_no_field_is_told_as_ever() -> None:
+    with pytest.raises(FieldError, match="make it return the same"):
+        solve(Autonomous(network(2, 5, 3)), samples(4, 2), EULER)
+    with pytest.raises(TypeError):
+        solve(Autonomous(network(4, 5, 4)), (samples(3, 2), samples(3, 2)), EULER)
+
+
+@SOLVERS
+@pytest.mark.parametrize("activation", layered.ACTIVATIONS)
+def test_what_is_not_a_number_is_noticed_in_every_weight(activation: Any, solver: Any) -> None:
+    for place in range(4):
+        net = network(2, 3, 2, activation=activation)
+        with torch.no_grad():
+            list(net.parameters())[place].view(-1)[-1] = torch.nan
+        with pytest.raises(NonFiniteError, match="the field is not finite at t"):
+            solve(Autonomous(net), samples(3, 2), solver)
+
+
+def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[Any] = []
+    on_tape = native_call.Call.on_tape
+
+    def noted(self: Any, *given: Any) -> Tensor:
+        held.append(weakref.ref(self))
+        return on_tape(self, *given)
+
+    monkeypatch.setattr(native_call.Call, "on_tape", noted)
+    gc.disable()
+    try:
+        for solver in (EULER, DOPRI54):
+            final: Any = solve(Autonomous(network(2, 5, 2)), samples(3, 2), solver).final
+            assert held[-1]() is not None
+            del final
+            assert held[-1]() is None
+    finally:
+        gc.enable()
+
+
+ON_A_SMALL_STACK = """
+import threading, torch
+from tests.models.test_layered import Adaptive, Autonomous, FixedStep, native, network, solve
+most, ended = native.UNITS_UP_TO, []
+field = Autonomous(network(most, *[most] * (native.DEPTH_UP_TO - 1), most))
+z = torch.full((1, most), 0.1).double()
+native.PRODUCTS_UP_TO = 1 << 40
+def work():
+    solve(field, z, FixedStep("dopri54", step=1.0)).final.sum().backward()
+    solve(field, z, Adaptive("dopri54", tolerance=1.0), gradient="adjoint").final.sum().backward()
+    ended.append(True)
+threading.stack_size(2 << 20)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+raise SystemExit(not ended)
+"""
+
+
+def test_a_solve_of_the_largest_network_fits_on_a_small_stack() -> None:
+    command = [sys.executable, "-c", ON_A_SMALL_STACK]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
+    assert ended.returncode == 0
