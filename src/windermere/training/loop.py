@@ -233,7 +233,7 @@ def train(
 def _threads_for(inputs: Tensor) -> AbstractContextManager[None]:
     """Of networks for points, what is not solved in C is small."""
     is_small = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
-    return threads_for_c_alone() if is_small and library(C_TYPES[inputs.dtype]) is not None else nullcontext()
+    return threads_for_c_alone() if is_small and library(C_TYPES[inputs.dtype], "sphere") is not None else nullcontext()
 
 
 def one_iteration(training: Training) -> Stepped:
