@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from windermere.models.native import DEPTH_UP_TO, Native, native_adapt, native_adjoint, with_native
-from windermere.models.native_call import Network, Weights
+from windermere.models.native_call import Weights, network_of
 from windermere.solvers import Prepared
 from windermere.solvers.field import Rate, is_altered
 
@@ -73,12 +73,12 @@ def _native(layers: Sequence[Layer]) -> Native | None:
     weights = [x for linear, _ in layers for x in (linear.weight, _bias(linear))]
     units = (*(linear.weight.shape[-1] for linear, _ in layers), len(weights[-1]))
     shared = len({id(w) for w in weights}) < len(weights)
-    if units[0] != units[-1] or shared or len(layers) > DEPTH_UP_TO:
+    if units[0] != units[-1] or not all(units) or shared or len(layers) > DEPTH_UP_TO:
         return None
     after = [activation for _, activation in layers]
     kinds = tuple(ACTIVATIONS.index(type(a)) for a in after)
     slopes = tuple(a.negative_slope if isinstance(a, nn.LeakyReLU) else 0.0 for a in after)
-    network = Network("layers", units[0], units=units, activations=kinds, slopes=slopes)
+    network = network_of("layers", units[0], units=units, activations=kinds, slopes=slopes)
     return Native(network, weights, lambda weights: _rate(weights, after))
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere.models.compiled import library
-from windermere.models.native_call import C_TYPES, Again, Call, Choice, Network, Weights, is_graded
+from windermere.models.native_call import C_TYPES, Again, Call, Choice, Network, Weights, is_graded, network_of
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
@@ -49,7 +49,7 @@ class Native:
 
 
 def sphere(weights: Weights, points: int) -> Native:
-    return Native(Network("sphere", points, weights[0].shape[-3]), weights)
+    return Native(network_of("sphere", points, weights[0].shape[-3]), weights)
 
 
 def with_native(native: Native, otherwise: Callable[[], Walk] | None = None) -> Walk:
@@ -118,7 +118,8 @@ def can_walk(z: Tensor, native: Native) -> bool:
     if watched or z.shape[-1:] != (network.points,) or dtype not in C_TYPES or z.ndim not in (2, 3):
         return False
     lead = z.shape[:-2]
-    fitting = all(w.shape == lead + shape for w, shape in zip(weights, network.shapes, strict=True))
+    shapes = [lead + shape for shape in network.shapes] if lead else network.shapes
+    fitting = all(w.shape == shape for w, shape in zip(weights, shapes, strict=True))
     plain = all(x.dtype is dtype and x.is_cpu and type(x) in PLAIN for x in (z, *weights))
     return fitting and plain and _is_small(z, network) and library(C_TYPES[dtype], network.field) is not None
 
@@ -126,7 +127,8 @@ def can_walk(z: Tensor, native: Native) -> bool:
 def _is_small(z: Tensor, network: Network) -> bool:
     if network.field == "sphere":
         return network.channels <= CHANNELS_UP_TO and network.points <= POINTS_UP_TO and z.numel() > 0
-    return 0 < z[..., 0].numel() * network.products <= PRODUCTS_UP_TO and max(network.units) <= UNITS_UP_TO
+    samples = z.numel() // network.points
+    return 0 < samples * network.products <= PRODUCTS_UP_TO and max(network.units) <= UNITS_UP_TO
 
 
 def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, native: Native) -> bool:

@@ -77,6 +77,10 @@ class Network:
         return self.products / 512 if self.field == "layers" else self.points
 
 
+network_of = lru_cache(maxsize=16)(Network)
+"""Kept, as a training asks for the same one at each iteration."""
+
+
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
