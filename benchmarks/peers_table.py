@@ -30,9 +30,10 @@ it Windermere can save depends on the field:
   one thread: they are so small that several threads would wait for one another, above all on a busy machine.
 - **Networks of linear layers on a CPU**: `wm.Autonomous(nn.Sequential(nn.Linear(...), nn.Tanh(), ...))` is solved in C
   in the same way, its gradient included. Activations may be ReLU, LeakyReLU, Tanh, Sigmoid, Softplus, ELU and SiLU, in
-  float32 or float64. The state is [samples, units], with two times. Everything that PyTorch would do still happens:
-  a network with hooks, other layers or layers of more than 512 units goes through PyTorch, and so does a gradient that
-  is differentiated again.
+  float32 or float64. The state is [samples, units], with two times. Everything that PyTorch would do still happens: a
+  network with hooks or with other layers goes through PyTorch, and so does a gradient that is differentiated again. So
+  do large networks (a layer of more than 512 units, or more than 4 million products for a batch), where little is lost
+  to overhead.
 - **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed
   steps, the training step is captured once as a CUDA graph and replayed.
 - **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the
