@@ -67,3 +67,25 @@ def test_an_adaptive_solver_of_ours_meets_the_reference() -> None:
     fine = subject.forward(x, lambda own: own.with_precision(1e-10), double=True)
     finer = subject.forward(x, lambda own: FixedStep("rk4", step=1 / 512), double=True)
     assert (fine.outputs - finer.outputs).abs().max() < 1e-8
+
+
+def test_many_times_cost_an_adaptive_solver_of_ours_no_steps_as_they_cost_theirs_none() -> None:
+    few, many = (
+        ODENet(odeint, tuple(i / times for i in range(times + 1)), rtol=1e-3, atol=1e-3).double() for times in (1, 50)
+    )
+    x = points(dtype=DOUBLE)
+    done = [TorchdiffeqSubject(model, x).forward(x, lambda own: own) for model in (few, many)]
+    assert done[0].evaluations == done[1].evaluations
+    assert torch.equal(done[0].states, done[1].states)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["euler", "rk4"])
+def test_a_coarser_grid_stays_one_however_many_times_are_asked_for(method: str) -> None:
+    times, x = tuple(i / 50 for i in range(51)), points(dtype=DOUBLE)
+    model = ODENet(odeint, times, **stepping("rk4", 1 / 50)).double()
+    coarse = FixedStep(method, step=0.25)
+    done = TorchdiffeqSubject(model, x).forward(x, lambda own: coarse)
+    with torch.no_grad():
+        expected = ours(ODENet(odeint).double(), coarse)(x)
+    assert done.evaluations == 4 * coarse.tableau.propagating
+    assert (done.outputs - expected).abs().max() <= 1e-12

@@ -190,3 +190,10 @@ def test_multiple_shooting_is_refused() -> None:
 
     with pytest.raises(AuditError, match="multiple shooting"):
         TorchdynSubject(Shooting(), points())
+
+
+def test_an_adaptive_solver_of_ours_lands_on_every_time_as_theirs_does() -> None:
+    model, x = Classifier(autonomous(), torch.linspace(0, 1, 21), solver="dopri5", rtol=1e-3, atol=1e-3), points()
+    subject = TorchdynSubject(model, x)
+    own, same = (subject.forward(x, change) for change in (None, lambda own: own))
+    assert own.evaluations == same.evaluations == 2 + 6 * 20

@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import Tensor, float64
 
-from windermere.audit.adapters.dense import solve_at
 from windermere.audit.calls import parts_of
 from windermere.audit.subject import Change
 from windermere.errors import DoublePrecisionError
-from windermere.solvers import METHODS, Field, Solution, Solver, State
+from windermere.solvers import METHODS, Adaptive, Field, Solution, Solver, State, solve
 
 Watch: TypeAlias = Callable[[Tensor], None]
 """Told the rate of every evaluation of the field."""
@@ -37,6 +36,8 @@ class Asked:
     """Where such a result ends."""
     result: Callable[[Solution], Any]
     """Our solution, as the library would have returned it."""
+    lands: bool = False
+    """Whether the library's adaptive steps land on every time. Otherwise, and on fixed grids, it interpolates."""
 
 
 class Tape:
@@ -69,7 +70,9 @@ class Tape:
     def _solved(self, asked: Asked) -> Any:
         if self.change is None:
             return asked.original(self.watch)
-        solution = solve_at(asked.field, asked.start, self.change(asked.own), asked.times)
+        solver = self.change(asked.own)
+        interpolate = not (asked.lands and isinstance(solver, Adaptive))
+        solution = solve(asked.field, asked.start, solver, asked.times, interpolate=interpolate)
         self.evaluations += int(np.max(solution.stats.evaluations))
         return asked.result(solution)
 

@@ -154,7 +154,7 @@ class _Solve:
         if len(t) > 2 and not torch.isclose(t[:, None], theirs[None, :], rtol=0, atol=1e-6).any(dim=1).all():
             yield (
                 f"some of the {len(t)} times asked for lie between steps of {solver.step:.6g}: torchdiffeq draws a "
-                "straight line there (or what its `interp` says), solutions of other solvers a cubic"
+                "straight line there (or what its `interp` says), other solvers follow the curve of each step"
             )
 
 

@@ -108,6 +108,7 @@ def _asked(problem: Any, x: Any, t_span: Any, save_at: Any, own_way: Callable[[]
         original=partial(_original, problem, own_way),
         end_of=lambda given: (given if trajectory else given[1])[-1],
         result=result,
+        lands=True,
     )
 
 
