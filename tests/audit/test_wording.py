@@ -104,3 +104,13 @@ def test_an_audit_leaves_gradients_and_parameters_as_they_were() -> None:
 
 def test_one_sample_is_not_called_several() -> None:
     assert " on 1 sample is too close " in rotation_verdict(4, samples=1, evidence=False).sentence
+
+
+def test_the_table_is_aligned_however_long_the_names_of_its_solvers() -> None:
+    solver = wm.OnGrid("rk4_38", tuple(i / 100 for i in range(101)))
+    model = nn.Sequential(wm.ODEBlock(Rotation(3.0), solver), right_of_zero())
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False)
+    title, *rows = str(verdict).split("\n\n")[2].splitlines()[:-1]
+    assert max(len(line.solver) for line in verdict.table) > 24
+    assert {len(row) for row in rows} == {len(title)}
+    assert [row.split(" *")[0].strip() for row in rows if "*" in row] == [x.solver for x in verdict.table if x.counts]

@@ -175,6 +175,17 @@ def test_the_observed_slope_is_drawn_through_the_finest_rk4_solve() -> None:
     np.testing.assert_allclose(y, np.square(x) / 4)  # rk4's error here is precision^2 / 4
 
 
+@pytest.mark.parametrize("error", [1e-6, 1e-2])
+def test_the_words_on_the_observed_slope_cover_no_solver(error: float) -> None:
+    points = [*some_points(), *(a_point("rk4", step / 2, error=error) for step in STEPS)]
+    whole = drawn(a_figure(points=points, order=1.0))
+    legend = panels(whole)[1].get_legend()
+    assert legend is not None
+    covered = legend.get_window_extent()
+    there = [xy for xy in curves(panels(whole)[1]) if len(xy[0]) == 1]
+    assert not any(covered.contains(*panels(whole)[1].transData.transform((x[0], y[0]))) for x, y in there)
+
+
 def test_without_counted_evaluations_metrics_stand_against_precision() -> None:
     points = [replace(point, evaluations=0) for point in some_points()]
     assert panels(draw_audit(a_figure(points=points)))[0].get_xlabel() == "step"

@@ -409,6 +409,12 @@ def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> Non
     assert (whole / "table.csv").read_bytes() == before
 
 
+def test_a_quick_studys_folder_without_its_flag_is_refused_with_the_flag(tmp_path: Path) -> None:
+    StudyFolder(tmp_path, SMALL, quick=True)
+    with pytest.raises(RunError, match=r"holds the quick study 'small', .* or give --quick$"):
+        StudyFolder(tmp_path, SMALL, quick=False)
+
+
 def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
         ran(tmp_path / "new", only="rk4")

@@ -16,6 +16,7 @@ from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
 
 ROUNDING = 1e-3
 """By how much, relatively, rounding may change an error: the same steps in another library's float32 end elsewhere."""
+STARRED = "* at least as accurate as its own solver: the verdict looks at these"
 
 
 class Outcome(StrEnum):
@@ -198,17 +199,17 @@ def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    width = max(10, len(verdict.metric) + 2)
-    title = f"{'solver':<26}{verdict.metric:>{width}}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
-    rows = [title, *(_row_text(line, width) for line in verdict.table)]
+    name, width = max([24, *(len(line.solver) for line in verdict.table)]), max(10, len(verdict.metric) + 2)
+    title = f"{'solver':<{name}}  {verdict.metric:>{width}}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
+    rows = [title, *(_row_text(line, name, width) for line in verdict.table), STARRED]
     evidence = ["", *(f"{e.name}: {e.finding}" for e in verdict.evidence)] if verdict.evidence else []
     notes = ["", *(f"note: {note}" for note in verdict.notes)] if verdict.notes else []
     return [verdict.sentence, verdict.recommendation, "", *verdict.facts(), "", *rows, *evidence, *notes]
 
 
-def _row_text(line: Line, width: int) -> str:
+def _row_text(line: Line, name: int, width: int) -> str:
     if line.failed is not None:
-        return f"{line.solver:<26}  failed: {line.failed}"
+        return f"{line.solver:<{name}}    failed: {line.failed}"
     mark = "*" if line.counts else " "
     shares = f"{line.metric:>{width}.3f}{line.agreement_own:>9.3f}{line.agreement_reference:>9.3f}"
-    return f"{line.solver:<25}{mark}{shares}{line.error:>10.1e}{line.evaluations:>8}"
+    return f"{line.solver:<{name}} {mark}{shares}{line.error:>10.1e}{line.evaluations:>8}"

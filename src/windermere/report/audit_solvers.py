@@ -131,12 +131,9 @@ def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None
     anchor = min(along, key=lambda spot: spot.x)
     x = np.array([min(spot.x for spot in spots) / 1.4, max(spot.x for spot in along) * 1.4])
     axes.set_ylim(axes.get_ylim())  # the line must not widen it
-    axes.plot(x, anchor.y * (x / anchor.x) ** order, color=INK, linewidth=0.9, zorder=2)
-    where = anchor.x * 1.25
-    axes.annotate(
-        f"observed order {order:.1f}", (where, anchor.y * (where / anchor.x) ** order), (8, -6),
-        textcoords="offset points", ha="left", va="top", zorder=5,
-    )  # fmt: skip
+    y = anchor.y * (x / anchor.x) ** order
+    axes.plot(x, y, color=INK, linewidth=0.9, zorder=2, label=f"observed order {order:.1f}")
+    axes.legend(loc="best")
 
 
 # ---------------------------------------------------------------------------------------------------------

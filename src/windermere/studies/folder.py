@@ -252,7 +252,8 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
         raise damaged(path / ABOUT, "it does not say which study this is")
     if found != about:
         held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
-        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder")
+        flag = ", or give --quick" if found == {**about, "quick": True} else ""
+        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder{flag}")
 
 
 def _refuse_other_files(path: Path) -> None:
