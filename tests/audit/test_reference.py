@@ -167,6 +167,30 @@ def test_a_block_that_hard_codes_float32_gets_such_a_reference_and_a_note(field:
     assert any("hard-codes float32" in note for note in verdict.notes)
 
 
+class Lengthening(Rotation):
+    """The length of the path is integrated beside the state."""
+
+    def forward(self, t: Tensor, z: Any) -> Any:
+        rate = super().forward(t, z[0])
+        return rate, rate.norm(dim=1, keepdim=True)
+
+
+class Lengthened(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = wm.ODEBlock(Lengthening(3.0), wm.FixedStep.of("euler", steps=64))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.block((x, torch.zeros(len(x), 1)))[0]
+
+
+def test_a_state_that_begins_with_zeros_of_float32_gets_such_a_reference_and_advice() -> None:
+    model = Lengthened()
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())))
+    assert (verdict.outcome, verdict.reference.dtype) == (Outcome.FLOW, "float32")
+    assert any("x.new_zeros" in note for note in verdict.notes)
+
+
 def test_a_predict_whose_evaluations_cannot_be_seen_comes_to_an_end() -> None:
     def predict(x: Tensor, solver: Any) -> Any:
         noise = np.random.default_rng(round(1 / solver.precision))

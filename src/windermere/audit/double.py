@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from windermere.errors import DoublePrecisionError, FieldError
+from windermere.errors import DoublePrecisionError, FieldError, UsageError
 
 
 def double_of(model: nn.Module) -> nn.Module:
@@ -33,9 +33,12 @@ def naming_double(name: str, double: bool) -> Iterator[None]:
     """A pass in float64 that stumbles over a dtype says so in one sentence."""
     try:
         yield
-    except (RuntimeError, FieldError, DoublePrecisionError) as error:
+    except (RuntimeError, FieldError, UsageError, DoublePrecisionError) as error:
         told = "float32" if isinstance(error, FieldError) else r"dtype|scalar type|double|float64"
         if not double or not re.search(told, str(error), re.IGNORECASE):
             raise
         first = str(error).splitlines()[0]
-        raise DoublePrecisionError(f"this {name} cannot run in float64, so it hard-codes float32: {first}") from error
+        raise DoublePrecisionError(
+            f"this {name} cannot run in float64, so it hard-codes float32: {first}; for a reference in float64 take "
+            "dtypes from the inputs, as x.new_zeros(...) does"
+        ) from error
