@@ -179,9 +179,11 @@ def test_several_blocks_are_swept_together_by_factors() -> None:
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 4])
-def test_no_step_longer_than_the_time_span_is_tried_or_called_safe(blocks: int) -> None:
+@pytest.mark.parametrize("times", [1, 3])
+def test_no_step_longer_than_the_time_span_is_tried_or_called_safe(blocks: int, times: int) -> None:
     own = wm.FixedStep.of("euler", steps=4)
-    model = nn.Sequential(*(wm.ODEBlock(Rotation(1e-3), own) for _ in range(blocks)), right_of_zero())
+    several = [wm.ODEBlock(Rotation(1e-3), own) for _ in range(blocks)]
+    model = nn.Sequential(*several * times, right_of_zero())  # a recurrent network calls a block again and again
     verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False)
     assert max(line.precision for line in verdict.table) == 1
     assert verdict.safe_step == 1

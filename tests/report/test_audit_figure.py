@@ -186,6 +186,12 @@ def test_the_words_on_the_observed_slope_cover_no_solver(error: float) -> None:
     assert not any(covered.contains(*panels(whole)[1].transData.transform((x[0], y[0]))) for x, y in there)
 
 
+@pytest.mark.parametrize(("name", "precision", "shown"), [("step", 1 / 64, "1/64"), ("tolerance", 1e-3, "0.001")])
+def test_steps_are_shown_as_fractions_and_tolerances_as_numbers(name: str, precision: float, shown: str) -> None:
+    figure = a_figure(points=[a_point(precision=precision, own=True)], precision_name=name)
+    assert figure.trained_with == f"euler, {name} {shown}"
+
+
 def test_without_counted_evaluations_metrics_stand_against_precision() -> None:
     points = [replace(point, evaluations=0) for point in some_points()]
     assert panels(draw_audit(a_figure(points=points)))[0].get_xlabel() == "step"

@@ -34,7 +34,7 @@ from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, l
 from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError, raised
 from windermere.models import ODEBlock
-from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.solvers import Adaptive, FixedStep, Solver, counting
 from windermere.solvers.solve import members_of
 
 FEW = 8
@@ -128,8 +128,10 @@ def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> li
     if not isinstance(own, FixedStep):
         distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
         return list(reversed(distinct.values()))
-    taken = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
-    steps = taken / len(subject.solvers)  # of one solve, as far as they are alike
+    with counting() as count:
+        taken = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
+    # Of one solve: our own count tells them apart, where a block is called several times; others' are taken for alike.
+    steps = float(np.max(count.longest)) or taken / len(subject.solvers)
     return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
 
 

@@ -105,7 +105,8 @@ class AuditFigure:
     @property
     def trained_with(self) -> str:
         """The training solver in words."""
-        return f"{self.own.method}, {self.precision_name} {fraction(self.own.precision)}"
+        precision = fraction(self.own.precision) if self.precision_name == "step" else f"{self.own.precision:.3g}"
+        return f"{self.own.method}, {self.precision_name} {precision}"
 
     @property
     def methods(self) -> list[str]:
