@@ -74,6 +74,18 @@ def test_accuracies_of_several_seeds_are_drawn_in_one_panel(tmp_path: Path) -> N
     assert size(tmp_path / "figure.png") == (750, 1275)
 
 
+def test_trajectories_that_go_too_far_to_be_shown_are_counted(tmp_path: Path) -> None:
+    def words(panel: TrajectoryPanel) -> str:
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            draw_trajectories([panel], tmp_path / "figure.svg")
+        return (tmp_path / "figure.svg").read_text()
+
+    far = a_panel().states.copy()
+    far[-1, :3] *= 1000
+    assert "points end outside" not in words(a_panel())
+    assert "3 of 40 points end outside" in words(replace(a_panel(), states=far))
+
+
 def test_other_data_give_another_picture(tmp_path: Path) -> None:
     draw_trajectories([a_panel()], tmp_path / "one.png")
     draw_trajectories([replace(a_panel(), labels=np.repeat([1, 0], 20))], tmp_path / "two.png")

@@ -44,8 +44,7 @@ class _View:
     def draw(self, axes: Axes, frame: Frame) -> str:
         """Its trajectories; says how many end outside, if any do."""
         draw_plane(axes, self.states, self.plane.labels, frame, _regions(self.plane, frame))
-        outside = int((~frame.holds(self.states[-1])).sum())
-        return f"{outside} of {self.states.shape[1]} points end outside" if outside else ""
+        return frame.left_out(self.states)
 
     def draw_inset(self, axes: Axes, frame: Frame) -> None:
         """A small piece of it, in the emptiest corner."""

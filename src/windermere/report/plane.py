@@ -64,6 +64,11 @@ class Frame:
         inside: Array = ((points >= low) & (points <= high)).all(axis=-1)
         return inside
 
+    def left_out(self, states: Array) -> str:
+        """How many of the trajectories [S + 1, N, 2] end outside, in words; none if none do."""
+        outside = int((~self.holds(states[-1])).sum())
+        return f"{outside} of {states.shape[1]} points end outside" if outside else ""
+
     def grid(self, resolution: int) -> tuple[Array, Array]:
         """x and y [resolution, resolution] of points that cover the frame: where to ask a classifier."""
         x = np.linspace(self.left, self.right, resolution)

@@ -60,8 +60,9 @@ def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path | str) -> No
     figure = new_figure(5.0 * len(panels), 8.5)
     rows = figure.subplots(2, len(panels), squeeze=False, height_ratios=(5.0, 2.6))
     for panel, plane, curve in zip(panels, rows[0], rows[1], strict=True):
-        draw_plane(plane, panel.states, panel.labels, Frame.around_most(panel.states), panel.decision)
-        plane.set_title(wrapped(panel.title))
+        frame = Frame.around_most(panel.states)
+        draw_plane(plane, panel.states, panel.labels, frame, panel.decision)
+        plane.set_title("\n".join(filter(None, (wrapped(panel.title), frame.left_out(panel.states)))))
         _draw_accuracy(curve, panel)
     rows[1, 0].set_ylabel("test accuracy")
     classes = max(2, *(int(np.max(panel.labels)) + 1 for panel in panels))
