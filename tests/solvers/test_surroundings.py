@@ -170,11 +170,7 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
-@pytest.mark.filterwarnings(  # Dynamo's own, some of which it means to hide
-    "ignore:The .grad attribute of a Tensor",
-    "ignore:Dynamo detected a call to a `functools.lru_cache`",
-    "ignore:<class 'torch.autograd.function.Function'> should not be instantiated",
-)
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo's own, which it means to hide
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
 def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
@@ -188,3 +184,23 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(compiled, plain)
     found, wanted = (torch.autograd.grad(end.sum(), list(field.parameters())) for end in (compiled, plain))
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+def test_torch_compile_takes_what_is_around_a_solve_and_leaves_the_solve_alone() -> None:
+    torch.compiler.reset()
+    field, z, compiled = Network(), some_states(3, 2), ""
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        nonlocal compiled
+        compiled += graph.code
+        return graph.forward
+
+    def around(z: Tensor) -> Any:
+        end: Any = solve(field, z.sin(), FixedStep("rk4", step=1 / 4)).final
+        return end.cos()
+
+    torch.testing.assert_close(torch.compile(around, backend=backend)(z), around(z))
+    assert "sin()" in compiled
+    assert "cos()" in compiled
+    assert "linear" not in compiled

@@ -1,6 +1,6 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -132,6 +132,10 @@ def _solved(
     record: bool,
     interpolate: bool = False,
 ) -> tuple[Walked, Layout, tuple[float, ...]]:
+    if torch.compiler.is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
+        as_it_is: Callable[..., tuple[Walked, Layout, tuple[float, ...]]]
+        as_it_is = torch.compiler.disable(_solved)  # type: ignore[no-untyped-call]
+        return as_it_is(field, z0, solver, times, gradient, record, interpolate)
     solvers, members = members_of(solver)
     times = check_times(times if times is not None else default_times(solvers[0]))
     layout = lay_out(z0, members=members, samples=_by_sample(solvers))
