@@ -60,7 +60,9 @@ def _one_by_one(network: nn.Module) -> Iterator[nn.Module]:
 
 def _is_known(module: nn.Module) -> bool:
     """Whether native_layers.h has this activation, with these settings."""
-    if isinstance(module, nn.LeakyReLU) and not module.negative_slope >= 0:
+    if isinstance(module, nn.LeakyReLU) and not (
+        isinstance(slope := module.negative_slope, int | float) and slope >= 0
+    ):
         return False
     if isinstance(module, nn.ELU) and module.alpha != 1:
         return False
