@@ -390,6 +390,16 @@ def test_what_is_not_a_number_is_noticed_in_every_weight(activation: Any, solver
             solve(Autonomous(net), samples(3, 2), solver)
 
 
+def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
+    net, told = nn.Sequential(nn.Linear(2, 2)), []
+    nn.init.constant_(net[0].bias, 1e20)
+    for field in (Autonomous(net), Unknown(net)):
+        with pytest.raises(NonFiniteError) as error:
+            solve(field, samples(3, 2).float(), DOPRI54)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
 def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[Any] = []
     on_tape = native_call.Call.on_tape
