@@ -20,7 +20,7 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.surroundings import is_transformed
+from windermere.solvers.surroundings import is_looked_through
 
 Weights: TypeAlias = Sequence[Tensor]
 Again: TypeAlias = Callable[[Tensor, Weights], Tensor]
@@ -86,6 +86,8 @@ network_of = lru_cache(maxsize=16)(Network)
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
+    kept: list[Any]
+    """What lies at its addresses: torch.compile lets go of local variables that are not read again."""
     _fields_ = (
         *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
         *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
@@ -132,7 +134,7 @@ class _OnTapeAgain(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         memory, *given = ctx.saved_tensors  # PyTorch says so if one was changed in place
         needed, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
-        if not again and not is_legacy_batchedtensor(grads[0]) and not is_transformed():
+        if not again and not is_legacy_batchedtensor(grads[0]) and not is_looked_through():
             return None, None, *ctx.call.back(grads[0], needed[0], memory)
         with torch.enable_grad():
             # Views, which lead to no other: a weight may be made of z, or have hooks that the engine calls later.
@@ -283,6 +285,7 @@ class Call:
         lanes = vector_bytes(real, network.field) // z.itemsize
         plan = _plan(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
         self.plan, self.walk = plan, _Walk.from_buffer_copy(plan.walk)
+        self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
         self.start, self.weights = _laid_out(z), [w.detach().contiguous() for w in weights]
@@ -326,7 +329,7 @@ class Call:
             memory = memory.clone()  # to where vectors may lie
             self.place(walk, memory)
         rates = self.start.new_empty(self.plan.parts["rates"])
-        walk.rates = rates.data_ptr()
+        walk.rates, walk.kept = rates.data_ptr(), [rates, memory]
         on_start = torch.empty_like(self.start) if wants_start else None
         return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
 
@@ -346,6 +349,7 @@ class Call:
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)
+        walk.kept += [on_end, on_start, shares, pointers]
         self.run(name, walk, steps)
         return gradients
 
