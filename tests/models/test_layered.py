@@ -146,6 +146,16 @@ def test_cotangents_may_come_in_a_batch(solver: Any) -> None:
     assert_same(found[0], found[1])
 
 
+def test_a_way_back_that_is_compiled_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by torch._dynamo's compiled autograd, which knows nothing of the memory that a call in C makes use of."""
+    net = network(2, 4, 2)
+    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
+    wanted = torch.autograd.grad(end.sum(), list(net.parameters()), retain_graph=True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.delattr(native_call.Call, "run")
+    assert_same(list(torch.autograd.grad(end.sum(), list(net.parameters()))), list(wanted))
+
+
 @SOLVERS
 @pytest.mark.parametrize("again", [False, True])
 def test_weights_may_be_made_of_the_state(solver: Any, again: bool) -> None:
@@ -279,6 +289,13 @@ def forwarding() -> Any:
     return net
 
 
+def offset(*shape: int) -> Any:
+    """With a bias that is the same for all units."""
+    net = network(2, 5, 2)
+    net[2].bias = nn.Parameter(torch.full(shape, 0.3, dtype=DOUBLE))
+    return net
+
+
 def shared() -> Any:
     layer = nn.Linear(2, 2)
     return nn.Sequential(layer, nn.Tanh(), layer).to(DOUBLE)
@@ -292,6 +309,8 @@ def shared() -> Any:
         hooked(0, "register_forward_pre_hook"),
         forwarding(),
         shared(),
+        offset(),
+        offset(1),
         nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
         nn.Sequential(weight_norm(nn.Linear(2, 5)), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
         nn.Sequential(nn.Tanh(), nn.Linear(2, 2)).to(DOUBLE),
@@ -391,8 +410,8 @@ def test_what_is_not_a_number_is_noticed_in_every_weight(activation: Any, solver
 
 
 def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
-    net, told = nn.Sequential(nn.Linear(2, 2)), []
-    nn.init.constant_(net[0].bias, 1e20)
+    net, told = nn.Linear(2, 2), []
+    nn.init.constant_(net.bias, 1e20)
     for field in (Autonomous(net), Unknown(net)):
         with pytest.raises(NonFiniteError) as error:
             solve(field, samples(3, 2).float(), DOPRI54)

@@ -73,7 +73,7 @@ def _is_known(module: nn.Module) -> bool:
 
 def _native(layers: Sequence[Layer]) -> Native | None:
     weights = [x for linear, _ in layers for x in (linear.weight, _bias(linear))]
-    units = (*(linear.weight.shape[-1] for linear, _ in layers), len(weights[-1]))
+    units = (*(linear.weight.shape[-1] for linear, _ in layers), layers[-1][0].weight.shape[0])
     shared = len({id(w) for w in weights}) < len(weights)
     if units[0] != units[-1] or not all(units) or shared or len(layers) > DEPTH_UP_TO:
         return None
