@@ -258,7 +258,7 @@ def _measured(walk: _Walk, real: str, field: str) -> tuple[int, ...]:
 def _laid_out(tensor: Tensor) -> Tensor:
     """As C reads it: one number after the other, and none with its sign put off (as in the imaginary part of a complex
     conjugate)."""
-    return (tensor.resolve_neg() if tensor.is_neg() else tensor).detach().contiguous()
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
 
 
 def _pointers(tensors: Sequence[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
@@ -288,7 +288,7 @@ class Call:
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
-        self.start, self.weights = _laid_out(z), [w.detach().contiguous() for w in weights]
+        self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
         self.memory: Tensor | None = self.start.new_empty(sum(plan.parts.values()))
         """None once the tape has it."""
         self.walk.start = self.start.data_ptr()
@@ -328,8 +328,7 @@ class Call:
         if memory is not None and memory.data_ptr() != walk.layers:  # it was packed away (saved_tensors_hooks)
             memory = memory.clone()  # to where vectors may lie
             self.place(walk, memory)
-        rates = self.start.new_empty(self.plan.parts["rates"])
-        walk.rates, walk.kept = rates.data_ptr(), [rates, memory]
+        walk.kept = [memory]
         on_start = torch.empty_like(self.start) if wants_start else None
         return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
 
@@ -344,12 +343,14 @@ class Call:
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
         gradients = [torch.empty_like(w) for w in self.weights]
-        shares = self.start.new_empty(walk.members * walk.tiles * self.plan.share)
-        walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
+        rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
+        scratch = self.start.new_empty(rates + walk.members * walk.tiles * self.plan.share)
+        walk.rates = scratch.data_ptr()
+        walk.shares, walk.on_end = walk.rates + rates * scratch.itemsize, on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)
-        walk.kept += [on_end, on_start, shares, pointers]
+        walk.kept += [on_end, on_start, scratch, pointers]
         self.run(name, walk, steps)
         return gradients
 
