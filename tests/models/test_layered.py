@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 
 import pytest
 import torch
@@ -16,9 +17,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils.parametrizations import weight_norm
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.models.spheres import DOUBLE, assert_same, samples, solved
+from tests.models.spheres import DOUBLE, assert_same, samples, solved, sphere_field
 from tests.training.small import surroundings
 from windermere.errors import FieldError, NonFiniteError
 from windermere.models import Autonomous, ODEBlock, compiled, layered, native, native_call
@@ -133,6 +136,57 @@ def test_so_they_are_by_finite_differences() -> None:
     assert torch.autograd.gradgradcheck(end, inputs)
 
 
+@SOLVERS
+def test_cotangents_may_come_in_a_batch(solver: Any) -> None:
+    net, many = network(2, 4, 2), torch.eye(6, dtype=DOUBLE).view(6, 3, 2)
+    found = []
+    for field in (Autonomous(net), Unknown(net)):
+        end: Any = solve(field, z := samples(3, 2).requires_grad_(), solver).final
+        found.append(list(torch.autograd.grad(end, [z, *net.parameters()], many, is_grads_batched=True)))
+    assert_same(found[0], found[1])
+
+
+def test_a_way_back_that_is_compiled_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by torch._dynamo's compiled autograd, which knows nothing of the memory that a call in C makes use of."""
+    net = network(2, 4, 2)
+    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
+    wanted = torch.autograd.grad(end.sum(), list(net.parameters()), retain_graph=True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.delattr(native_call.Call, "run")
+    assert_same(list(torch.autograd.grad(end.sum(), list(net.parameters()))), list(wanted))
+
+
+@SOLVERS
+@pytest.mark.parametrize("again", [False, True])
+def test_weights_may_be_made_of_the_state(solver: Any, again: bool) -> None:
+    found = []
+    for kind in (Autonomous, Unknown):
+        block, x = ODEBlock(kind(network(2, 4, 2)), solver), samples(4, 2).requires_grad_()
+        end: Any = functional_call(block, {"field.network.0.weight": (z := x.sin()) * z.mean()}, z)
+        found.append(list(torch.autograd.grad(end.square().sum(), x, create_graph=again)))
+    assert_same(found[0], found[1])
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_hook_on_a_weight_is_called_once(again: bool) -> None:
+    net, called = network(2, 4, 2), list[Tensor]()
+    net[0].weight.register_hook(called.append)
+    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
+    torch.autograd.grad(end.sum(), list(net.parameters()), create_graph=again)
+    assert len(called) == 1
+
+
+def test_signs_that_pytorch_put_off_are_not_forgotten() -> None:
+    net, z = network(1, 3, 1), torch.tensor([[1 + 2j]], dtype=torch.complex128).conj().imag
+    assert z.is_neg()
+    found = []
+    for field in (Autonomous(net), Unknown(net)):
+        end: Any = solve(field, z, EULER).final
+        turned = (torch.complex(end, end).conj() * (1 + 3j)).real  # whose gradient is an imaginary part of a conjugate
+        found.append([end, *torch.autograd.grad(turned.sum(), list(net.parameters()))])
+    assert_same(found[0], found[1])
+
+
 def test_weights_that_change_before_the_way_back_are_an_error_as_ever() -> None:
     net = network(2, 4, 2)
     end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
@@ -153,6 +207,71 @@ def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.Monke
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
+def test_threads_may_go_back_through_one_solve_at_once() -> None:
+    net = network(4, 64, 64, 4)
+    end: Any = solve(Autonomous(net), samples(200, 4), RK4).final
+    wanted = torch.autograd.grad(loss := end.square().sum(), list(net.parameters()), retain_graph=True)
+    same = []
+
+    def back() -> None:
+        for _ in range(20):
+            found = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
+            same.append(all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True)))
+
+    threads = [Thread(target=back) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 60
+
+
+def test_members_of_one_sample_each_take_steps_of_their_own() -> None:
+    net, solvers = network(2, 5, 2), [FixedStep("euler", step=h) for h in (1 / 2, 1 / 4, 1 / 8)]
+    for field, unknown in ((Autonomous(net), Unknown(net)), (sphere := sphere_field(2), Plainly(sphere))):
+        found, wanted = (solved(f, samples(3, 2), solvers, list(field.parameters())) for f in (field, unknown))
+        assert_same(found, wanted)
+
+
+class Plainly(nn.Module):
+    """A field as it is called."""
+
+    def __init__(self, field: nn.Module) -> None:
+        super().__init__()
+        self.field = field
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.field(t, z)
+
+
+@pytest.mark.parametrize("slope", [0, 2, True])
+def test_a_slope_may_be_a_whole_number(slope: float, taken: list[str]) -> None:
+    assert_as_pytorch(nn.Sequential(nn.Linear(2, 2), nn.LeakyReLU(slope)).to(DOUBLE), samples(4, 2), EULER)
+    assert taken == ["there", "back"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("activation", [nn.Sigmoid, nn.Softplus, nn.SiLU])
+def test_what_vanishes_in_pytorch_does_so_in_c(activation: Any, dtype: torch.dtype) -> None:
+    net = nn.Sequential(nn.Linear(1, 1), activation()).to(dtype)
+    with torch.no_grad():
+        for parameter, value in zip(net.parameters(), (1, 0), strict=True):
+            parameter.fill_(value)
+    z = torch.tensor([[-1e3], [-1e30], [-torch.finfo(dtype).max]], dtype=dtype).requires_grad_()
+    end: Any = solve(Autonomous(net), z, FixedStep("euler", step=1.0)).final
+    assert torch.equal(end, z)
+    assert torch.equal(torch.autograd.grad(end.sum(), z)[0], torch.ones_like(z))
+
+
+def test_a_relu_that_is_off_lets_no_infinity_back() -> None:
+    net = network(1, 1, activation=nn.ReLU, last=True)
+    with torch.no_grad():
+        net[0].bias.fill_(-1e3)
+    end: Any = solve(Autonomous(net), samples(3, 1), EULER).final
+    found = torch.autograd.grad(end, list(net.parameters()), torch.full_like(end, torch.inf))
+    assert all(torch.equal(g, torch.zeros_like(g)) for g in found)
+
+
 class Own(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return 2 * super().forward(x)
@@ -170,6 +289,13 @@ def forwarding() -> Any:
     return net
 
 
+def offset(*shape: int) -> Any:
+    """With a bias that is the same for all units."""
+    net = network(2, 5, 2)
+    net[2].bias = nn.Parameter(torch.full(shape, 0.3, dtype=DOUBLE))
+    return net
+
+
 def shared() -> Any:
     layer = nn.Linear(2, 2)
     return nn.Sequential(layer, nn.Tanh(), layer).to(DOUBLE)
@@ -183,6 +309,8 @@ def shared() -> Any:
         hooked(0, "register_forward_pre_hook"),
         forwarding(),
         shared(),
+        offset(),
+        offset(1),
         nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
         nn.Sequential(weight_norm(nn.Linear(2, 5)), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
         nn.Sequential(nn.Tanh(), nn.Linear(2, 2)).to(DOUBLE),
@@ -192,6 +320,7 @@ def shared() -> Any:
         network(2, 5, 2, activation=partial(nn.ELU, 0.5)),
         network(2, 5, 2, activation=partial(nn.Softplus, beta=2)),
         network(2, 5, 2, activation=partial(nn.LeakyReLU, -0.5)),
+        network(2, 5, 2, activation=partial(nn.LeakyReLU, cast(float, torch.tensor(0.5)))),
         network(2, *[3] * 16, 2),
         network(2, native.UNITS_UP_TO + 1, 2),
         nn.Sequential(),
@@ -229,6 +358,39 @@ def test_whoever_counts_operations_sees_them() -> None:
     assert count.get_total_flops() == 8 * 2 * 4 * (2 * 5 + 5 * 2)
 
 
+class Doubled(TorchFunctionMode):
+    """Linear layers give twice as much."""
+
+    def __torch_function__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        result = function(*given, **(named or {}))
+        return 2 * result if function is torch.nn.functional.linear else result
+
+
+def test_whoever_puts_others_in_their_place_is_heard() -> None:
+    net, z = network(2, 5, 2), samples(4, 2)
+    with Doubled():
+        found, wanted = (torch.as_tensor(solve(field, z, EULER).final) for field in (Autonomous(net), Unknown(net)))
+    assert_same([found], [wanted])
+
+
+def test_a_default_device_does_not_matter(taken: list[str]) -> None:
+    net, z = network(2, 5, 2), samples(4, 2)
+    with torch.device("meta"):
+        end: Any = solve(Autonomous(net), z, EULER).final
+        torch.autograd.grad(end.sum(), list(net.parameters()))
+    assert taken == ["there", "back"]
+
+
+@torch.no_grad()
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_weights_are_left_to_pytorch(taken: list[str]) -> None:
+    net, z = network(2, 5, 2), samples(4, 2)
+    wanted = torch.as_tensor(solve(Autonomous(net), z, EULER).final)
+    net[0].weight = nn.Parameter(net[0].weight.to_sparse_csr(), requires_grad=False)
+    assert_same([torch.as_tensor(solve(Autonomous(net), z, EULER).final)], [wanted])
+    assert taken == ["there"]
+
+
 def test_a_network_that_is_no_field_is_told_as_ever() -> None:
     with pytest.raises(FieldError, match="make it return the same"):
         solve(Autonomous(network(2, 5, 3)), samples(4, 2), EULER)
@@ -245,6 +407,16 @@ def test_what_is_not_a_number_is_noticed_in_every_weight(activation: Any, solver
             list(net.parameters())[place].view(-1)[-1] = torch.nan
         with pytest.raises(NonFiniteError, match="the field is not finite at t"):
             solve(Autonomous(net), samples(3, 2), solver)
+
+
+def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
+    net, told = nn.Linear(2, 2), []
+    nn.init.constant_(net.bias, 1e20)
+    for field in (Autonomous(net), Unknown(net)):
+        with pytest.raises(NonFiniteError) as error:
+            solve(field, samples(3, 2).float(), DOPRI54)
+        told.append(str(error.value))
+    assert told[0] == told[1]
 
 
 def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +437,55 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector(monk
             assert held[-1]() is None
     finally:
         gc.enable()
+
+
+@pytest.fixture
+def memories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Weak references to the memory of each solve on the tape."""
+    held: list[Any] = []
+    on_tape = native_call.Call.on_tape
+
+    def noted(self: Any, *given: Any) -> Tensor:
+        held.append(weakref.ref(self.memory))
+        return on_tape(self, *given)
+
+    monkeypatch.setattr(native_call.Call, "on_tape", noted)
+    return held
+
+
+@pytest.mark.parametrize("solver", [EULER, DOPRI54], ids=str)
+def test_the_memory_of_a_solve_goes_with_its_way_back(solver: Any, memories: list[Any]) -> None:
+    end: Any = solve(Autonomous(network(2, 5, 2)), samples(3, 2), solver).final
+    end.sum().backward(retain_graph=True)
+    assert memories[0]() is not None
+    end.sum().backward()
+    assert memories[0]() is None
+
+
+@pytest.mark.parametrize("solver", [EULER, DOPRI54], ids=str)
+def test_a_checkpoint_around_a_solve_keeps_none_of_its_memory(solver: Any, memories: list[Any]) -> None:
+    block = ODEBlock(Autonomous(net := network(2, 5, 2)), solver)
+    end: Any = checkpoint(block, samples(3, 2), use_reentrant=False)
+    assert memories[0]() is None
+    found = torch.autograd.grad(end.sum(), list(net.parameters()))
+    wanted = torch.autograd.grad(block(samples(3, 2)).sum(), list(net.parameters()))
+    assert_same(list(found), list(wanted))
+
+
+def test_the_memory_of_a_solve_may_be_packed_away() -> None:
+    """And come back where no vector may lie."""
+    block, found = ODEBlock(Autonomous(net := network(2, 5, 2)), EULER), []
+    hooks = torch.autograd.graph.saved_tensors_hooks(
+        lambda x: (torch.cat([x.new_zeros(1), x.detach().flatten()]), x.shape), lambda kept: kept[0][1:].view(kept[1])
+    )
+    for packed in (False, True):
+        if packed:
+            with hooks:
+                end = block(samples(3, 2))
+        else:
+            end = block(samples(3, 2))
+        found.append(list(torch.autograd.grad(end.sum(), list(net.parameters()))))
+    assert_same(found[0], found[1])
 
 
 ON_A_SMALL_STACK = """
@@ -288,5 +509,27 @@ raise SystemExit(not ended)
 
 def test_a_solve_of_the_largest_network_fits_on_a_small_stack() -> None:
     command = [sys.executable, "-c", ON_A_SMALL_STACK]
+    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
+    assert ended.returncode == 0
+
+
+IN_SMALL_THREADS = """
+import ctypes, torch
+from tests.models.test_layered import Autonomous, FixedStep, native, native_call, network, solve
+c, kind = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+c.pthread_attr_init(kind)
+c.pthread_attr_setstacksize(kind, ctypes.c_size_t(128 << 10))
+if not hasattr(c, "pthread_setattr_default_np") or c.pthread_setattr_default_np(kind):
+    raise SystemExit
+most, native_call.WORTH_A_THREAD = native.UNITS_UP_TO, 1
+torch.set_num_threads(2)
+field = Autonomous(network(most, most, most))
+native.PRODUCTS_UP_TO = 1 << 40
+solve(field, torch.full((32, most), 0.1).double(), FixedStep("euler", step=1.0)).final.sum().backward()
+"""
+
+
+def test_so_it_does_where_threads_have_little_as_with_musl() -> None:
+    command = [sys.executable, "-c", IN_SMALL_THREADS]
     ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
     assert ended.returncode == 0

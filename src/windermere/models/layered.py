@@ -60,7 +60,9 @@ def _one_by_one(network: nn.Module) -> Iterator[nn.Module]:
 
 def _is_known(module: nn.Module) -> bool:
     """Whether native_layers.h has this activation, with these settings."""
-    if isinstance(module, nn.LeakyReLU) and not module.negative_slope >= 0:
+    if isinstance(module, nn.LeakyReLU) and not (
+        isinstance(slope := module.negative_slope, int | float) and slope >= 0
+    ):
         return False
     if isinstance(module, nn.ELU) and module.alpha != 1:
         return False
@@ -71,7 +73,7 @@ def _is_known(module: nn.Module) -> bool:
 
 def _native(layers: Sequence[Layer]) -> Native | None:
     weights = [x for linear, _ in layers for x in (linear.weight, _bias(linear))]
-    units = (*(linear.weight.shape[-1] for linear, _ in layers), len(weights[-1]))
+    units = (*(linear.weight.shape[-1] for linear, _ in layers), layers[-1][0].weight.shape[0])
     shared = len({id(w) for w in weights}) < len(weights)
     if units[0] != units[-1] or not all(units) or shared or len(layers) > DEPTH_UP_TO:
         return None

@@ -158,16 +158,21 @@ static void *take(void *given) {
     return 0;
 }
 
-/* Threads live as long as the work: starting one takes microseconds, and none is left behind at a fork. */
+/* Threads live as long as the work: starting one takes microseconds, and none is left behind at a fork. Their stacks
+   are large enough for all fields; where C is musl's, they would have 128 KB. */
 static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long items, long threads) {
     Part parts[threads];
     pthread_t started[threads];
     int failed[threads];
+    pthread_attr_t spacious;
+    pthread_attr_init(&spacious);
+    pthread_attr_setstacksize(&spacious, 4 << 20);
     for (long k = threads - 1; k >= 0; k--) {
         parts[k] = (Part){work, walk, items * k / threads, items * (k + 1) / threads};
-        failed[k] = k == 0 || pthread_create(started + k, 0, take, parts + k) != 0;
+        failed[k] = k == 0 || pthread_create(started + k, &spacious, take, parts + k) != 0;
         if (failed[k]) take(parts + k);
     }
+    pthread_attr_destroy(&spacious);
     for (long k = 1; k < threads; k++)
         if (!failed[k]) pthread_join(started[k], 0);
 }

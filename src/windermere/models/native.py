@@ -23,13 +23,13 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import step_through
-from windermere.solvers.surroundings import is_looked_through
+from windermere.solvers.surroundings import is_in_a_mode, is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
 UNITS_UP_TO, DEPTH_UP_TO, PRODUCTS_UP_TO = 512, 16, 1 << 22
 """Of a layered network; and products of an evaluation. With more to do, PyTorch's own have no overhead to speak of."""
-PLAIN = (Tensor, nn.Parameter)
+PLAIN, STRIDED = (Tensor, nn.Parameter), torch.strided
 VALUES_BROUGHT = 8192
 """Of a state on a GPU, up to which its adjoint is solved on the host."""
 STEPS_AT_FIRST = 16
@@ -114,13 +114,13 @@ def _room_on_host(tensor: Tensor) -> Tensor:
 def can_walk(z: Tensor, native: Native) -> bool:
     """Whether native.c takes this solve: plain tensors on a CPU that fit together, and a compiler at hand."""
     network, weights, dtype = native.network, native.weights, z.dtype
-    watched = is_looked_through() or torch._C._len_torch_dispatch_stack() > 0  # a mode that counts operations, say
+    watched = is_looked_through() or is_in_a_mode()
     if watched or z.shape[-1:] != (network.points,) or dtype not in C_TYPES or z.ndim not in (2, 3):
         return False
     lead = z.shape[:-2]
     shapes = [lead + shape for shape in network.shapes] if lead else network.shapes
     fitting = all(w.shape == shape for w, shape in zip(weights, shapes, strict=True))
-    plain = all(x.dtype is dtype and x.is_cpu and type(x) in PLAIN for x in (z, *weights))
+    plain = all(x.dtype is dtype and x.is_cpu and type(x) in PLAIN and x.layout is STRIDED for x in (z, *weights))
     return fitting and plain and _is_small(z, network) and library(C_TYPES[dtype], network.field) is not None
 
 

@@ -53,8 +53,9 @@ static double squares(const Trial *trial, long k, const V *value, const V *z, co
     return sum;
 }
 
+/* Infinite where REAL has no such number, as in Python. */
 static double rms(const Trial *trial, double squares) {
-    return sqrt(squares / ((double)trial->walk->samples * entries_of(trial->walk)));
+    return sqrt((REAL)squares / ((double)trial->walk->samples * entries_of(trial->walk)));
 }
 
 /* The first step (initial_step.py), or one that is not a number where something is wrong: two evaluations. */

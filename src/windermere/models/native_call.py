@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 
 from windermere.models.compiled import library, vector_bytes
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
 from windermere.solvers.once import differentiable_once
+from windermere.solvers.surroundings import is_looked_through
 
 Weights: TypeAlias = Sequence[Tensor]
 Again: TypeAlias = Callable[[Tensor, Weights], Tensor]
@@ -84,6 +86,8 @@ network_of = lru_cache(maxsize=16)(Network)
 class _Walk(ctypes.Structure):
     """As in native.c."""
 
+    kept: list[Any]
+    """What lies at its addresses: torch.compile lets go of local variables that are not read again."""
     _fields_ = (
         *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
         *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
@@ -113,7 +117,7 @@ class _OnTape(torch.autograd.Function):
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
+        return None, None, *ctx.call.back(grads[0], ctx.needs_input_grad[2])
 
 
 class _OnTapeAgain(torch.autograd.Function):
@@ -122,30 +126,36 @@ class _OnTapeAgain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: "Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
         ctx.call = call
-        ctx.save_for_backward(z, *weights)
+        ctx.save_for_backward(call.memory, z, *weights)  # so that its memory goes when PyTorch's own would
+        call.memory = None
         return end[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        z, *weights = ctx.saved_tensors  # PyTorch says so if one was changed in place
-        if not torch.is_grad_enabled():
-            return None, None, *ctx.call.back(grads[0].contiguous(), ctx.needs_input_grad[2])
-        wanted = [x for x, needed in zip((z, *weights), ctx.needs_input_grad[2:], strict=True) if needed]
-        found = iter(torch.autograd.grad(ctx.call.again(z, weights), wanted, grads[0], create_graph=True))
-        return None, None, *(next(found) if needed else None for needed in ctx.needs_input_grad[2:])
+        memory, *given = ctx.saved_tensors  # PyTorch says so if one was changed in place
+        needed, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
+        if not again and not is_legacy_batchedtensor(grads[0]) and not is_looked_through():
+            return None, None, *ctx.call.back(grads[0], needed[0], memory)
+        with torch.enable_grad():
+            # Views, which lead to no other: a weight may be made of z, or have hooks that the engine calls later.
+            z, *weights = own = [x.view_as(x) for x in given]
+            end = ctx.call.again(z, weights)
+        wanted = [x for x, need in zip(own, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(end, wanted, grads[0], create_graph=again))
+        return None, None, *(next(found) if need else None for need in needed)
 
 
 def pull_back(end: Tensor, on_end: Tensor) -> bool:
     """As `end.backward(on_end)`, without the engine's way around a single node; False, and nothing done, where `end` is
     not that of a solve in C whose weights are leaves, or where there are hooks to be called."""
     node: Any = end.grad_fn
-    if not isinstance(call := getattr(node, "call", None), Call) or has_hooks(end):
+    if not isinstance(call := getattr(node, "call", None), Call) or call.memory is None or has_hooks(end):
         return False
     takers = [taker for taker, _ in node.next_functions]
     leaves = [getattr(taker, "variable", None) for taker in takers]
     if any(taker is not None and (leaf is None or has_hooks(leaf)) for taker, leaf in zip(takers, leaves, strict=True)):
         return False
-    for leaf, gradient in zip(leaves, call.back(on_end.contiguous(), leaves[0] is not None), strict=True):
+    for leaf, gradient in zip(leaves, call.back(on_end, leaves[0] is not None), strict=True):
         if leaf is not None:
             leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
     return True
@@ -217,7 +227,7 @@ def _plan(
     *lead, samples, points = shape
     (members,) = lead or (1,)
     width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau), "slopes": np.array(network.slopes)}
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau), "slopes": np.array(network.slopes, float)}
     arrays |= {name: np.array(getattr(network, name), np.int64) for name in ("units", "activations")}
     numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
     numbers |= {"channels": network.channels, "width": width, "depth": len(network.activations)}
@@ -245,6 +255,12 @@ def _measured(walk: _Walk, real: str, field: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+def _laid_out(tensor: Tensor) -> Tensor:
+    """As C reads it: one number after the other, and none with its sign put off (as in the imaginary part of a complex
+    conjugate)."""
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
+
+
 def _pointers(tensors: Sequence[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
     return (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
 
@@ -269,23 +285,29 @@ class Call:
         lanes = vector_bytes(real, network.field) // z.itemsize
         plan = _plan(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
         self.plan, self.walk = plan, _Walk.from_buffer_copy(plan.walk)
+        self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
-        self.start, self.weights = z.detach().contiguous(), [w.detach().contiguous() for w in weights]
-        self.memory = self.start.new_empty(sum(plan.parts.values()))
+        self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
+        self.memory: Tensor | None = self.start.new_empty(sum(plan.parts.values()))
+        """None once the tape has it."""
         self.walk.start = self.start.data_ptr()
         self.pointers = _pointers(self.weights)
         self.walk.weights = ctypes.addressof(self.pointers)
-        address = self.memory.data_ptr()
-        for name, entries in plan.parts.items():
-            setattr(self.walk, name, address)
-            address += entries * z.itemsize
+        self.place(self.walk, self.memory)
         self.choice = steps if isinstance(steps, Choice) else None
         if self.choice is not None:
             for name, number in self.choice.numbers.items():
                 setattr(self.walk, name, number)
             for name, array in self.choice.arrays.items():
                 setattr(self.walk, name, array.ctypes.data)
+
+    def place(self, walk: _Walk, memory: Tensor) -> None:
+        """Let a walk's parts lie in this memory."""
+        address = memory.data_ptr()
+        for name, entries in self.plan.parts.items():
+            setattr(walk, name, address)
+            address += entries * memory.itemsize
 
     def there(self, name: str, steps: int) -> Tensor:
         """The state at the end, by a function of native.c, in about so many steps."""
@@ -300,28 +322,35 @@ class Call:
         tape = _OnTape if self.again is None else _OnTapeAgain
         return cast(Tensor, tape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
-    def back(self, on_end: Tensor, wants_start: bool) -> tuple[Tensor | None, ...]:
+    def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
         """The cotangents of the start, if wanted, and of the weights."""
         walk = _Walk.from_buffer_copy(self.walk)  # as another thread may go back as well
-        on_start = torch.empty_like(on_end) if wants_start else None
-        return on_start, *self.with_cotangents("back", walk, self.longest, on_end, on_start)
+        if memory is not None and memory.data_ptr() != walk.layers:  # it was packed away (saved_tensors_hooks)
+            memory = memory.clone()  # to where vectors may lie
+            self.place(walk, memory)
+        walk.kept = [memory]
+        on_start = torch.empty_like(self.start) if wants_start else None
+        return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
 
     def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """The state and its cotangent taken back in time, and the gradients of the weights."""
         start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
         self.walk.end = start.data_ptr()
-        return start, on_start, self.with_cotangents("adapt", self.walk, steps, a.contiguous(), on_start)
+        return start, on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
 
     def with_cotangents(
         self, name: str, walk: _Walk, steps: int, on_end: Tensor, on_start: Tensor | None
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
         gradients = [torch.empty_like(w) for w in self.weights]
-        shares = self.start.new_empty(walk.members * walk.tiles * self.plan.share)
-        walk.on_end, walk.shares = on_end.data_ptr(), shares.data_ptr()
+        rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
+        scratch = self.start.new_empty(rates + walk.members * walk.tiles * self.plan.share)
+        walk.rates = scratch.data_ptr()
+        walk.shares, walk.on_end = walk.rates + rates * scratch.itemsize, on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)
+        walk.kept += [on_end, on_start, scratch, pointers]
         self.run(name, walk, steps)
         return gradients
 

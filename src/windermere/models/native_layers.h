@@ -94,13 +94,14 @@ INLINE V pick(Mask which, V one, V other) { return (V)(((Mask)one & which) | ((M
 INLINE V magnitude(V x) { return (V)((Mask)x & ~(Mask)all((REAL)-0.0)); }
 
 /* exp(x), or exp(x) - 1 to all its digits, for x <= 0: 2^n exp(r) with |r| <= log(2) / 2. What is not a number stays so,
-   and what would be less than the least normal number is that. */
+   and what would be less than the least normal number is 0. */
 INLINE V exponential(V x, int minus_one) {
     const int single = sizeof(REAL) == 4, terms = single ? 7 : 13; /* of (exp(r) - 1) / r: 1 / (k + 1)! */
     const double series[] = {1,          1. / 2,      1. / 6,        1. / 24,       1. / 120,      1. / 720,      1. / 5040,
                              1. / 40320, 1. / 362880, 1. / 3628800,  1. / 39916800, 1. / 479001600, 1. / 6227020800};
     const REAL magic = single ? (REAL)0x1.8p23 : (REAL)0x1.8p52, least = single ? -87 : -708;
-    x = pick(x < least, all(least), x);
+    const Mask vanishes = x < least;
+    x = pick(vanishes, all(least), x);
     const V shifted = x * (REAL)1.44269504088896340736 + magic, n = shifted - magic; /* the nearest whole number */
     const V high = x - n * (single ? (REAL)0x1.62ep-1 : (REAL)0x1.62e42feep-1);
     const V r = high - n * (single ? (REAL)0x1.0bfbe8p-15 : (REAL)0x1.a39ef35793c76p-33);
@@ -108,7 +109,8 @@ INLINE V exponential(V x, int minus_one) {
     for (int k = terms - 1; k >= 0; k--) sum = r * sum + (REAL)series[k];
     const Mask whole = (Mask)shifted - (Mask)all(magic);
     const V scale = (V)((whole + (single ? 127 : 1023)) << (single ? 23 : 52));
-    return scale * (r * sum) + (minus_one ? scale - 1 : scale);
+    if (minus_one) return scale * (r * sum) + (scale - 1);
+    return pick(vanishes, (V){0}, scale * (r * sum) + scale);
 }
 
 /* log(1 + x) for 0 <= x <= 1: twice the artanh of x / (2 + x), which is at most a third. */
@@ -148,7 +150,6 @@ INLINE V activated(V x, int kind, REAL slope, V *derivative) {
 
 /* The derivative of an activation, from its value y. */
 INLINE V derived(V y, int kind, REAL slope) {
-    if (kind == RELU) return pick(y <= 0, (V){0}, all(1));
     if (kind == LEAKY_RELU) return pick(y <= 0, all(slope), all(1));
     if (kind == TANH) return 1 - y * y;
     if (kind == SIGMOID) return y * (1 - y);
@@ -170,7 +171,11 @@ static void activate(const Layer *layer, V *y) {
 static void through_activation(const Layer *layer, const V *y, V *on) {
     long n = layer->out;
 #define CASE(KIND) \
-    case KIND: for (long i = 0; i < n; i++) on[i] *= KIND == SILU ? y[n + i] : derived(y[i], KIND, layer->slope); break;
+    case KIND: \
+        for (long i = 0; i < n; i++) \
+            if (KIND == RELU) on[i] = pick(y[i] <= 0, (V){0}, on[i]); /* also what is not finite */ \
+            else on[i] *= KIND == SILU ? y[n + i] : derived(y[i], KIND, layer->slope); \
+        break;
     switch (layer->activation) { FOR_EACH_KIND(CASE) }
 #undef CASE
 }

@@ -232,7 +232,8 @@ def _integrate(
                 return Walked([z, adapted.end], evaluations, accepted, rejected, [])
         return walk_adaptively(problem, adaptive, times, z, record=record)
     grid = make_grid([s for s in solvers if not isinstance(s, Adaptive)], times)
-    end = walk(problem.tableau, grid, z) if walk is not None and _is_plain(solvers, times, record) else None
+    plain = _is_plain(solvers, times, record) and grid.nodes.ndim < z.ndim  # else members of one sample each
+    end = walk(problem.tableau, grid, z) if walk is not None and plain else None
     if end is not None:
         walked = Walked.over_grid(problem.tableau.propagating, grid.taken, [z, end])
     else:

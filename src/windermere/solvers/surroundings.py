@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack, peek_interpreter_stack
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
 from windermere.errors import UsageError
 
@@ -30,6 +31,15 @@ def is_looked_through() -> bool:
     derivatives in forward mode."""
     traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     return traced or peek_interpreter_stack() is not None or is_forward_mode()
+
+
+def is_in_a_mode() -> bool:
+    """Whether someone wants to see every operation, or to put others in their place: to count them, say. A default
+    device, which is such a mode too, does neither."""
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    modes = torch._C._len_torch_function_stack()
+    return modes > 0 and any(not isinstance(torch._C._get_function_stack_at(k), DeviceContext) for k in range(modes))
 
 
 def check_transforms(*, adaptive: bool, gradient: Any) -> None:
