@@ -1,34 +1,26 @@
 """Networks of linear layers, solved in C, against PyTorch's own operations; and what is left to PyTorch."""
 
-import gc
 import subprocess
 import sys
-import weakref
-from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from threading import Thread
 from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.modules.module import register_module_forward_hook
 from torch.nn.utils.parametrizations import weight_norm
 from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
+from tests.models.layers import DOPRI54, EULER, RK4, SOLVERS, Unknown, assert_as_pytorch, network
 from tests.models.spheres import DOUBLE, assert_same, samples, solved, sphere_field
 from tests.training.small import surroundings
 from windermere.errors import FieldError, NonFiniteError
-from windermere.models import Autonomous, ODEBlock, compiled, layered, native, native_call
+from windermere.models import Autonomous, compiled, layered, native
 from windermere.solvers import Adaptive, FixedStep, solve
 
-EULER, RK4, DOPRI54 = FixedStep("euler", step=1 / 8), FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)
-SOLVERS = pytest.mark.parametrize("solver", [EULER, RK4, DOPRI54, Adaptive("fehlberg21", tolerance=1e-2)], ids=str)
 ACTIVATIONS = pytest.mark.parametrize("activation", [*layered.ACTIVATIONS, partial(nn.LeakyReLU, 0.3)])
 
 
@@ -36,33 +28,6 @@ ACTIVATIONS = pytest.mark.parametrize("activation", [*layered.ACTIVATIONS, parti
 def _compiled() -> None:
     if compiled.library("double", "layers") is None:
         pytest.skip("no C compiler here")
-
-
-class Unknown(nn.Module):
-    """The same field, of which nothing is known."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, t: Tensor, z: Tensor) -> Any:
-        return self.network(z)
-
-
-def network(*units: int, activation: Callable[[], nn.Module] = nn.Tanh, last: bool = False, bias: bool = True) -> Any:
-    """Linear layers, each but the last with an activation after it."""
-    torch.manual_seed(sum(units))
-    layers: list[nn.Module] = []
-    for i, o in pairwise(units):
-        layers += [nn.Linear(i, o, bias=bias), activation()]
-    return nn.Sequential(*layers if last else layers[:-1]).to(DOUBLE)
-
-
-def assert_as_pytorch(net: nn.Module, z: Tensor, solver: Any, gradient: Any = "backprop", times: Any = (0, 1)) -> None:
-    found, wanted = (
-        solved(field, z, solver, list(net.parameters()), times, gradient) for field in (Autonomous(net), Unknown(net))
-    )
-    assert_same(found, wanted)
 
 
 @ACTIVATIONS
@@ -108,122 +73,6 @@ def test_activations_are_right_to_a_few_roundings(activation: Any, dtype: torch.
     rounding = torch.finfo(dtype).eps
     assert ((found.double() - wanted).abs() <= 4 * rounding * wanted.abs()).all()
     torch.testing.assert_close(slope.double(), wanted_slope, rtol=8 * rounding, atol=8 * rounding)
-
-
-def curvature(field: nn.Module, z: Tensor, solver: Any) -> list[Tensor]:
-    """Gradients of a penalty on gradients."""
-    z, weights = z.clone().requires_grad_(), list(field.parameters())
-    end = torch.as_tensor(solve(field, z, solver).final)
-    first = torch.autograd.grad(end.square().sum(), [z, *weights], create_graph=True)
-    return list(torch.autograd.grad(sum(g.square().sum() for g in first), [z, *weights]))  # type: ignore[arg-type]
-
-
-@SOLVERS
-def test_gradients_can_be_differentiated_again(solver: Any, taken: list[str]) -> None:
-    net, z = network(2, 4, 2), samples(3, 2)
-    assert_same(curvature(Autonomous(net), z, solver), curvature(Unknown(net), z, solver))
-    assert taken[1:] == ["back"]  # by way of the end; the first gradient is on the tape
-
-
-def test_so_they_are_by_finite_differences() -> None:
-    net, names = network(2, 3, 2), [f"field.network.{name}" for name, _ in network(2, 3, 2).named_parameters()]
-    block, inputs = ODEBlock(Autonomous(net), RK4), (samples(3, 2).requires_grad_(), *net.parameters())
-
-    def end(z: Tensor, *weights: Tensor) -> Any:
-        return functional_call(block, dict(zip(names, weights, strict=True)), z)
-
-    assert torch.autograd.gradcheck(end, inputs)
-    assert torch.autograd.gradgradcheck(end, inputs)
-
-
-@SOLVERS
-def test_cotangents_may_come_in_a_batch(solver: Any) -> None:
-    net, many = network(2, 4, 2), torch.eye(6, dtype=DOUBLE).view(6, 3, 2)
-    found = []
-    for field in (Autonomous(net), Unknown(net)):
-        end: Any = solve(field, z := samples(3, 2).requires_grad_(), solver).final
-        found.append(list(torch.autograd.grad(end, [z, *net.parameters()], many, is_grads_batched=True)))
-    assert_same(found[0], found[1])
-
-
-def test_a_way_back_that_is_compiled_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by torch._dynamo's compiled autograd, which knows nothing of the memory that a call in C makes use of."""
-    net = network(2, 4, 2)
-    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
-    wanted = torch.autograd.grad(end.sum(), list(net.parameters()), retain_graph=True)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    monkeypatch.delattr(native_call.Call, "run")
-    assert_same(list(torch.autograd.grad(end.sum(), list(net.parameters()))), list(wanted))
-
-
-@SOLVERS
-@pytest.mark.parametrize("again", [False, True])
-def test_weights_may_be_made_of_the_state(solver: Any, again: bool) -> None:
-    found = []
-    for kind in (Autonomous, Unknown):
-        block, x = ODEBlock(kind(network(2, 4, 2)), solver), samples(4, 2).requires_grad_()
-        end: Any = functional_call(block, {"field.network.0.weight": (z := x.sin()) * z.mean()}, z)
-        found.append(list(torch.autograd.grad(end.square().sum(), x, create_graph=again)))
-    assert_same(found[0], found[1])
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_hook_on_a_weight_is_called_once(again: bool) -> None:
-    net, called = network(2, 4, 2), list[Tensor]()
-    net[0].weight.register_hook(called.append)
-    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
-    torch.autograd.grad(end.sum(), list(net.parameters()), create_graph=again)
-    assert len(called) == 1
-
-
-def test_signs_that_pytorch_put_off_are_not_forgotten() -> None:
-    net, z = network(1, 3, 1), torch.tensor([[1 + 2j]], dtype=torch.complex128).conj().imag
-    assert z.is_neg()
-    found = []
-    for field in (Autonomous(net), Unknown(net)):
-        end: Any = solve(field, z, EULER).final
-        turned = (torch.complex(end, end).conj() * (1 + 3j)).real  # whose gradient is an imaginary part of a conjugate
-        found.append([end, *torch.autograd.grad(turned.sum(), list(net.parameters()))])
-    assert_same(found[0], found[1])
-
-
-def test_weights_that_change_before_the_way_back_are_an_error_as_ever() -> None:
-    net = network(2, 4, 2)
-    end: Any = solve(Autonomous(net), samples(3, 2), EULER).final
-    with torch.no_grad():
-        net[0].weight.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        end.sum().backward()
-
-
-def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_call, "WORTH_A_THREAD", 1)
-    net, z = network(2, 20, 2), samples(50, 2)
-    found = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        found.append(solved(Autonomous(net), z, EULER, list(net.parameters())))
-    for other in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
-
-
-def test_threads_may_go_back_through_one_solve_at_once() -> None:
-    net = network(4, 64, 64, 4)
-    end: Any = solve(Autonomous(net), samples(200, 4), RK4).final
-    wanted = torch.autograd.grad(loss := end.square().sum(), list(net.parameters()), retain_graph=True)
-    same = []
-
-    def back() -> None:
-        for _ in range(20):
-            found = torch.autograd.grad(loss, list(net.parameters()), retain_graph=True)
-            same.append(all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True)))
-
-    threads = [Thread(target=back) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert same == [True] * 60
 
 
 def test_members_of_one_sample_each_take_steps_of_their_own() -> None:
@@ -419,78 +268,11 @@ def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
     assert told[0] == told[1]
 
 
-def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[Any] = []
-    on_tape = native_call.Call.on_tape
-
-    def noted(self: Any, *given: Any) -> Tensor:
-        held.append(weakref.ref(self))
-        return on_tape(self, *given)
-
-    monkeypatch.setattr(native_call.Call, "on_tape", noted)
-    gc.disable()
-    try:
-        for solver in (EULER, DOPRI54):
-            final: Any = solve(Autonomous(network(2, 5, 2)), samples(3, 2), solver).final
-            assert held[-1]() is not None
-            del final
-            assert held[-1]() is None
-    finally:
-        gc.enable()
-
-
-@pytest.fixture
-def memories(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Weak references to the memory of each solve on the tape."""
-    held: list[Any] = []
-    on_tape = native_call.Call.on_tape
-
-    def noted(self: Any, *given: Any) -> Tensor:
-        held.append(weakref.ref(self.memory))
-        return on_tape(self, *given)
-
-    monkeypatch.setattr(native_call.Call, "on_tape", noted)
-    return held
-
-
-@pytest.mark.parametrize("solver", [EULER, DOPRI54], ids=str)
-def test_the_memory_of_a_solve_goes_with_its_way_back(solver: Any, memories: list[Any]) -> None:
-    end: Any = solve(Autonomous(network(2, 5, 2)), samples(3, 2), solver).final
-    end.sum().backward(retain_graph=True)
-    assert memories[0]() is not None
-    end.sum().backward()
-    assert memories[0]() is None
-
-
-@pytest.mark.parametrize("solver", [EULER, DOPRI54], ids=str)
-def test_a_checkpoint_around_a_solve_keeps_none_of_its_memory(solver: Any, memories: list[Any]) -> None:
-    block = ODEBlock(Autonomous(net := network(2, 5, 2)), solver)
-    end: Any = checkpoint(block, samples(3, 2), use_reentrant=False)
-    assert memories[0]() is None
-    found = torch.autograd.grad(end.sum(), list(net.parameters()))
-    wanted = torch.autograd.grad(block(samples(3, 2)).sum(), list(net.parameters()))
-    assert_same(list(found), list(wanted))
-
-
-def test_the_memory_of_a_solve_may_be_packed_away() -> None:
-    """And come back where no vector may lie."""
-    block, found = ODEBlock(Autonomous(net := network(2, 5, 2)), EULER), []
-    hooks = torch.autograd.graph.saved_tensors_hooks(
-        lambda x: (torch.cat([x.new_zeros(1), x.detach().flatten()]), x.shape), lambda kept: kept[0][1:].view(kept[1])
-    )
-    for packed in (False, True):
-        if packed:
-            with hooks:
-                end = block(samples(3, 2))
-        else:
-            end = block(samples(3, 2))
-        found.append(list(torch.autograd.grad(end.sum(), list(net.parameters()))))
-    assert_same(found[0], found[1])
-
-
 ON_A_SMALL_STACK = """
 import threading, torch
-from tests.models.test_layered import Adaptive, Autonomous, FixedStep, native, network, solve
+from tests.models.layers import network
+from windermere.models import Autonomous, native
+from windermere.solvers import Adaptive, FixedStep, solve
 most, ended = native.UNITS_UP_TO, []
 field = Autonomous(network(most, *[most] * (native.DEPTH_UP_TO - 1), most))
 z = torch.full((1, most), 0.1).double()
@@ -515,7 +297,9 @@ def test_a_solve_of_the_largest_network_fits_on_a_small_stack() -> None:
 
 IN_SMALL_THREADS = """
 import ctypes, torch
-from tests.models.test_layered import Autonomous, FixedStep, native, native_call, network, solve
+from tests.models.layers import network
+from windermere.models import Autonomous, native, native_call
+from windermere.solvers import FixedStep, solve
 c, kind = ctypes.CDLL(None), ctypes.create_string_buffer(256)
 c.pthread_attr_init(kind)
 c.pthread_attr_setstacksize(kind, ctypes.c_size_t(128 << 10))

@@ -164,8 +164,6 @@ def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.Mon
     given: list[int] = []
 
     class Noting:
-        measure = compiled.library("double", "sphere").measure  # type: ignore[union-attr]
-
         def there(self, _: Any, threads: int) -> None:
             given.append(threads)
 

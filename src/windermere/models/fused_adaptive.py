@@ -18,7 +18,8 @@ from torch import Tensor
 
 from windermere.models.fused import Precision, Weights, fits
 from windermere.models.native import DONE, FULL
-from windermere.models.native_call import is_graded, table
+from windermere.models.native_call import is_graded
+from windermere.models.native_plan import table
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.field import Adapt, Adapted, Groups

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from windermere.models.native import DEPTH_UP_TO, Native, native_adapt, native_adjoint, with_native
-from windermere.models.native_call import Weights, network_of
+from windermere.models.native_call import Weights
+from windermere.models.native_plan import network_of
 from windermere.solvers import Prepared
 from windermere.solvers.field import Rate, is_altered
 

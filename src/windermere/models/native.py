@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere.models.compiled import library
-from windermere.models.native_call import C_TYPES, Again, Call, Choice, Network, Weights, is_graded, network_of
+from windermere.models.native_call import C_TYPES, Again, Call, Weights, is_graded
+from windermere.models.native_plan import Choice, Network, network_of
 from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
