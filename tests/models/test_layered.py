@@ -1,9 +1,6 @@
 """Networks of linear layers, solved in C, against PyTorch's own operations; and what is left to PyTorch."""
 
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,8 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.models.layers import DOPRI54, EULER, RK4, SOLVERS, Unknown, assert_as_pytorch, network
+from tests.models.small_stack import is_solved_on_a_small_stack, succeeds
 from tests.models.spheres import DOUBLE, assert_same, samples, solved, sphere_field
-from tests.training.small import surroundings
 from windermere.errors import FieldError, NonFiniteError
 from windermere.models import Autonomous, compiled, layered, native
 from windermere.solvers import Adaptive, FixedStep, solve
@@ -268,31 +265,18 @@ def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
     assert told[0] == told[1]
 
 
-ON_A_SMALL_STACK = """
-import threading, torch
+LARGEST = """
 from tests.models.layers import network
 from windermere.models import Autonomous, native
-from windermere.solvers import Adaptive, FixedStep, solve
-most, ended = native.UNITS_UP_TO, []
+most = native.UNITS_UP_TO
 field = Autonomous(network(most, *[most] * (native.DEPTH_UP_TO - 1), most))
 z = torch.full((1, most), 0.1).double()
 native.PRODUCTS_UP_TO = 1 << 40
-def work():
-    solve(field, z, FixedStep("dopri54", step=1.0)).final.sum().backward()
-    solve(field, z, Adaptive("dopri54", tolerance=1.0), gradient="adjoint").final.sum().backward()
-    ended.append(True)
-threading.stack_size(2 << 20)
-thread = threading.Thread(target=work)
-thread.start()
-thread.join()
-raise SystemExit(not ended)
 """
 
 
 def test_a_solve_of_the_largest_network_fits_on_a_small_stack() -> None:
-    command = [sys.executable, "-c", ON_A_SMALL_STACK]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
-    assert ended.returncode == 0
+    assert is_solved_on_a_small_stack(LARGEST)
 
 
 IN_SMALL_THREADS = """
@@ -314,6 +298,4 @@ solve(field, torch.full((32, most), 0.1).double(), FixedStep("euler", step=1.0))
 
 
 def test_so_it_does_where_threads_have_little_as_with_musl() -> None:
-    command = [sys.executable, "-c", IN_SMALL_THREADS]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=120)
-    assert ended.returncode == 0
+    assert succeeds(IN_SMALL_THREADS)

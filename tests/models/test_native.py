@@ -3,7 +3,6 @@
 import gc
 import platform
 import subprocess
-import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from tests.models.small_stack import is_solved_on_a_small_stack, succeeds
 from tests.models.spheres import Convolving, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
-from tests.training.small import surroundings
 from windermere.errors import NonFiniteError
 from windermere.models import SphereField, compiled, initialise, native, native_call
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve
@@ -135,29 +134,16 @@ def test_the_memory_of_a_solve_goes_with_its_end_and_waits_for_no_collector() ->
         gc.enable()
 
 
-ON_A_SMALL_STACK = """
-import threading, torch
-from tests.models.test_native import Adaptive, FixedStep, SphereField, initialise, native, solve
+LARGEST = """
+from windermere.models import SphereField, initialise, native
 field = initialise(SphereField(native.POINTS_UP_TO, width=native.CHANNELS_UP_TO).double(), 0)
-z, ended = torch.full((2, field.points), 0.1).double(), []
-def work():
-    solve(field, z, FixedStep("dopri54", step=1.0)).final.sum().backward()
-    solve(field, z, Adaptive("dopri54", tolerance=1.0), gradient="adjoint").final.sum().backward()
-    ended.append(True)
-threading.stack_size(2 << 20)
-thread = threading.Thread(target=work)
-thread.start()
-thread.join()
-raise SystemExit(not ended)
+z = torch.full((2, field.points), 0.1).double()
 """
 
 
 def test_a_solve_of_the_largest_field_fits_on_a_small_stack() -> None:
-    """Two megabytes are what a thread has where stacks are unlimited (glibc), and a crash takes the process with it."""
     needs_a_compiler()
-    command = [sys.executable, "-c", ON_A_SMALL_STACK]
-    ended = subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=600)
-    assert ended.returncode == 0
+    assert is_solved_on_a_small_stack(LARGEST)
 
 
 def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,10 +185,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 def test_a_child_of_a_fork_solves_with_threads_of_its_own() -> None:
     """In a process of its own: in this one, JAX may have threads by now, which do not survive a fork."""
     needs_a_compiler()
-    ended = subprocess.run(
-        [sys.executable, "-c", FORKING], cwd=Path(__file__).parents[2], env=surroundings(), timeout=600
-    )
-    assert ended.returncode == 0
+    assert succeeds(FORKING)
 
 
 def test_gradients_that_are_zero_stay_zero() -> None:

@@ -14,7 +14,7 @@ from windermere.models.native import DEPTH_UP_TO, Native, native_adapt, native_a
 from windermere.models.native_call import Weights
 from windermere.models.native_plan import network_of
 from windermere.solvers import Prepared
-from windermere.solvers.field import Rate, is_altered
+from windermere.solvers.field import Rate, is_altered, parameters_of
 
 Layer: TypeAlias = tuple[nn.Linear, nn.Module]
 """And its activation."""
@@ -25,11 +25,7 @@ NONE = nn.Identity()
 
 def layered_field(field: nn.Module, network: nn.Module) -> Prepared:
     """A field that calls a network of the state alone: by its rate, and where it is layered in C."""
-
-    def parameters() -> tuple[Tensor, ...]:
-        return tuple(p for p in field.parameters() if p.requires_grad)
-
-    layers = _layers(network)
+    parameters, layers = parameters_of(field), _layers(network)
     native = _native(layers) if layers else None
     if native is None:
         return Prepared(field, parameters)

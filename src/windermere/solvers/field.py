@@ -98,17 +98,17 @@ def prepare(field: Any, z: Tensor) -> Prepared:
     mixed = is_mixed(z)
     if not mixed and not is_transformed() and not is_forward_mode():
         return _prepared(field)
-    ready = Prepared(field, _parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
+    ready = Prepared(field, parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
     return Prepared(in_autocast(ready.rate, z.device.type) if mixed else ready.rate, ready.tensors)
 
 
 def _prepared(field: Any) -> Prepared:
     if prepares_itself(field):
         return field.prepare()  # type: ignore[no-any-return]
-    return Prepared(field, _parameters_of(field) if isinstance(field, nn.Module) else None)
+    return Prepared(field, parameters_of(field) if isinstance(field, nn.Module) else None)
 
 
-def _parameters_of(module: nn.Module) -> Callable[[], tuple[Tensor, ...]]:
+def parameters_of(module: nn.Module) -> Callable[[], tuple[Tensor, ...]]:
     return lambda: tuple(p for p in module.parameters() if p.requires_grad)
 
 
