@@ -53,7 +53,7 @@ def draw_grid(figure: GridFigure, path: Path | str) -> None:
 def draw_grid_seeds(figure: GridFigure, path: Path | str) -> None:
     """Every seed, in a panel for each training precision; as PNG or SVG."""
     grid = Grid(figure)
-    columns = min(3, len(grid.precisions))
+    columns = 2 if len(grid.precisions) == 4 else min(3, len(grid.precisions))
     rows = -(-len(grid.precisions) // columns)
     canvas = new_figure(max(5.0 * columns, 9.0), 1.6 + 3.0 * rows, padding=5 / 72)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
