@@ -447,6 +447,8 @@ def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
     assert run_study(toy, tmp_path, Choice()).figures == [tmp_path / "drawn.txt"]
     run_study(toy, tmp_path, Choice())
     assert read_rows(tmp_path / "table.csv") == [{"x": 0.1 + 0.2}]
+    made = read_json(tmp_path / "provenance.json")["toy"]
+    assert {"commit", "torch", "device_name", "started", "finished", "seconds"} <= set(made)
 
 
 def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from windermere import data
@@ -128,7 +129,7 @@ def run_study(
         _load_all(chosen.values())  # data that are missing leave no folder behind
     folder = StudyFolder(out, study, quick=choice.quick)
     if not chosen:
-        folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
+        _compute(folder, choice.quick)
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
     for part in parts:  # what is amiss is told before hours of training
@@ -141,6 +142,13 @@ def run_study(
     left = [name for name, config in chosen.items() if _missing(folder, name, config)]
     reason = sign.reason or "finished" if left else "finished"
     return Ended(reason=reason, left=left, diverged=_diverged(out), figures=draw_study(study, out))
+
+
+def _compute(folder: StudyFolder, quick: bool) -> None:
+    """All tables of a study that trains nothing."""
+    made, begun = environment("cpu"), monotonic()
+    tables = folder.study.compute(quick)
+    folder.add(tables, {folder.study.name: {**made, "finished": _now(), "seconds": round(monotonic() - begun, 3)}})
 
 
 def _borrow(folder: StudyFolder, quick: bool) -> None:
@@ -283,10 +291,6 @@ def _provenance(part: Part, together: int) -> dict[str, Any]:
     seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0
     begun = {**read_json(part.folder / "environment.json"), "arithmetic": part.config.arithmetic}
     return {part.folder.name: {**begun, "finished": _now(), "seconds": seconds}}
-
-
-def _made(device: str) -> dict[str, Any]:
-    return {**environment(device), "finished": _now()}
 
 
 def _now() -> str:

@@ -176,7 +176,7 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
             claim = f"{finding.case}: {finding.claim}" if finding.case else finding.claim
             yield _row(claim, finding.ours, "ours" if finding.beyond else WORDS[finding.agrees])
         yield ""
-    yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(folder)) if line)
+    yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(study, folder)) if line)
     if (folder / NOTES).exists():
         yield f"{(folder / NOTES).read_text().strip()}\n"
 
@@ -213,7 +213,7 @@ def _diverged(row: Row) -> bool:
     return row.get("diverged_at") is not None
 
 
-def _provenance(folder: Path) -> str:
+def _provenance(study: Study, folder: Path) -> str:
     """Of all runs together; nothing where it was not kept."""
     every = list(read_provenance(folder).values())
     lenders = sorted({how["borrowed"] for how in every if how.get("borrowed")})
@@ -225,7 +225,7 @@ def _provenance(folder: Path) -> str:
     devices = sorted({_device(how) for how in made})
     dates = sorted({str(how["finished"])[:10] for how in made if how.get("finished")})
     seconds = sum(float(how.get("seconds") or 0) for how in own)
-    took = f", {_duration(seconds)} of training" if seconds else ""
+    took = f", {_duration(seconds)}{' of training' if study.runs(False) else ''}" if seconds else ""
     when = "" if not dates else f", {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "")
     quick = " A quick version, scaled down." if _is_quick(folder) else ""
     return f"Made at {', '.join(commits)} on {', '.join(devices)}{when}{took}.{quick} {others}".rstrip()
