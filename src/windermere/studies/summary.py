@@ -249,5 +249,5 @@ def _is_quick(folder: Path) -> bool:
 
 def _duration(seconds: float) -> str:
     if seconds < 100:
-        return f"{seconds:.0f} s"
+        return f"{seconds:.0f} s" if seconds >= 1 else "under a second"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
