@@ -1,10 +1,11 @@
 """`windermere study`: what it prints, where it writes, and how it goes on."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.studies.small import SMALL
+from tests.studies.small import ROOT, SMALL
 from tests.test_cli import Command, run  # noqa: F401
 from windermere.records import read_rows
 from windermere.studies import registry
@@ -189,3 +190,14 @@ def test_a_training_study_of_the_paper_shows_its_claim_when_quick(run: Command, 
     page = run("study", "summary", "--results", "runs/quick", "--page", "page.md")
     assert (page.code, page.out) == (0, "page: page.md\n")
     assert "sphere2-fixed" in (tmp_path / "page.md").read_text()
+
+
+@pytest.mark.skipif(not (ROOT / ".github").exists(), reason="a source distribution has no workflows")
+def test_every_quick_study_runs_once_a_week() -> None:
+    """On spheres all together, each of those on images by itself."""
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    lists = {name: value.split() for name, value in re.findall(r"^(QUICK\w*) := (.*)$", makefile, re.MULTILINE)}
+    assert sorted(name for names in lists.values() for name in names) == sorted(study.name for study in registry.ALL)
+    weekly = (ROOT / ".github/workflows/studies.yml").read_text()
+    assert "run: make quick-studies }" in weekly
+    assert re.findall(r"QUICK_IMAGES=(\S+)", weekly) == lists["QUICK_IMAGES"]

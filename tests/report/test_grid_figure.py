@@ -15,6 +15,7 @@ from windermere.errors import UsageError
 from windermere.report import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.report.grid_figure import GREY, critical_sentence
 from windermere.report.grid_layout import Grid, written
+from windermere.report.style import INK
 
 Draw = Callable[[GridFigure, Path], None]
 both = pytest.mark.parametrize("draw", [draw_grid, draw_grid_seeds])
@@ -165,6 +166,19 @@ def test_means_are_of_the_seeds_that_trained_and_others_are_grey(
             own.setdefault(to_hex(line.get_color()), []).extend(np.asarray(line.get_ydata(), dtype=float))
     trained = [test.accuracy for test in figure.tests if test.own and test.trained == 0.5 and test.counts]
     assert own == {Grid(figure).colours[0.5]: [pytest.approx(np.mean(np.array(trained, float)))], GREY: [0.0, 0.5]}
+
+
+def test_seeds_that_did_not_train_are_told_apart_without_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("windermere.report.grid_figure.save", lambda figure, path: kept.append(figure))
+    draw_grid_seeds(with_failures(), tmp_path / "seeds.png")
+    axes = kept[0].axes[1]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["seed 0", "(seed 1)", "seed 2", "seed 3"]
+    own = [line for line in axes.lines if line.get_marker() == "o" and line.get_markersize() > 7]
+    edges = {round(float(np.asarray(line.get_xdata())[0])): str(line.get_markeredgecolor()) for line in own}
+    assert edges == {1: GREY, 2: INK, 3: INK}
 
 
 @both

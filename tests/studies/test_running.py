@@ -23,6 +23,7 @@ from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.studies import folder as study_folder
 from windermere.studies import running
 from windermere.studies.folder import StudyFolder, reached
+from windermere.studies.registry import find_study
 from windermere.studies.running import Choice, Part, Progress, run_study
 from windermere.studies.study import Study
 from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, together
@@ -415,6 +416,15 @@ def test_a_quick_studys_folder_without_its_flag_is_refused_with_the_flag(tmp_pat
         StudyFolder(tmp_path, SMALL, quick=False)
 
 
+def test_progress_over_spheres_and_images_counts_what_an_evaluation_takes(tmp_path: Path) -> None:
+    """Of the quick table1, two thousand evaluations on images take longer than millions on spheres."""
+    parts = [
+        Part(name=name, config=config, folder=tmp_path) for name, config in find_study("table1").runs(True).items()
+    ]
+    work = {data: sum(part.work for part in parts if part.config.data == data) for data in ("sphere2", "cifar10")}
+    assert work["cifar10"] > work["sphere2"] > 0
+
+
 def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
         ran(tmp_path / "new", only="rk4")
@@ -437,6 +447,8 @@ def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
     assert run_study(toy, tmp_path, Choice()).figures == [tmp_path / "drawn.txt"]
     run_study(toy, tmp_path, Choice())
     assert read_rows(tmp_path / "table.csv") == [{"x": 0.1 + 0.2}]
+    made = read_json(tmp_path / "provenance.json")["toy"]
+    assert {"commit", "torch", "device_name", "started", "finished", "seconds"} <= set(made)
 
 
 def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
     written = (tmp_path / "table1.md").read_text().splitlines()
     assert written[2:4] == [
         "| Sphere2 | paper | 65-129 | 98.7 ± 1.0 % | 100.5 | 98.9 ± 0.6 % |",
-        "|  | ours, learning rate 0.0001 | 64-128 | 99.0 ± 1.4 % | 80.0 (seeds 60.0 to 100.0) | 98.0 ± 1.4 % |",
+        "|  | ours, learning rate 1e-4 | 64-128 | 99.0 ± 1.4 % | 80.0 (seeds 60.0 to 100.0) | 98.0 ± 1.4 % |",
     ]
     assert "counts one more than the" in written[5]
     theirs, ours = read_rows(tmp_path / "table1.csv")

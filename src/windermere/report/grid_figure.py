@@ -1,7 +1,8 @@
 """A grid of trainings, each tested with other solvers: the paper's Figure 4, and every seed of it (Appendix E).
 
 Both figures share their encoding. Colour: the precision of training. Mark: the method of the test. Filled: the solver
-of training. Grey: seeds that did not train. Precisions are placed by their logarithm, coarse ones on the left.
+of training. Grey: seeds that did not train, without a dark edge and with their names in brackets, for print without
+colours. Precisions are placed by their logarithm, coarse ones on the left.
 """
 
 from collections.abc import Mapping, Sequence
@@ -179,7 +180,8 @@ def _draw_seed(axes: Axes, grid: Grid, trained: float, seed: int) -> None:
                 _draw_failed(axes, place, 1, GREY if test.own else colour, GREY if test.own else "white")
                 continue
             points.append((place, test.accuracy))
-            look = OWN if test.own else {**OTHER, "marker": grid.mark(method)}
+            own_look = OWN if test.counts else {**OWN, "markeredgecolor": GREY}
+            look = own_look if test.own else {**OTHER, "marker": grid.mark(method)}
             look = {**look, "markersize": 0.82 * look["markersize"], "zorder": 3 if test.own else 4}
             axes.plot(*points[-1], **look, color=colour, linestyle="")
         axes.plot(*np.array(points).reshape(-1, 2).T, color=FAINT, linewidth=0.6, alpha=0.6, zorder=1)
@@ -189,7 +191,9 @@ def _scale_seeds(axes: Axes, grid: Grid, trained: float) -> None:
     _scale_accuracy(axes, grid)
     for edge in range(1, len(grid.seeds)):
         axes.axvline(edge - 0.5, color=GRID, linewidth=0.8, zorder=0)
-    axes.set_xticks(range(len(grid.seeds)), [f"seed {seed}" for seed in grid.seeds])
+    left_out = {test.seed for test in grid.of(trained, own=True, counts=False) if test.accuracy is not None}
+    names = [f"(seed {seed})" if seed in left_out else f"seed {seed}" for seed in grid.seeds]
+    axes.set_xticks(range(len(grid.seeds)), names)
     axes.set_xlim(-0.55, len(grid.seeds) - 0.45)
     axes.tick_params(axis="x", length=0, pad=6)
     axes.tick_params(axis="y", labelleft=True)
@@ -213,7 +217,7 @@ def _legend(grid: Grid, *, means: bool) -> list[Line2D | Patch]:
         signs.append(_sign("one seed", {**DOT, "markersize": 7}))
         signs.append(_sign("worst to best seed", {"marker": "|", "markersize": 13}))
     if any(not test.counts and test.accuracy is not None for test in tests):
-        label = "seed that did not train (own solver)" if means else "grey: seed that did not train"
+        label = "seed that did not train (own solver)" if means else "grey, in brackets: seed that did not train"
         signs.append(_sign(label, EXCLUDED, GREY))
     if any(test.own and test.accuracy is None for test in tests):
         signs.append(_sign("training diverged, or own solve failed", FAILED, GREY))

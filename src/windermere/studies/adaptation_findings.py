@@ -119,7 +119,7 @@ def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
         if (printed := PAPER.get(data)) is None:
             continue
         yield Finding(
-            claim="Algorithm 2 is as accurate as printed",
+            claim="Algorithm 2's accuracy is as printed",
             ours=f"{percent(accuracy)} ({seed_count(len(accuracy))}) where {100 * printed.accuracy:.1f} ± "
             f"{100 * printed.spread:.1f} % is printed",
             agrees=_told(run.rows, is_same(accuracy, printed.accuracy, printed.spread)),

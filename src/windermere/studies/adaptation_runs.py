@@ -32,14 +32,13 @@ class Adapted:
 
     @property
     def settled(self) -> list[list[float]]:
-        """For each seed, its steps or tolerances of the second half of training, from the first correction on: up to
-        there they follow from where they began."""
-        return [[row[_precision(curve)] for row in _settled(curve, self._half)] for curve in self.by_seed]
+        """For each seed, its steps or tolerances once settled."""
+        return [[row[_precision(curve)] for row in self._settled(curve)] for curve in self.by_seed]
 
     @property
     def rates(self) -> list[list[float]]:
         """For each seed, evaluations per iteration of training between its reviews, once settled."""
-        pairs = [list(pairwise(logged(_settled(curve, self._half)))) for curve in self.by_seed]
+        pairs = [list(pairwise(logged(self._settled(curve)))) for curve in self.by_seed]
         return [[(b[SPENT] - a[SPENT]) / (b["iteration"] - a["iteration"]) for a, b in own] for own in pairs if own]
 
     @property
@@ -48,9 +47,12 @@ class Adapted:
         curves = ([row for row in self.curves if row["seed"] == own["seed"]] for own in self.own)
         return [curve for curve in curves if curve]
 
-    @property
-    def _half(self) -> int:
-        return int(self.rows[0]["iterations"]) // 2
+    def _settled(self, curve: Sequence[Row]) -> list[Row]:
+        """The second half of training. Algorithms 2 and 3, which raise by a tenth at most, follow from where they began
+        up to their first correction: they settle after it."""
+        half = int(self.rows[0]["iterations"]) // 2
+        begin = max(half, _first_correction(curve)) if self.rows[0]["algorithm"] == "paper" else half
+        return [row for row in curve if row["iteration"] > begin] or [curve[-1]]
 
     @property
     def swings(self) -> list[float]:
@@ -124,10 +126,10 @@ def _precision(curve: Sequence[Row]) -> str:
     return "steps" if curve[0].get("steps") is not None else "tolerance"
 
 
-def _settled(curve: Sequence[Row], half: int) -> list[Row]:
+def _first_correction(curve: Sequence[Row]) -> int:
+    """Its iteration; 0 where there is none."""
     name = _precision(curve)
     sign = 1 if name == "steps" else -1
     decided = [row for row in curve if row[f"{name}_after"] is not None]
     corrected = (row["iteration"] for row in decided if sign * (row[f"{name}_after"] - row[name]) > 0)
-    begin = max(half, next(corrected, half))
-    return [row for row in curve if row["iteration"] > begin] or [curve[-1]]
+    return int(next(corrected, 0))

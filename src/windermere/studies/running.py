@@ -11,13 +11,15 @@ from datetime import UTC, datetime
 from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from windermere import data
 from windermere.errors import DivergedError, UsageError
+from windermere.models import architecture
 from windermere.models.arithmetic import IMAGES, check_it_suits, convolving_in
 from windermere.records import Row, environment, read_json, read_metrics
-from windermere.solvers import Adaptive
+from windermere.solvers import Adaptive, FixedStep
 from windermere.studies.adaptation_measures import rule_of
 from windermere.studies.folder import (
     StudyFolder,
@@ -72,11 +74,20 @@ class Part:
 
     @property
     def work(self) -> float:
-        """About how much there is to do, in evaluations of the field."""
+        """About how much there is to do, in products of the field's layers."""
         solver = self.config.solver
         fixed = not isinstance(solver, Adaptive) and self.config.first_step == "given"
         steps = 1 / solver.precision if fixed else GUESSED_STEPS
-        return self.config.iterations * len(self.config.seeds) * steps * len(solver.tableau.b)
+        samples = self.config.iterations * self.config.batch_size * len(self.config.seeds)
+        return samples * steps * len(solver.tableau.b) * _products(self.config.data)
+
+
+@cache
+def _products(data: str) -> int:
+    """About how many an evaluation of the paper's field takes for a sample: each of its weights, at every place."""
+    tensors = dict(architecture(data, FixedStep("euler", step=1.0)).named_parameters())
+    weights = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith("0."))
+    return weights * tensors["2.weight"].shape[1] // tensors["0.field.lift.weight"].shape[1]
 
 
 @dataclass(frozen=True)
@@ -118,7 +129,7 @@ def run_study(
         _load_all(chosen.values())  # data that are missing leave no folder behind
     folder = StudyFolder(out, study, quick=choice.quick)
     if not chosen:
-        folder.add(study.compute(choice.quick), {study.name: _made("cpu")})
+        _compute(folder, choice.quick)
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in _missing(folder, name, config)]
     for part in parts:  # what is amiss is told before hours of training
@@ -131,6 +142,13 @@ def run_study(
     left = [name for name, config in chosen.items() if _missing(folder, name, config)]
     reason = sign.reason or "finished" if left else "finished"
     return Ended(reason=reason, left=left, diverged=_diverged(out), figures=draw_study(study, out))
+
+
+def _compute(folder: StudyFolder, quick: bool) -> None:
+    """All tables of a study that trains nothing."""
+    made, begun = environment("cpu"), monotonic()
+    tables = folder.study.compute(quick)
+    folder.add(tables, {folder.study.name: {**made, "finished": _now(), "seconds": round(monotonic() - begun, 3)}})
 
 
 def _borrow(folder: StudyFolder, quick: bool) -> None:
@@ -273,10 +291,6 @@ def _provenance(part: Part, together: int) -> dict[str, Any]:
     seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0
     begun = {**read_json(part.folder / "environment.json"), "arithmetic": part.config.arithmetic}
     return {part.folder.name: {**begun, "finished": _now(), "seconds": seconds}}
-
-
-def _made(device: str) -> dict[str, Any]:
-    return {**environment(device), "finished": _now()}
 
 
 def _now() -> str:

@@ -186,7 +186,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     critical, costs = line.critical, line.adapted_column("cost")
     return (
         "",
-        f"ours, learning rate {line.lr:g}",
+        f"ours, learning rate {written(line.lr)}",
         line.bracket,
         percent(critical.accuracy) + (" (one seed)" if len(critical.accuracy) == 1 else "") if critical else "",
         f"{fmean(costs):.1f} ({by_seed(costs)})" if costs else "",
@@ -219,7 +219,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         return
     own = critical.accuracy
     yield Finding(
-        claim="the coarsest run that passes is as accurate as printed",
+        claim="the accuracy of the coarsest run that passes is as printed",
         ours=f"{percent(own)} with {critical.steps} steps ({seed_count(len(own))}) where {100 * accuracy:.1f} ± "
         f"{100 * around:.1f} % is printed",
         agrees=is_same(own, accuracy, around) if line.whole else None,
