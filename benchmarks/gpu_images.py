@@ -36,7 +36,8 @@ from windermere.training import RunConfig, captured, make_ensemble, train  # iso
 from windermere.training.batches import Batches  # isort: skip
 from windermere.training.captured import CapturedSteps, CaptureFailed  # isort: skip
 from windermere.training.evaluation import member_losses  # isort: skip
-from windermere.training.loop import Training, one_iteration  # isort: skip
+from windermere.training.loop import one_iteration  # isort: skip
+from windermere.training.under_way import Training  # isort: skip
 
 SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 IMAGES = {"cifar10": 50_000, "mnist": 60_000}

@@ -16,6 +16,7 @@ import pytest
 
 import windermere
 from tests.data.small import cifar_contents, mnist_contents, write
+from tests.processes import surroundings
 from tests.test_records import mount, tiny_disk  # noqa: F401
 from tests.training.small import (
     a_config,
@@ -24,7 +25,6 @@ from tests.training.small import (
     checkpoint,
     model,
     rows,
-    surroundings,
 )
 from windermere import cli, data
 from windermere.solvers import Adaptive, FixedStep

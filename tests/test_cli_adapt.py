@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from tests.training.small import a_config
-from windermere.cli.train import ended_at_a_bound
+from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
 
 ADAPTED: tuple[object, ...] = (*SPHERES, "--adapt", "paper", "--iterations", 100)

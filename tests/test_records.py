@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.processes import python
 from windermere import records
 from windermere.errors import RunError, StorageError, UsageError
 from windermere.records import RunFolder, read_json, read_metrics, read_run, read_tensors, write_tensors
@@ -358,20 +359,9 @@ run.save_checkpoint({}, {"version": "new"})
 @contextmanager
 def child(script: str, *arguments: object) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     """A process that runs `script`, and its output; killed at the latest when the body is left."""
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    surroundings = {
-        **os.environ,
-        "PYTHONPATH": str(Path(records.__file__).parents[2]),
-        "OMP_NUM_THREADS": "1",
-    }
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=surroundings
-    ) as process:
+    with python("-c", script, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        try:
-            yield process, process.stdout
-        finally:
-            process.kill()
+        yield process, process.stdout
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")

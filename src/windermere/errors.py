@@ -51,7 +51,8 @@ class SolverError(WindermereError, ArithmeticError):
 
 
 class FieldError(SolverError):
-    """The field returned something that is not a rate of change of the state: wrong shape, dtype or device."""
+    """The field is no function field(t, z) that gives the state's rate of change in a tensor of its own, of the same
+    shape, dtype and device; or it depends on what an adjoint cannot know of."""
 
 
 class NonFiniteError(SolverError):

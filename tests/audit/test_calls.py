@@ -35,6 +35,11 @@ class FromOne(Rotating):
         return super().forward(given["x"] + given["shift"])
 
 
+class FromWithin(Rotating):
+    def forward(self, given: dict[str, dict[str, Tensor]]) -> Any:  # type: ignore[override]
+        return super().forward(given["all"]["x"])
+
+
 class WithExtra(Rotating):
     def forward(self, x: Tensor) -> Any:
         return super().forward(x), {"moved": x}
@@ -55,6 +60,7 @@ def labels() -> Tensor:
         (Shifted, (ring() - 1, torch.ones(400, 2))),
         (Shifted, {"shift": torch.ones(400, 2), "x": ring() - 1}),
         (FromOne, {"shift": torch.ones(400, 2), "x": ring() - 1}),
+        (FromWithin, {"given": {"all": {"x": ring()}}}),
         (WithExtra, ring()),
         (ByName, ring()),
     ],
@@ -63,6 +69,7 @@ def test_a_model_of_any_signature_gets_the_verdict_of_the_plain_one_in_float64(m
     verdict, plain = wm.audit(model(), (inputs, labels())), rotation_verdict(2)
     assert verdict.gap.value == pytest.approx(plain.gap.value, abs=0.01)
     assert verdict.reference.dtype == "float64"
+    assert {e.name for e in verdict.evidence} >= {"crossings", "orientation"}  # it sees the states
     assert verdict.notes == (("of the tuple it returns, one tensor is audited",) if model is WithExtra else ())
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.audit import crossings
-from windermere.audit.crossings import Crossings, _orientation, _whole_orientation, count_crossings
+from windermere.audit.crossings import Crossings, count_crossings
+from windermere.audit.turns import _whole_orientation, orientation
 from windermere.errors import UsageError
 from windermere.solvers import FixedStep, solve
 
@@ -263,7 +264,7 @@ def test_a_sign_by_floats_is_the_sign_by_whole_numbers(trajectories: Floats) -> 
     rng = np.random.default_rng(1)
     a, b, c = np.moveaxis(rng.choice(trajectories.reshape(-1, 2), (2000, 3)), 0, -1)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(_orientation(a, b, c), _whole_orientation(a, b, c))
+        np.testing.assert_array_equal(orientation(a, b, c), _whole_orientation(a, b, c))
 
 
 # What leaves counts as they are.

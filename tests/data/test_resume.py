@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.small import surroundings
+from tests.processes import surroundings
 from windermere.data import Progress, get
 from windermere.errors import DataError
 

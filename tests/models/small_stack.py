@@ -2,9 +2,8 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
-from tests.training.small import surroundings
+from tests.processes import ROOT, surroundings
 
 SOLVED = """
 import threading, torch
@@ -26,7 +25,7 @@ raise SystemExit(not ended)
 def succeeds(script: str) -> bool:
     """In a process of its own: a crash takes the process with it."""
     command = [sys.executable, "-c", script]
-    return subprocess.run(command, cwd=Path(__file__).parents[2], env=surroundings(), timeout=600).returncode == 0
+    return subprocess.run(command, cwd=ROOT, env=surroundings(), timeout=600).returncode == 0
 
 
 def is_solved_on_a_small_stack(made: str) -> bool:

@@ -1,10 +1,6 @@
 """The Triton kernels, interpreted on the CPU, against the eager walk in float64: values and gradients."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +9,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
+from tests.models.interpreter import interpreted
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.models import SphereField
 from windermere.models.fused import can_walk, steps_on_device, with_kernels
@@ -21,7 +18,6 @@ from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
-ROOT = Path(__file__).parents[2]
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
 
@@ -68,13 +64,7 @@ CASES = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once, from the interpreter."""
-    folder = tmp_path_factory.mktemp("fused")
-    torch.save(CASES, folder / "cases.pt")
-    command = [sys.executable, "-m", "tests.models.interpreted", str(folder / "cases.pt"), str(folder / "results.pt")]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return torch.load(folder / "results.pt")
+    return interpreted("interpreted", CASES, tmp_path_factory.mktemp("fused"))
 
 
 def expected(case: dict[str, Any]) -> list[Tensor]:

@@ -1,8 +1,5 @@
 """The adaptive Triton kernels, interpreted on the CPU, against the host-driven walk: steps, costs, ends, gradients."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -10,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models.interpreter import interpreted
 from tests.models.spheres import samples, sphere_field
-from tests.models.test_fused import NAMES, ROOT, expected, make_case, needs_triton
+from tests.models.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
 from windermere.models import SphereField
 from windermere.models.fused_adaptive import can_adapt
@@ -80,13 +78,8 @@ OUT_OF_THE_ORDINARY = {
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once, from the interpreter."""
-    given, made = (tmp_path_factory.mktemp("adaptive") / name for name in ("cases.pt", "results.pt"))
-    torch.save({**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}, given)
-    command = [sys.executable, "-m", "tests.models.interpreted_adaptive", str(given), str(made)]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return torch.load(made)
+    cases = {**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}
+    return interpreted("interpreted_adaptive", cases, tmp_path_factory.mktemp("adaptive"))
 
 
 class ByTheHost:

@@ -4,12 +4,8 @@ Images are tiny and their sides odd and unequal, so that most pixels lie at a bo
 hidden layer that is not padded with zeros shows; and tiles are smaller than a batch, and end inside an image.
 """
 
-import os
-import subprocess
-import sys
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -19,13 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
+from tests.models.interpreter import interpreted
 from windermere.errors import UsageError
 from windermere.models.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve
 from windermere.solvers.grid import Grid, Steps, make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
-ROOT = Path(__file__).parents[2]
 NAMES = ["end", "start", "lift", "lift bias", "mix", "mix bias", "lower", "lower bias"]
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
@@ -119,14 +115,7 @@ CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for na
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once, from the interpreter."""
-    folder = tmp_path_factory.mktemp("images")
-    torch.save({**CASES, "failing": FAILING}, folder / "cases.pt")
-    module = "tests.models.interpreted_images"
-    command = [sys.executable, "-m", module, str(folder / "cases.pt"), str(folder / "results.pt")]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return torch.load(folder / "results.pt")
+    return interpreted("interpreted_images", {**CASES, "failing": FAILING}, tmp_path_factory.mktemp("images"))
 
 
 def rounded(x: Tensor) -> Tensor:

@@ -71,6 +71,39 @@ def test_a_field_that_changes_its_state_in_place_is_told_to_take_a_copy(solver: 
         solve(lambda t, z: (z[0].neg_(), z[1]), (torch.ones(3, 2), torch.ones(3)), solver)
 
 
+@EVERY
+@pytest.mark.parametrize("handed_out", [lambda buffer: buffer, lambda buffer: buffer.view(3, 2)], ids=["same", "view"])
+def test_a_field_that_writes_every_rate_into_the_same_memory_is_told_to_return_a_new_one(
+    solver: Any, handed_out: Any
+) -> None:
+    buffer = torch.empty(3, 2)
+
+    def field(t: Any, z: Any) -> Any:
+        torch.neg(z, out=buffer)
+        return handed_out(buffer)
+
+    with pytest.raises(FieldError, match=r"over the one before, .* \.clone\(\)"):
+        solve(field, torch.ones(3, 2), solver)
+    with pytest.raises(FieldError, match="over the one before, "):
+        initial_step(field, torch.ones(3, 2), order=1)
+
+
+def test_one_stage_is_used_up_before_the_next_is_written_over_it() -> None:
+    buffer, euler = torch.empty(3, 2), FixedStep("euler", step=1 / 10)
+    reused: Any = solve(lambda t, z: torch.neg(z, out=buffer), torch.ones(3, 2), euler).final
+    own: Any = solve(lambda t, z: -z, torch.ones(3, 2), euler).final
+    assert torch.equal(reused, own)
+
+
+@EVERY
+def test_a_constant_field_may_return_one_tensor_for_good(solver: Any) -> None:
+    rate = torch.tensor([[1.0, -2.0]])
+    shared: Any = solve(lambda t, z: rate.expand(3, 2), torch.ones(3, 2), solver)
+    own: Any = solve(lambda t, z: rate.expand(3, 2).clone(), torch.ones(3, 2), solver)
+    assert torch.equal(shared.final, own.final)
+    assert np.array_equal(shared.stats.evaluations, own.stats.evaluations)
+
+
 def test_a_type_error_inside_a_field_comes_out_as_it_is() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         solve(lambda t, z: z + "1", torch.ones(3, 2), FIXED)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tests.training.small import a_config, surroundings
+from tests.processes import ROOT, python
+from tests.training.small import a_config
 from windermere.solvers import FixedStep
 from windermere.studies.running import Choice, Ended, run_study
 from windermere.studies.study import Finished, Study, Tables
 from windermere.training import RunConfig, evaluate
 
-ROOT = Path(__file__).parents[2]
 SEEDS = (0, 1, 2)
 
 
@@ -51,13 +51,9 @@ def ran(out: Path, **changes: object) -> Ended:
 def study_process(out: Path) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     """Writes a line for each iteration, and is some twenty ahead of its reader at most; killed at the latest when the
     body is left."""
-    command = [sys.executable, "-u", "-m", "tests.studies.small", str(out)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=surroundings(), cwd=ROOT) as process:
+    with python("-u", "-m", "tests.studies.small", out, stdout=subprocess.PIPE, cwd=ROOT) as process:
         assert process.stdout is not None
-        try:
-            yield process, process.stdout
-        finally:
-            process.kill()
+        yield process, process.stdout
 
 
 if __name__ == "__main__":

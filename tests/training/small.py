@@ -1,8 +1,6 @@
 """Small runs, the slow reference for them (one model, one plain loop), and real processes that train."""
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import windermere
+from tests.processes import python
 from windermere.data import spheres
 from windermere.models import architecture, initialise
 from windermere.records import TensorFile, read_metrics, read_tensors
@@ -122,21 +120,10 @@ def fit_alone(alone: nn.Module, config: RunConfig, inputs: Tensor, labels: Tenso
 # Real processes
 
 
-def surroundings(**changes: str) -> dict[str, str]:
-    """The environment of a process that runs this package on one thread."""
-    source = str(Path(windermere.__file__).parents[1])
-    return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **changes}
-
-
 @contextmanager
 def windermere_process(*arguments: object) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     """`python -m windermere ...` and its standard error; killed at the latest when the body is left."""
-    command = [sys.executable, "-m", "windermere", *map(str, arguments)]
-    with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=surroundings()
-    ) as process:
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with python("-m", "windermere", *arguments, **pipes) as process:
         assert process.stderr is not None
-        try:
-            yield process, process.stderr
-        finally:
-            process.kill()
+        yield process, process.stderr

@@ -25,7 +25,7 @@ from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
 from windermere.training import Ensemble, RunConfig, trained_ensemble
 from windermere.training.adapting import Adapting, scores
-from windermere.training.loop import make_ensemble
+from windermere.training.under_way import make_ensemble
 
 ADAPTED: dict[str, Any] = {
     "solver": FixedStep("euler", step=1.0),

@@ -16,7 +16,8 @@ from windermere.training.batches import Batches
 from windermere.training.captured import CapturedSteps, can_capture
 from windermere.training.checkpoint import make_optimizer, pack
 from windermere.training.evaluation import member_losses
-from windermere.training.loop import Training, one_iteration
+from windermere.training.loop import one_iteration
+from windermere.training.under_way import Training
 
 from .small import a_config, checkpoint, model, rows, some_spheres, trained
 

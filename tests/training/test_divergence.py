@@ -20,10 +20,10 @@ from windermere.training import (
     RunConfig,
     evaluate,
     evaluation,
-    loop,
     make_ensemble,
     open_run,
     train,
+    under_way,
 )
 from windermere.training.batches import Batches
 
@@ -91,7 +91,7 @@ def spoil(monkeypatch: pytest.MonkeyPatch, change: Callable[[Ensemble], None]) -
             change(ensemble)
         return ensemble
 
-    monkeypatch.setattr(loop, "make_ensemble", spoiled)
+    monkeypatch.setattr(under_way, "make_ensemble", spoiled)
 
 
 def test_an_infinite_loss_of_one_member_names_its_seed_and_stops_before_the_step(
@@ -107,7 +107,7 @@ def test_an_infinite_loss_of_one_member_names_its_seed_and_stops_before_the_step
     assert kept.meta["iteration"] == 0
     assert_same_bits(
         {name.removeprefix("model/"): tensor for name, tensor in kept.tensors.items()},
-        {name: tensor.detach() for name, tensor in loop.make_ensemble(a_config(seeds=(4, 9, 2))).tensors.items()},
+        {name: tensor.detach() for name, tensor in under_way.make_ensemble(a_config(seeds=(4, 9, 2))).tensors.items()},
     )
 
 
@@ -215,7 +215,7 @@ def test_a_failed_evaluation_at_the_end_is_made_again_and_not_replaced_by_an_ear
         return evaluate(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "evaluate", fails_the_second_time)
+        patch.setattr(under_way, "evaluate", fails_the_second_time)
         with pytest.raises(DivergedError, match="in the evaluation after iteration 10"):
             trained(tmp_path / "run", config)
     assert checkpoint(tmp_path / "run").meta["test"] is None

@@ -44,19 +44,15 @@ if TYPE_CHECKING:
 else:
     Callback = _lightning().Callback
 
-__all__ = ["AdaptPrecision", "accuracy", "accuracy_and_logits", "install_adapted"]
+__all__ = ["AdaptPrecision", "accuracy_and_logits", "install_adapted"]
 
 Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
 """A module and a batch to a value, or to a value and the outputs that it was taken from."""
 
 
-def accuracy(module: "LightningModule", batch: Any) -> float:
-    """The share of a batch (x, y) whose class module(x) finds."""
-    return accuracy_and_logits(module, batch)[0]
-
-
 def accuracy_and_logits(module: "LightningModule", batch: Any) -> tuple[float, Tensor]:
-    """The same, and the logits [samples, K]; of logits [B, K, ...] every pixel is a sample."""
+    """The share of a batch (x, y) whose class module(x) finds, and the logits [samples, K]; of logits [B, K, ...] every
+    pixel is a sample."""
     if not isinstance(batch, list | tuple) or len(batch) != 2:
         raise UsageError("AdaptPrecision scores batches of (x, y) by itself: for others give it a score(module, batch)")
     x, y = batch

@@ -73,13 +73,6 @@ class _Law:
         factor = (allowed / max(expected, LEAST)) ** (1 / order)
         return precision * min(max(factor, self.decrease), self.increase), reason
 
-    def within(self, bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
-        """The precision that was wanted, as far as the bounds allow."""
-        low, high = bounds
-        if wanted < low:
-            return low, f"{reason} as far as {finest}"
-        return (high, f"{reason} as far as can be") if wanted > high else (wanted, reason)
-
     def settled(
         self,
         state: State,
@@ -101,8 +94,16 @@ class _Law:
             memory = self.remembered(state, checked.distance, order)
             signal = memory * pow(state.precision, order)
             wanted, reason = self.wanted(state.precision, signal, order)
-        after, reason = self.within(bounds, wanted, reason, finest)
+        after, reason = _within(bounds, wanted, reason, finest)
         return decided(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
+
+
+def _within(bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
+    """The precision that was wanted, as far as the bounds allow."""
+    low, high = bounds
+    if wanted < low:
+        return low, f"{reason} as far as {finest}"
+    return (high, f"{reason} as far as can be") if wanted > high else (wanted, reason)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from windermere.audit.wording import recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError, raised
 from windermere.models import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, Solver, counting
-from windermere.solvers.solve import members_of
+from windermere.solvers.members import members_of
 
 FEW = 8
 """Samples that show how many steps a model takes."""

@@ -78,11 +78,6 @@ def values_of(x: Any) -> tuple[Any, ...]:
     return tuple(x) if isinstance(x, tuple | list) else (x,)
 
 
-def samples_of(x: Any) -> int:
-    """Length of the first axis of the first input that has one."""
-    return next((len(v) for v in values_of(x) if isinstance(v, Tensor | np.ndarray) and v.ndim), -1)
-
-
 def packed(state: State, n: int) -> Tensor | None:
     """[n, D] from the parts of a state; None where their first axis is not the samples'."""
     parts = parts_of(state)

@@ -23,20 +23,14 @@ Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of piec
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from windermere.audit.turns import ROUNDING, Floats, Index, Mask, Signs, at, compare, everywhere, orientation
 from windermere.errors import UsageError
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
-Signs = NDArray[np.int8]
-Mask = NDArray[np.bool_]
-Number = TypeVar("Number", bound=np.generic)
-
-ROUNDING = 2.0**-53
 ROWS, COLUMNS = 64, 1024
 """Pieces in a block: it fits a cache, and its matrix products are too small for a BLAS to wake its threads up for."""
 OVERHEAD = 512
@@ -116,11 +110,11 @@ class _Pieces:
     @classmethod
     def walked(cls, points: Floats, labels: NDArray[np.int64]) -> "_Pieces":
         sample, step = np.nonzero((points[1:] != points[:-1]).any(axis=-1).T)
-        start, end = (np.ascontiguousarray(points[at, sample].T) for at in (step, step + 1))
+        start, end = (np.ascontiguousarray(points[node, sample].T) for node in (step, step + 1))
         before = np.where(np.diff(sample, prepend=-1) != 0, start, np.roll(start, 1, axis=1))
-        onward = _everywhere(_compare(start, before) == _compare(end, start)) & (_orientation(before, start, end) == 0)
+        onward = everywhere(compare(start, before) == compare(end, start)) & (orientation(before, start, end) == 0)
         turns, lasts = np.flatnonzero(~onward), np.flatnonzero(~np.roll(onward, -1))
-        start, before, end, sample = _at(start, turns), _at(before, turns), _at(end, lasts), _at(sample, turns)
+        start, before, end, sample = at(start, turns), at(before, turns), at(end, lasts), at(sample, turns)
         return cls(start=start, end=end, before=before, sample=sample.astype(np.int32), label=labels[sample])
 
     @cached_property
@@ -152,7 +146,7 @@ class _Band:
     @cached_property
     def until(self) -> Index:
         """[m]: the first member that begins after this one ends."""
-        begin, end = (_at(ends, self.members)[0] for ends in (self.pieces.low, self.pieces.high))
+        begin, end = (at(ends, self.members)[0] for ends in (self.pieces.low, self.pieces.high))
         until: Index = np.searchsorted(begin, end, side="right")
         return until
 
@@ -206,7 +200,7 @@ def _blocks(pieces: _Pieces) -> Iterator[tuple[Index, Index, Signs]]:
 
 def _geometry(pieces: _Pieces, some: Index) -> Floats:
     """[6, m]: x and y of start and end, and the direction, of length 1 by the sum of its coordinates."""
-    start, end = _at(pieces.start, some), _at(pieces.end, some)
+    start, end = at(pieces.start, some), at(pieces.end, some)
     return np.concatenate([start, end, (end - start) / np.abs(end - start).sum(axis=0)])
 
 
@@ -254,16 +248,12 @@ def _settle(pieces: _Pieces, pairs: list[tuple[Index, Index]]) -> Crossings:
     return found
 
 
-def _at(array: NDArray[Number], some: Index) -> NDArray[Number]:
-    return array.take(some, axis=-1)  # several times as fast as array[..., some]
-
-
 def _only(mask: Mask, *arrays: NDArray[Any]) -> list[NDArray[Any]]:
-    return [_at(array, np.flatnonzero(mask)) for array in arrays]
+    return [at(array, np.flatnonzero(mask)) for array in arrays]
 
 
 def _boxes_meet(a: Floats, b: Floats, c: Floats, d: Floats) -> Mask:
-    return _everywhere(np.minimum(a, b) <= np.maximum(c, d), np.minimum(c, d) <= np.maximum(a, b))
+    return everywhere(np.minimum(a, b) <= np.maximum(c, d), np.minimum(c, d) <= np.maximum(a, b))
 
 
 def _crossing(pieces: _Pieces, one: Index, other: Index) -> tuple[Index, Index, Mask]:
@@ -272,18 +262,18 @@ def _crossing(pieces: _Pieces, one: Index, other: Index) -> tuple[Index, Index, 
     A piece owns its start and not its end, so that a crossing is found by one pair of pieces only: inside both of them,
     where one starts inside the other, or where both start.
     """
-    a, b, c, d = (_at(ends, some) for some in (one, other) for ends in (pieces.start, pieces.end))
+    a, b, c, d = (at(ends, some) for some in (one, other) for ends in (pieces.start, pieces.end))
     one, other, a, b, c, d = _only(_boxes_meet(a, b, c, d), one, other, a, b, c, d)
-    of_c, of_d, together = _orientation(a, b, c), _orientation(a, b, d), _everywhere(a == c)
+    of_c, of_d, together = orientation(a, b, c), orientation(a, b, d), everywhere(a == c)
     open_ = (of_c * of_d <= 0) & ((of_c != of_d) | together)  # pieces on one line may meet at their starts only
     one, other, of_c, of_d, together = _only(open_, one, other, of_c, of_d, together)
     a, b, c, d = _only(open_, a, b, c, d)
-    of_a, of_b = _orientation(c, d, a), _orientation(c, d, b)
+    of_a, of_b = orientation(c, d, a), orientation(c, d, b)
     found = (of_c * of_d < 0) & (of_a * of_b < 0)
     turn = np.flatnonzero((of_c == 0) & (of_a * of_b < 0))
-    found[turn] = _orientation(_at(a, turn), _at(b, turn), _at(pieces.before, other[turn])) * of_d[turn] < 0
+    found[turn] = orientation(at(a, turn), at(b, turn), at(pieces.before, other[turn])) * of_d[turn] < 0
     turn = np.flatnonzero((of_a == 0) & (of_c * of_d < 0))
-    found[turn] = _orientation(_at(c, turn), _at(d, turn), _at(pieces.before, one[turn])) * of_b[turn] < 0
+    found[turn] = orientation(at(c, turn), at(d, turn), at(pieces.before, one[turn])) * of_b[turn] < 0
     turn = np.flatnonzero(together)
     found[turn] = _vertices_cross(pieces, one[turn], other[turn])
     return one, other, found
@@ -294,10 +284,10 @@ def _vertices_cross(pieces: _Pieces, one: Index, other: Index) -> Mask:
 
     They do where the other's way in and way out lie in different sectors between one's way in and way out.
     """
-    vertex, way_in, way_out = _at(pieces.start, one), _at(pieces.before, one), _at(pieces.end, one)
-    left, along = _sector(vertex, way_out, way_in, _at(pieces.before, other))
-    other_left, other_along = _sector(vertex, way_out, way_in, _at(pieces.end, other))
-    passing = (way_in != vertex).any(axis=0) & (_at(pieces.before, other) != vertex).any(axis=0)
+    vertex, way_in, way_out = at(pieces.start, one), at(pieces.before, one), at(pieces.end, one)
+    left, along = _sector(vertex, way_out, way_in, at(pieces.before, other))
+    other_left, other_along = _sector(vertex, way_out, way_in, at(pieces.end, other))
+    passing = (way_in != vertex).any(axis=0) & (at(pieces.before, other) != vertex).any(axis=0)
     changes: Mask = passing & ~along & ~other_along & (left != other_left)
     return changes
 
@@ -307,8 +297,8 @@ def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[M
 
     As no piece goes straight on, the two rays are on one line only where a polygon turns back: an empty sector.
     """
-    from_first, from_last = _orientation(vertex, first, ray), _orientation(vertex, last, ray)
-    width = _orientation(vertex, first, last)
+    from_first, from_last = orientation(vertex, first, ray), orientation(vertex, last, ray)
+    width = orientation(vertex, first, last)
     along = (from_first == 0) & _same_way(vertex, first, ray) | (from_last == 0) & _same_way(vertex, last, ray)
     narrow, wide = (from_first > 0) & (from_last < 0), (from_first > 0) | (from_last < 0)
     return np.where(width > 0, narrow, (width < 0) & wide), along
@@ -316,70 +306,4 @@ def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[M
 
 def _same_way(vertex: Floats, one: Floats, other: Floats) -> Mask:
     """[k]: of points on one line through the vertex, whether they lie on the same side of it."""
-    return _everywhere(_compare(one, vertex) == _compare(other, vertex))
-
-
-def _everywhere(*conditions: Mask) -> Mask:
-    """[k]: whether conditions [2, k] hold in both coordinates."""
-    both: Mask = np.logical_and.reduce([row for condition in conditions for row in condition])
-    return both
-
-
-# The exact sign of a triangle's area.
-
-
-def _compare(one: NDArray[Any], other: NDArray[Any]) -> Signs:
-    more, less = np.asarray(one > other, np.bool_), np.asarray(one < other, np.bool_)
-    return more.view(np.int8) - less.view(np.int8)
-
-
-def _orientation(a: Floats, b: Floats, c: Floats) -> Signs:
-    """[k]: 1 where a, b, c turn anticlockwise, -1 where clockwise, 0 where they lie on one line, exactly."""
-    (ux, uy), (vx, vy) = a - c, b - c
-    left, right = ux * vy, uy * vx
-    # Shewchuk (1997): (3 + 16 u) u bounds the relative error; the last term leaves underflow out of it.
-    unsure = ~(np.abs(left - right) > 4 * ROUNDING * (np.abs(left) + np.abs(right)) + 1e-290)
-    sign = _compare(left, right)
-    rest = np.flatnonzero(unsure & ~(((ux == 0) | (vy == 0)) & ((uy == 0) | (vx == 0))))
-    if len(rest):
-        sign[rest] = _close_orientation(_at(a, rest), _at(b, rest), _at(c, rest))
-    return sign
-
-
-def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
-    """[k]: the same where rounding might decide.
-
-    Where differences are exact, unequal products keep their order when rounded and equal ones differ in their errors.
-    """
-    u, v = a - c, b - c
-    left, right = u[0] * v[1], u[1] * v[0]
-    sign = _compare(left, right)
-    tie = np.flatnonzero(left == right)
-    (ux, uy), (vx, vy), product = _at(u, tie), _at(v, tie), left[tie]
-    sign[tie] = _compare(_error(ux, vy, product), _error(uy, vx, product))
-    safe = (np.abs(left) > 1e-250) & (np.abs(u) < 1e150).all(axis=0) & (np.abs(v) < 1e150).all(axis=0)
-    exact = safe & _everywhere(u + c == a, a - u == c, v + c == b, b - v == c)
-    rest = np.flatnonzero(~exact)
-    if len(rest):
-        sign[rest] = _whole_orientation(_at(a, rest), _at(b, rest), _at(c, rest))
-    return sign
-
-
-def _error(one: Floats, other: Floats, product: Floats) -> Floats:
-    """[k]: what rounding took from a product (Dekker 1971)."""
-    (a, b), (c, d) = _halves(one), _halves(other)
-    return b * d - (((product - a * c) - b * c) - a * d)
-
-
-def _halves(value: Floats) -> tuple[Floats, Floats]:
-    big = value * (2.0**27 + 1)
-    high = big - (big - value)
-    return high, value - high
-
-
-def _whole_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
-    """[k]: the same in whole numbers of any length, which floats are times a power of two."""
-    mantissa, exponent = np.frexp(np.stack([a, b, c]))
-    shift = exponent - exponent.min(axis=(0, 1))
-    (ax, ay), (bx, by), (cx, cy) = (mantissa * 2.0**53).astype(np.int64).astype(object) << shift.astype(object)
-    return _compare((ax - cx) * (by - cy), (ay - cy) * (bx - cx))
+    return everywhere(compare(one, vertex) == compare(other, vertex))

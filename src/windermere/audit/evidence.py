@@ -72,7 +72,7 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, referenc
     watched = replace(walk, insight=replace(walk.insight, field=seen))
     with counting() as count, torch.no_grad():
         plane = _plane(walk)
-        pieces = {
+        pieces: dict[str, Callable[[], Evidence | None]] = {
             "crossings": lambda: _crossings(watched, plane),
             "orientation": lambda: _orientation(watched),
             "h L": lambda: _lipschitz(watched),
@@ -218,7 +218,7 @@ def _nodes(walk: Walk, most: int) -> list[int]:
     return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
 
 
-def _orientation(walk: Walk) -> Evidence | None:
+def _orientation(walk: Walk) -> Evidence:
     """The sign of the step map's determinant, on fewer points and steps where dimensions are many."""
     large = walk.states[0, 0].numel() > MANY_DIMENSIONS
     points, nodes = (1, 1) if large else (JACOBIANS, NODES)
@@ -233,7 +233,7 @@ def _orientation(walk: Walk) -> Evidence | None:
     )
 
 
-def _lipschitz(walk: Walk) -> Evidence | None:
+def _lipschitz(walk: Walk) -> Evidence:
     nodes = _nodes(walk, NODES // 2)
     states = walk.some(JACOBIANS if walk.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
     result = lipschitz(walk.insight.field, states, [walk.times[i] for i in nodes])

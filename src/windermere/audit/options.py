@@ -1,4 +1,4 @@
-"""The numbers that an audit may be asked for: one that cannot mean anything is refused before anything is solved."""
+"""What an audit may be asked for: what cannot mean anything is refused before anything is solved."""
 
 from collections.abc import Iterable
 from math import inf
@@ -54,7 +54,7 @@ def check_samples(samples: int | None) -> None:
 
 
 def check_numbers(*, agreement: float, samples: int | None, seed: int, budget: int | None) -> None:
-    """All that is asked of an audit besides its threshold."""
+    """Those besides the threshold."""
     check_samples(samples)
     if not 0 < as_number(agreement) <= 1:
         raise UsageError(

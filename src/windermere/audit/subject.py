@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
+from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
 from windermere.audit.double import double_of, naming_double
+from windermere.audit.samples import size
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
@@ -111,7 +112,7 @@ class ModelSubject:
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = self._in_double() if double else self.model
-        n = samples_of(x)
+        n = size(x)
         with ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
@@ -128,7 +129,7 @@ class ModelSubject:
     def insight(self, x: Any) -> Insight | None:
         model = self._in_double()
         _, last = self._call(model, x, double=True)
-        if not isinstance(last.start, Tensor) or len(last.start) != samples_of(x):
+        if not isinstance(last.start, Tensor) or len(last.start) != size(x):
             return None
         times = (last.block.times[0], last.block.times[-1])
         if not is_of_samples(last.block.field, last.start, times[0]):

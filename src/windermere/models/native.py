@@ -97,8 +97,8 @@ def native_adjoint(native: Native, rate: Rate) -> FusedAdjoint:
         found = adjoin_in_c(tableau, solvers, times, z.cpu(), a.cpu(), here)
         if found is None:
             return None
-        start, on_start, *gradients = (x.to(z.device) for x in (found.z, found.a, *found.gradient))
-        return Adjoined(start, on_start, gradients, found.evaluations)
+        on_start, *gradients = (x.to(z.device) for x in (found.a, *found.gradient))
+        return Adjoined(on_start, gradients, found.evaluations)
 
     return FusedAdjoint(adjoin, can, tuple(native.weights), rate)
 
@@ -175,10 +175,10 @@ def adapt_in_c(
 def adjoin_in_c(
     tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, a: Tensor, native: Native
 ) -> Adjoined | None:
-    """z, its cotangent a and the gradient of the weights, taken back in time."""
+    """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
     choice = Choice.of(tableau, solvers, times, z.dtype, room=1)
     call = Call(tableau, choice, z, native.weights, native.network, adjoint=True)
-    start, on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
+    on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     if (choice.status != DONE).any():
         return None
-    return Adjoined(start, on_start, gradients, choice.evaluations)
+    return Adjoined(on_start, gradients, choice.evaluations)

@@ -182,11 +182,11 @@ class Call:
         on_start = torch.empty_like(self.start) if wants_start else None
         return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
 
-    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The state and its cotangent taken back in time, and the gradients of the weights."""
+    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The state's cotangent, taken back in time with it, and the gradients of the weights."""
         start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
         self.walk.end = start.data_ptr()
-        return start, on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
+        return on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
 
     def with_cotangents(
         self, name: str, walk: Walk, steps: int, on_end: Tensor, on_start: Tensor | None

@@ -11,8 +11,8 @@ from windermere.models.layered import layered_field
 from windermere.solvers import Gradient, OnGrid, Prepared, Solver, State, final_state, solve
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
-from windermere.solvers.solve import default_times, members_of
-from windermere.solvers.solver import check_times
+from windermere.solvers.members import members_of
+from windermere.solvers.solver import check_times, default_times
 
 
 class ODEBlock(nn.Module):

@@ -42,8 +42,8 @@ class Adapted(NamedTuple):
 class Adjoined(NamedTuple):
     """An adjoint's solve that a field did itself."""
 
-    z: Tensor
     a: Tensor
+    """The cotangent, taken back; where the state comes to is known."""
     gradient: Sequence[Tensor]
     """Of the tensors that `FusedAdjoint` names."""
     evaluations: NDArray[np.int64]

@@ -10,7 +10,7 @@ from torch import Tensor
 from windermere.arguments import is_whole
 from windermere.errors import NonFiniteError, UsageError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
-from windermere.solvers.runge_kutta import combine
+from windermere.solvers.runge_kutta import check_apart, combine
 from windermere.solvers.solver import check_times
 
 Numbers = NDArray[np.float64]
@@ -60,12 +60,15 @@ def initial_step(
     span = end - start
     # A field that is not finite divides zero by zero on the way; it is named at the end.
     with torch.no_grad(), np.errstate(invalid="ignore", divide="ignore"):
-        k = rate(layout.columns(np.full(layout.groups, start), z), z)
+        t = layout.columns(np.full(layout.groups, start), z)
+        k = rate(t, z)
         d0, d1 = _mean_norm(z, layout), _mean_norm(k, layout)
         h0 = np.sign(span) * probing_step(d0, d1)
         probe = combine(z, by_group(h0, layout, z), (1.0,), (k,))
-        change = rate(layout.columns(start + h0, z), probe) - k
-        h = np.minimum(proposed_step(abs(h0), d1, _mean_norm(change, layout) / abs(h0), order), abs(span))
+        probed = rate(layout.columns(start + h0, z), probe)
+        check_apart((k, probed), rate, t, z)
+        d2 = _mean_norm(probed - k, layout) / abs(h0)
+        h = np.minimum(proposed_step(abs(h0), d1, d2, order), abs(span))
     if not np.isfinite(h).all():
         raise NonFiniteError(f"no first step can be chosen: the field is not finite at t = {start} for this state")
     return float(h) if members is None else h

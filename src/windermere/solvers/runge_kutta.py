@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.errors import FieldError
 from windermere.solvers.field import Layout, Rate
 from windermere.solvers.tableaus import Tableau
 
@@ -47,6 +48,21 @@ def stages(
     for row, t in zip(tableau.a[1:], times[1:], strict=False):
         rates.append(rate(t, combine(z, h, row, rates)))
     return rates
+
+
+def check_apart(rates: Sequence[Tensor], rate: Rate, t: Tensor, z: Tensor) -> None:
+    """A field may hand out one tensor at every evaluation, and write over it: all stages would be the last one. One
+    that does not change, as of a constant field, may be shared."""
+    if len(rates) < 2 or not torch._C._is_alias_of(rates[0], rates[-1]):  # type: ignore[attr-defined]
+        return
+    before = rates[-1].nan_to_num()
+    with torch.no_grad():
+        rate(t, z)
+    if not torch.equal(rates[-1].nan_to_num(), before):
+        raise FieldError(
+            "the field writes each rate over the one before, in the same memory, and a step needs several of them: let "
+            "it return a new tensor, such as a .clone()"
+        )
 
 
 def step_through(tableau: Tableau, rate: Rate, sizes: Sequence[float | Tensor], z: Tensor) -> Tensor:

@@ -258,6 +258,10 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     return values
 
 
+def default_times(solver: Solver) -> tuple[float, ...]:
+    return (solver.times[0], solver.times[-1]) if isinstance(solver, OnGrid) else (0.0, 1.0)
+
+
 def _needs_gradient(times: Any) -> bool:
     entries = times if isinstance(times, tuple | list) else (times,)
     wanting = any(type(t) is not float and getattr(t, "requires_grad", False) for t in entries)

@@ -5,7 +5,7 @@ from windermere.training.config import RunConfig, paper_settings
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.training.interrupts import StopSign, stop_sign
-from windermere.training.loop import Outcome, Report, make_ensemble, train
+from windermere.training.loop import Outcome, train
 from windermere.training.runs import (
     Trained,
     check_precision,
@@ -16,6 +16,7 @@ from windermere.training.runs import (
     trained_ensemble,
 )
 from windermere.training.together import train_together
+from windermere.training.under_way import Report, make_ensemble
 
 __all__ = [
     "Ensemble",

@@ -64,7 +64,7 @@ class Adapting:
 
         def score(wanted: dict[int, Solver]) -> dict[int, Score]:
             answers = {
-                s: answer for group in _alike(wanted) for s, answer in _scores(ensemble, x, y, logits, group).items()
+                s: answer for group in _alike(wanted) for s, answer in _answers(ensemble, x, y, logits, group).items()
             }
             for s, answer in answers.items():
                 spent[s] += answer.evaluations
@@ -86,7 +86,7 @@ def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:
     return list(groups.values())
 
 
-def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
+def _answers(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: dict[int, Solver]) -> dict[int, Score]:
     """The wanted solvers on the batch; `logits` are the training solver's. What cannot be solved is FAILED, and has
     cost what it had cost until then; that others in its company have to be solved again costs them nothing."""
     members, solvers = list(wanted), list(wanted.values())
@@ -97,7 +97,7 @@ def _scores(ensemble: Ensemble, x: Tensor, y: Tensor, logits: Tensor, wanted: di
     except SolverError:
         if len(members) == 1:
             return {members[0]: replace(FAILED, evaluations=int(count.checks))}
-        alone = (_scores(ensemble, x, y, logits, {s: wanted[s]}) for s in members)
+        alone = (_answers(ensemble, x, y, logits, {s: wanted[s]}) for s in members)
         return {s: score for answer in alone for s, score in answer.items()}
     return dict(zip(members, found, strict=True))
 

@@ -1,4 +1,4 @@
-"""How well an ensemble does under a given solver."""
+"""How well the members of an ensemble do, each under a given solver."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ GPU, which needs more to do between two starts of a kernel."""
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Test results of an ensemble under one solver; numbers by member."""
+    """Test results of an ensemble; numbers by member."""
 
     accuracy: list[float]
     evaluations: list[int]

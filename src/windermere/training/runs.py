@@ -17,7 +17,7 @@ from windermere.training.batches import Batches
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Labelled
-from windermere.training.loop import make_ensemble
+from windermere.training.under_way import make_ensemble
 
 
 @torch.no_grad()

@@ -21,7 +21,8 @@ from windermere.training.checkpoint import is_shared, make_optimizer, pack, unpa
 from windermere.training.config import RunConfig
 from windermere.training.evaluation import Labelled
 from windermere.training.interrupts import StopSign
-from windermere.training.loop import Outcome, Report, Training, finish, one_iteration, train
+from windermere.training.loop import Outcome, finish, one_iteration, train
+from windermere.training.under_way import Report, Training
 
 
 def train_together(

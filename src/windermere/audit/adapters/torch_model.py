@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.solves import Asked, Tape
-from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed, samples_of
+from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
 from windermere.audit.double import double_of, naming_double
+from windermere.audit.samples import size
 from windermere.audit.subject import Change, Insight, Pass, as_outputs, is_of_samples, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.solvers import Solver
@@ -40,7 +41,7 @@ class TorchSubject(ABC):
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = double_of(self.model) if double else self.model
         tape, result = self._run(model, x, change, double=double)
-        n = samples_of(x)
+        n = size(x)
         states = None if tape.end is None else packed(tape.end, n)
         outputs = self._by_sample(result, n, tape.last)
         return Pass(
@@ -60,7 +61,7 @@ class TorchSubject(ABC):
         except DoublePrecisionError:
             return None
         model.requires_grad_(False)
-        n, asked = samples_of(x), tape.last
+        n, asked = size(x), tape.last
         start = None if asked is None else packed(asked.start, n)
         if asked is None or start is None or tape.end is None:
             return None

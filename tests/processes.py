@@ -1,0 +1,30 @@
+"""Real processes that run this package, on one thread."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import windermere
+
+ROOT = Path(__file__).parents[1]
+
+
+def surroundings(**changes: str) -> dict[str, str]:
+    """The environment of a process that runs this package on one thread."""
+    source = str(Path(windermere.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **changes}
+
+
+@contextmanager
+def python(*arguments: object, **options: Any) -> Iterator["subprocess.Popen[str]"]:
+    """A process that runs `python ARGUMENTS`, with options of `Popen`; killed at the latest when the body is left."""
+    command = [sys.executable, *map(str, arguments)]
+    with subprocess.Popen(command, text=True, env=surroundings(), **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
