@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.studies.small import ROOT, SMALL
+from tests.processes import ROOT
+from tests.studies.small import SMALL
 from tests.test_cli import Command, run  # noqa: F401
 from windermere.records import read_rows
 from windermere.studies import registry

@@ -46,6 +46,15 @@ def test_a_batch_of_solves_with_fixed_steps_is_solved_as_one_by_one() -> None:
     torch.testing.assert_close(by_sample(batch), torch.stack(expected))
 
 
+def test_a_batch_of_solves_of_constant_fields_is_solved_as_one_by_one() -> None:
+    rates, states, solver = torch.randn(4, 3, 2), torch.randn(4, 3, 2), FixedStep.of("rk4", steps=4)
+
+    def final(rate: Tensor, z: Tensor) -> Any:
+        return solve(lambda t, z: rate, z, solver).final
+
+    torch.testing.assert_close(torch.func.vmap(final)(rates, states), states + rates)
+
+
 def test_without_vmap_a_state_that_is_not_finite_is_still_named_inside_of_a_transform() -> None:
     with pytest.raises(NonFiniteError):
         torch.func.grad(lambda z: ends(lambda t, z: z / 0, FIXED)(z).sum())(torch.ones(2))

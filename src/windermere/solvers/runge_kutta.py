@@ -11,6 +11,7 @@ from torch import Tensor
 
 from windermere.errors import FieldError
 from windermere.solvers.field import Layout, Rate
+from windermere.solvers.surroundings import is_batched
 from windermere.solvers.tableaus import Tableau
 
 Piece: TypeAlias = Callable[..., Any]
@@ -54,6 +55,8 @@ def check_apart(rates: Sequence[Tensor], rate: Rate, t: Tensor, z: Tensor) -> No
     """A field may hand out one tensor at every evaluation, and write over it: all stages would be the last one. One
     that does not change, as of a constant field, may be shared."""
     if len(rates) < 2 or not torch._C._is_alias_of(rates[0], rates[-1]):  # type: ignore[attr-defined]
+        return
+    if is_batched():  # numbers are not to be had
         return
     before = rates[-1].nan_to_num()
     with torch.no_grad():
