@@ -78,7 +78,8 @@ def audit(
 
     model: a module with ODEBlocks, a module that solves with torchdiffeq, torchdyn, torchode or diffrax, or a function
         predict(x, solver) together with `trained_with`.
-    batches: a pair (inputs, labels), an iterable of such pairs, or a data set.
+    batches: a pair (inputs, labels), such as a split of windermere.data, an iterable of such pairs, or a torch
+        Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.
     metric: metric(outputs, labels) gives every sample's score. Default: accuracy.
     threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one.

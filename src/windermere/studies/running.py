@@ -286,7 +286,7 @@ def _now() -> str:
 @cache
 def _sets(name: str, seed: int) -> tuple[Labelled, Labelled]:
     loaded = data.load(name, seed=seed)
-    return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+    return loaded.train, loaded.test
 
 
 def _load_all(configs: Iterable[RunConfig]) -> None:
