@@ -115,8 +115,6 @@ def summary_command(
     page: Annotated[Path, typer.Option(help="Markdown page to write.")] = Path("docs/results.md"),
 ) -> None:
     """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
-    if not results.is_dir():
-        raise RunError(f"{results} is no folder: run a study first, or name its folder's folder with --results")
     write_summary(results, page)
     stdout.print(f"page: {page}", soft_wrap=True)
 
