@@ -97,6 +97,8 @@ class Ended:
 
     reason: str
     """`finished`, or why it stopped: `time limit`, `interrupted` or `terminated`."""
+    idle: bool
+    """Whether all that was asked for was done before."""
     left: list[str]
     """Runs that are not done."""
     diverged: dict[str, list[int]]
@@ -130,7 +132,8 @@ def run_study(
             break
     left = [name for name, config in chosen.items() if _missing(folder, name, config)]
     reason = sign.reason or "finished" if left else "finished"
-    return Ended(reason=reason, left=left, diverged=_diverged(out), figures=draw_study(study, out))
+    idle = bool(chosen) and not parts
+    return Ended(reason=reason, idle=idle, left=left, diverged=_diverged(out), figures=draw_study(study, out))
 
 
 def _borrow(folder: StudyFolder, quick: bool) -> None:
