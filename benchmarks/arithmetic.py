@@ -40,7 +40,7 @@ class Kept(InMemory):
 
 def whole(name: str) -> Sets:
     loaded = data_sets.load(name)
-    return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+    return loaded.train, loaded.test
 
 
 def cut(name: str, folder: Path, train_images: int, test_images: int) -> None:

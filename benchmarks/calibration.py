@@ -83,7 +83,7 @@ def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
 
 def run() -> list[Bar]:
     loaded = data.load("sphere2")
-    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
+    training_set, test_set = loaded.train, loaded.test
     cases: list[Case] = []
     for method, counts in GRID.items():
         for steps in counts:

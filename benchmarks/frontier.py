@@ -119,7 +119,7 @@ def folder(out: Path, name: str) -> Path:
 
 def _sets(config: RunConfig) -> tuple[Labelled, Labelled]:
     loaded = data.load(config.data, seed=config.data_seed)
-    return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+    return loaded.train, loaded.test
 
 
 def run(name: str, out: Path, *, device: str, time_limit: float | None, capture: bool | None) -> None:

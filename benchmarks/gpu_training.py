@@ -69,7 +69,7 @@ class InMemory:
 
 def data() -> tuple[Labelled, Labelled]:
     made = spheres(2)
-    return (made.train.inputs, made.train.labels), (made.test.inputs, made.test.labels)
+    return made.train, made.test
 
 
 def config(method: str, steps: int, members: int, **changes: Any) -> RunConfig:

@@ -16,7 +16,7 @@ TRAINED, TESTED = wm.FixedStep.of("euler", steps=2), wm.FixedStep.of("rk4", step
 def run() -> list[Bar]:
     config = RunConfig(data="sphere2", solver=TRAINED, seeds=(0, 1, 2, 3, 4), **paper_settings("sphere2", TRAINED))
     loaded = data.load("sphere2", seed=config.data_seed)
-    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
+    training_set, test_set = loaded.train, loaded.test
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         with open_run(path, config) as run_folder, training_progress("sphere2", config.iterations, "step") as report:

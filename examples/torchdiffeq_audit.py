@@ -36,4 +36,4 @@ for _ in range(iterations):
     nn.functional.cross_entropy(model(data.train.inputs[chosen]), data.train.labels[chosen]).backward()
     optimizer.step()
 
-print(wm.audit(model, (data.test.inputs, data.test.labels)))
+print(wm.audit(model, data.test))

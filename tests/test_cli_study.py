@@ -33,6 +33,15 @@ def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, t
     assert "euler-16 20/20" in answer.err
 
 
+def test_a_study_that_was_done_before_says_that_it_trained_nothing(run: Command) -> None:  # noqa: F811
+    words = "nothing was trained: runs/quick/small has all these runs and seeds already; to train them yourself, name"
+    flags = ("study", "run", "small", "--quick", "--seeds")
+    assert words not in run(*flags, "1").err
+    assert words in run(*flags, "1").err
+    assert words not in run(*flags, "2").err
+    assert "nothing was trained" not in run("study", "run", "sphere2-data").err
+
+
 def test_a_study_stopped_by_its_time_limit_says_how_to_go_on(run: Command, tmp_path: Path) -> None:  # noqa: F811
     answer = run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1", "--time-limit", "0s")
     assert answer.code == 0

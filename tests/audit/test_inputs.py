@@ -10,6 +10,7 @@ from torch import nn
 import windermere as wm
 from tests.audit.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring, rotation_verdict
 from windermere.audit import Candidate, Outcome
+from windermere.data import Split, spheres
 from windermere.errors import AuditError, UsageError
 
 OWN = wm.FixedStep.of("euler", steps=4)
@@ -27,6 +28,7 @@ def given(kind: str, x: Any, y: Any) -> Any:
         "numpy in float64": (x.double().numpy(), y.numpy()),
         "a list of labels": (x, y.tolist()),
         "a list of both": [x, y],
+        "a split": Split(inputs=x, labels=y),
         "a data set": pairs,
         "two batches": [(x[:150], y[:150]), (x[150:], y[150:])],
         "two batches in a tuple": ((x[:150], y[:150]), (x[150:], y[150:])),
@@ -42,6 +44,7 @@ def given(kind: str, x: Any, y: Any) -> Any:
         "numpy in float64",
         "a list of labels",
         "a list of both",
+        "a split",
         "a data set",
         "two batches",
         "two batches in a tuple",
@@ -60,9 +63,13 @@ def test_samples_in_any_form_give_the_same_verdict(kind: str, samples: int | Non
     ("batches", "words"),
     [
         (5, "pairs of inputs and labels.* not a int"),
-        ([ring(3)] * 3, "pairs of inputs and labels.* not a Tensor"),
+        ([ring(3)] * 3, "pairs of inputs and labels.* not a list of 3"),
+        (ring(3), "pairs of inputs and labels.* not a Tensor"),
+        ({"x": ring(3), "y": torch.zeros(3)}, "pairs of inputs and labels.* not a dict"),
+        ("sphere2", "pairs of inputs and labels.* not a str"),
+        (spheres(2), r"pairs of inputs and labels.* not a DataSet: give its \.test"),
         ([(ring(3), ring(3), torch.zeros(3))], "not a tuple of 3"),
-        ([(ring(3)[0], torch.tensor(1))] * 3, "samples along their first axis.* data set"),
+        ([(ring(3)[0], torch.tensor(1))] * 3, "samples along their first axis.* torch Dataset"),
         (([[0.0, 1.0]] * 3, [0, 1, 0]), "must be tensors or arrays"),
         ((ring(3), torch.zeros(2)), "3 inputs but 2 labels"),
     ],

@@ -13,9 +13,10 @@ from torch import Tensor
 
 import windermere as wm
 from windermere.audit import Outcome, Verdict
+from windermere.audit.safe_step import safe_elsewhere
 from windermere.audit.statistics import Gap
 from windermere.audit.subject import PredictSubject
-from windermere.audit.sweep import Measure
+from windermere.audit.sweep import Measure, Row
 from windermere.audit.verdict import decide
 from windermere.errors import NonFiniteError
 from windermere.solvers import FixedStep
@@ -138,6 +139,43 @@ def test_a_step_that_agrees_on_just_the_share_asked_for_is_safe() -> None:
 
 def test_steps_too_fine_to_be_solved_are_passed_over() -> None:
     assert verdict_of(fails=[("euler", 0.125), ("euler", 0.25)]).safe_step == 8 * H
+
+
+def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Row:
+    """Of a hundred samples, which the flow puts into class 0."""
+    votes = (np.arange(100) >= 100 * agreeing).astype(float)
+    return Row(
+        solver=f"{method} {evaluations}",
+        method=method,
+        precision=1 / evaluations,
+        scores=1 - votes,
+        votes=votes,
+        slack=0.0,
+        error=None,
+        evaluations=evaluations,
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "advised"),
+    [
+        ([a_row("midpoint", 64), a_row("midpoint", 32), a_row("rk4", 128)], "midpoint 32"),
+        ([a_row("midpoint", 64), a_row("midpoint", 32, 0.9), a_row("rk4", 128), a_row("rk4", 48)], "rk4 48"),
+        ([a_row("midpoint", 64, 0.9), a_row("midpoint", 32)], None),
+        ([a_row("midpoint", 512), a_row("midpoint", 256)], None),
+        ([], None),
+    ],
+)
+def test_another_method_is_advised_where_it_is_safe_and_cheaper_than_the_training_methods_safe_step(
+    others: list[Row], advised: str | None
+) -> None:
+    own = [a_row("euler", 512), a_row("euler", 256), a_row("euler", 16, 0.9)]
+    found = safe_elsewhere([*own, *others], a_row("euler", 16, 0.9), a_row("flow", 1), agreement=0.99)
+    assert (None if found is None else found.solver) == advised
+
+
+def test_where_evaluations_are_not_counted_the_training_method_stays() -> None:
+    assert "Or use" not in verdict_of(flips={("euler", 1.0): 0.05}).recommendation
 
 
 # ---------------------------------------------------------------------------------------------------------

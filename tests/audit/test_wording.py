@@ -48,7 +48,8 @@ def test_without_a_safe_precision_the_advice_says_what_was_tried_and_whether_fin
     assert finest > verdict.agreement
     assert verdict.recommendation == (
         "Keep its own solver or a finer one: not even euler, h = 1/16 agrees with the flow on 100.0% of the "
-        f"samples, but finer is closer ({verdict.agreement:.1%} with its own, {finest:.1%} there)."
+        f"samples, but finer is closer ({verdict.agreement:.1%} with its own, {finest:.1%} there). "
+        "Or use rk4, h = 1/4: it agrees with the flow, in 16 evaluations."
     )
 
 
@@ -114,3 +115,44 @@ def test_the_table_is_aligned_however_long_the_names_of_its_solvers() -> None:
     assert max(len(line.solver) for line in verdict.table) > 24
     assert {len(row) for row in rows} == {len(title)}
     assert [row.split(" *")[0].strip() for row in rows if "*" in row] == [x.solver for x in verdict.table if x.counts]
+
+
+def closeness(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return -(outputs[:, 0] - targets).abs()
+
+
+def evidence_of(verdict: wm.Verdict) -> dict[str, str]:
+    return {piece.name: piece.finding for piece in verdict.evidence}
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_regression_has_no_classes_no_decisions_and_no_margins_to_them(outputs: int, tmp_path: Path) -> None:
+    model = nn.Sequential(wm.ODEBlock(Rotation(3.0), wm.FixedStep.of("euler", steps=8)), nn.Linear(2, outputs))
+    verdict = wm.audit(model.double(), (ring(), ring()[:, 0] / 3), metric=closeness, threshold=0.1)
+    found = evidence_of(verdict)
+    assert "margins" not in found
+    assert "crossings among" in found["crossings"]
+    assert "class" not in found["crossings"]
+    assert verdict.plane is not None
+    assert verdict.plane.labels is None
+    assert verdict.plane.decide is None
+    verdict.plot(tmp_path / "regression.png")
+
+
+def test_with_a_metric_of_ones_own_classes_are_still_classes() -> None:
+    def hits(outputs: Any, labels: Any) -> Any:
+        return (outputs.argmax(dim=1) == labels).double()
+
+    own, usual = rotation_verdict(4, metric=hits, threshold=0.1), rotation_verdict(4)
+    assert evidence_of(own) == evidence_of(usual)
+    assert "margins" in evidence_of(own)
+
+
+def test_more_classes_than_colours_are_counted_and_drawn_alike(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(wm.ODEBlock(Rotation(3.0), wm.FixedStep.of("euler", steps=4)), nn.Linear(2, 40)).double()
+    verdict = wm.audit(model, (torch.randn(200, 2).double(), torch.arange(200) % 40), threshold=0.5)
+    crossings = next(piece for piece in verdict.evidence if piece.name == "crossings")
+    assert crossings.numbers["own"]["between_classes"] > 0
+    assert "margins" in evidence_of(verdict)
+    verdict.plot(tmp_path / "many.png")

@@ -69,6 +69,9 @@ def test_load_honours_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_a_split_holds_float32_inputs_with_one_int64_label_each() -> None:
     good = Split(inputs=torch.zeros(3, 2), labels=torch.zeros(3, dtype=torch.int64))
     assert DataSet(name="zeros", train=good, test=good, classes=1).train is good
+    inputs, labels = good
+    assert inputs is good.inputs
+    assert labels is good.labels
     with pytest.raises(UsageError, match=r"float32 inputs .* not torch.float64"):
         Split(inputs=torch.zeros(3, 2).double(), labels=good.labels)
     with pytest.raises(UsageError, match=r"not torch.float32 and torch.int32"):

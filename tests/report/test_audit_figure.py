@@ -113,6 +113,12 @@ def test_with_a_plane_it_is_two_rows_for_any_number_of_classes(tmp_path: Path, c
     assert {f"class {n}" for n in range(classes)} <= set(texts(whole))
 
 
+def test_a_plane_without_classes_names_none_and_shades_nothing() -> None:
+    whole = drawn(a_figure(plane=replace(a_plane(), labels=None, decide=None)))
+    assert {"start", "end"} <= set(texts(whole))
+    assert not [text for text in texts(whole) if "class" in text]
+
+
 def test_without_a_path_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert isinstance(draw_audit(a_figure()), Figure)

@@ -29,7 +29,7 @@ TRAINED = {"fine": FixedStep.of("euler", steps=8), "coarse": FixedStep.of("euler
 def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
     """Both runs of Figure 1 with two seeds, eight steps for the fine one, and a hundred iterations."""
     folder, loaded = tmp_path_factory.mktemp("planes"), data.load("sphere2")
-    training_set, test_set = ((s.inputs, s.labels) for s in (loaded.train, loaded.test))
+    training_set, test_set = loaded.train, loaded.test
     runs = {}
     for name, config in planes.TRAJECTORIES.runs(True).items():
         config = replace(config, solver=TRAINED[name], seeds=(3, 5), iterations=100)

@@ -352,7 +352,7 @@ def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
 ) -> None:
     """As on a GPU: `cpu:0` is a device like any other to what decides who trains with whom."""
     loaded = spheres(2, train=200, test=100)
-    sets = tuple((part.inputs, part.labels) for part in (loaded.train, loaded.test))
+    sets = (loaded.train, loaded.test)
     monkeypatch.setattr(running, "_sets", lambda name, seed: sets)
     joined: list[list[str]] = []
 

@@ -163,9 +163,11 @@ def test_a_table_without_its_columns_is_said_to_be_damaged(tmp_path: Path) -> No
         write_summary(tmp_path, tmp_path / "page.md", STUDIES)
 
 
-def test_without_results_the_page_says_what_is_missing(tmp_path: Path) -> None:
-    write_summary(tmp_path / "results", tmp_path / "page.md")
-    assert "Not run yet: trajectories, decision-regions, fan" in (tmp_path / "page.md").read_text()
+def test_without_any_table_nothing_is_written_over_the_page(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("as it was")
+    with pytest.raises(RunError, match="results holds no study's table: run a study first"):
+        write_summary(tmp_path / "results", tmp_path / "page.md")
+    assert (tmp_path / "page.md").read_text() == "as it was"
 
 
 def test_claims_of_several_cases_stand_first_with_those_that_do_not_agree(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def a_config(**changes: Any) -> RunConfig:
 
 def some_spheres(points: int = 2) -> tuple[Labelled, Labelled]:
     data = spheres(points, train=200, test=100)
-    return (data.train.inputs, data.train.labels), (data.test.inputs, data.test.labels)
+    return data.train, data.test
 
 
 def trained(

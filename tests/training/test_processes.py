@@ -19,9 +19,8 @@ SMALL = ("--data", "sphere2", "--solver", "euler", "--steps", 2, "--batch-size",
 def trained_here(path: Path, config: RunConfig, *, resume: bool = False, time_limit: float | None = None) -> Outcome:
     """In this process, without the command line."""
     data = load("sphere2")
-    sets = [(split.inputs, split.labels) for split in (data.train, data.test)]
     with open_run(path, config, resume=resume) as run:
-        return train(config, sets[0], sets[1], run, sign=StopSign(time_limit))
+        return train(config, data.train, data.test, run, sign=StopSign(time_limit))
 
 
 def test_a_process_killed_at_random_moments_and_resumed_ends_as_one_that_was_not(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def test_mnist_trains_with_the_papers_optimizer_and_is_evaluated_with_a_finer_so
     config = RunConfig(data="mnist", solver=euler, seeds=(0,), log_every=1, **settings)
     test_set = (data.test.inputs[:50], data.test.labels[:50])
     with open_run(tmp_path, config) as run:
-        outcome = train(config, (data.train.inputs, data.train.labels), test_set, run)
+        outcome = train(config, data.train, test_set, run)
     rows = read_metrics(tmp_path)
     assert [row["iteration"] for row in rows] == [1, 2, 3]
     assert all(isfinite(row["loss"]) for row in rows)

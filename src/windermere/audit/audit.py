@@ -14,7 +14,7 @@ from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
-from windermere.audit.safe_step import ladder, safe_precision
+from windermere.audit.safe_step import ladder, safe_elsewhere, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
 from windermere.audit.statistics import paired_gap
@@ -78,7 +78,8 @@ def audit(
 
     model: a module with ODEBlocks, a module that solves with torchdiffeq, torchdyn, torchode or diffrax, or a function
         predict(x, solver) together with `trained_with`.
-    batches: a pair (inputs, labels), an iterable of such pairs, or a data set.
+    batches: a pair (inputs, labels), such as a split of windermere.data, an iterable of such pairs, or a torch
+        Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.
     metric: metric(outputs, labels) gives every sample's score. Default: accuracy.
     threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one.
@@ -265,13 +266,14 @@ def _verdict(
     gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
     outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
     safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
+    other = safe_elsewhere(list(whole.rows.values()), own, flow, agreement=agreement)
     facts = _facts(reference, flow)
     # Three with its own solver: two to see whether it is deterministic, one that counts.
     spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + reference.evaluations
     return Verdict(
         outcome=outcome,
         sentence=sentence(outcome, own, facts, gaps, threshold, measure.name, doubt),
-        recommendation=recommendation(outcome, safe, own, flow, gaps, threshold, agreement, measure.classes),
+        recommendation=recommendation(outcome, safe, other, own, flow, gaps, threshold, agreement, measure.classes),
         threshold=threshold,
         metric=measure.name,
         samples=len(own.scores),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere.audit.crossings import count_crossings
+from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.lipschitz import lipschitz
 from windermere.audit.margins import margins
 from windermere.audit.orientation import step_orientation
@@ -23,8 +24,9 @@ from windermere.audit.stability import stability
 from windermere.audit.subject import Insight, Subject
 from windermere.audit.sweep import Numbers, Row, decisions
 from windermere.audit.verdict import Evidence
-from windermere.errors import SolverError, WindermereError
+from windermere.errors import SolverError, UsageError, WindermereError
 from windermere.report import Plane
+from windermere.report.style import CLASSES
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
 
 TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256
@@ -51,7 +53,8 @@ class Walk:
     states: Tensor
     """[K + 1, P, ...]"""
     times: Times
-    labels: NDArray[np.int64]
+    classes: NDArray[np.int64] | None
+    """[P]; None of a regression, and wherever labels are no classes of the outputs"""
 
     @property
     def step(self) -> float:
@@ -65,13 +68,13 @@ class Walk:
 
 def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, reference: Reference) -> Drawn:
     """All the evidence that this way in can give; what fails or does not apply is left out or says why."""
-    walk = _walk(subject, batch)
+    walk = _walk(subject, batch, reference)
     if walk is None:
         return Drawn()
     seen = _Seen(walk.insight.field)
     watched = replace(walk, insight=replace(walk.insight, field=seen))
     with counting() as count, torch.no_grad():
-        plane = _plane(walk)
+        plane = _plane(walk, reference.done.outputs[0].numel())
         pieces: dict[str, Callable[[], Evidence | None]] = {
             "crossings": lambda: _crossings(watched, plane),
             "orientation": lambda: _orientation(watched),
@@ -108,7 +111,7 @@ def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | No
         return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
 
 
-def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
+def _walk(subject: Subject, batch: tuple[Any, Any], reference: Reference) -> Walk | None:
     inputs, labels = batch
     try:
         insight = subject.insight(first(inputs, TRAJECTORIES))
@@ -128,20 +131,20 @@ def _walk(subject: Subject, batch: tuple[Any, Any]) -> Walk | None:
         solver=solver,
         states=solution.trajectory.states.detach(),
         times=tuple(solution.trajectory.times.tolist()),
-        labels=_classes(labels, len(insight.start)),
+        classes=_classes(reference.done.outputs, labels, len(insight.start)),
     )
 
 
-def _classes(labels: Any, points: int) -> NDArray[np.int64]:
-    """Labels as classes from 0 to 9; where they are something else, such as targets of a regression, all one class."""
-    values = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)[:points]
-    if values.dtype.kind not in "biuf":
-        return np.zeros(points, np.int64)
-    usable = values.shape == (points,) and values.size and values.min() >= 0 and values.max() <= 9
-    return values.astype(np.int64) if usable and (values == values.round()).all() else np.zeros(points, np.int64)
+def _classes(outputs: Tensor, labels: Any, points: int) -> NDArray[np.int64] | None:
+    """Of the first points; None where labels are something else, such as the targets of a regression."""
+    try:
+        check_classes(outputs, labels)
+    except UsageError:
+        return None
+    return as_classes(labels)[:points].numpy()
 
 
-def _plane(walk: Walk) -> Plane | None:
+def _plane(walk: Walk, outputs: int) -> Plane | None:
     """The same points under the flow, at the same nodes as the training solver's."""
     if walk.states.shape[2:] != (2,):
         return None
@@ -155,11 +158,12 @@ def _plane(walk: Walk) -> Plane | None:
     own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (walk.states, flow))
     if not np.isfinite(own).all() or not np.isfinite(exact).all():
         return None
+    coloured = walk.classes is not None and outputs <= len(CLASSES)
     return Plane(
         own=own,
         flow=exact,
-        labels=walk.labels,
-        decide=_decision(walk.insight.head),
+        labels=walk.classes if coloured else None,
+        decide=_decision(walk.insight.head) if coloured else None,
     )
 
 
@@ -193,12 +197,14 @@ def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
             limits="Only trajectories of autonomous fields must not cross.",
             numbers={},
         )
-    own, flow = (count_crossings(states, plane.labels) for states in (plane.own, plane.flow))
+    own, flow = (count_crossings(states, walk.classes) for states in (plane.own, plane.flow))
     beyond = max(0, own.between_classes - flow.between_classes)
+    known = walk.classes is not None
+    between, its = (f", {own.between_classes} between classes", f" and {flow.between_classes}") if known else ("", "")
     return Evidence(
         name="crossings",
-        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories, {own.between_classes} between classes "
-        f"(the flow, sampled at the same nodes: {flow.total} and {flow.between_classes})",
+        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories{between} "
+        f"(the flow, sampled at the same nodes: {flow.total}{its})",
         proves="Solutions of an autonomous ODE do not cross: crossings beyond the flow's own chords are the solver's.",
         limits="No crossings at this step say nothing of other steps, and a fan of errors can tie a model without any.",
         numbers={"own": vars(own), "flow": vars(flow), "beyond_between_classes": beyond},
@@ -248,9 +254,9 @@ def _lipschitz(walk: Walk) -> Evidence:
 
 
 def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
-    """Only where what follows the flow is known, and errors are those of its states."""
+    """Only where classes are decided, what follows the flow is known, and errors are those of its states."""
     head, states = walk.insight.head, reference.done.states
-    if head is None or _decision(head) is None or states is None or own.error is None:
+    if walk.classes is None or head is None or _decision(head) is None or states is None or own.error is None:
         return None
     shaped = states.reshape(len(states), *walk.states.shape[2:])
     result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))

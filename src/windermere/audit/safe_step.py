@@ -30,6 +30,24 @@ def ladder(own: Solver) -> list[Candidate]:
 
 
 def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) -> Safe:
+    """Of the training method, from fine to coarse."""
+    safe = _coarsest_safe(rungs, reference, agreement)
+    shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
+    finest = next((r.solver for r in rungs if r.failed is None), None)
+    precision, solver = (None, None) if safe is None else (safe.precision, safe.solver)
+    return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
+
+
+def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row, *, agreement: float) -> Row | None:
+    """The safe solver with the fewest evaluations, of methods that are each tried from fine to coarse; None where that
+    is one of the training method."""
+    methods = {own.method: [], **{row.method: [each for each in rows if each.method == row.method] for row in rows}}
+    found = [_coarsest_safe(rungs, reference, agreement) for rungs in methods.values()]
+    cheapest = min((row for row in found if row is not None), key=lambda row: row.evaluations, default=own)
+    return None if cheapest.method == own.method else cheapest
+
+
+def _coarsest_safe(rungs: Sequence[Row], reference: Row, agreement: float) -> Row | None:
     """Walk from the finest rung to coarser ones until one fails: agreement is not monotone, so later luck is no help.
 
     Rungs that a solver cannot resolve (tolerances below rounding) are passed over at the fine end only.
@@ -43,7 +61,4 @@ def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) ->
         if rung.agreement(reference) < agreement:
             break
         safe = rung
-    shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
-    finest = next((r.solver for r in rungs if r.failed is None), None)
-    precision, solver = (None, None) if safe is None else (safe.precision, safe.solver)
-    return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
+    return safe

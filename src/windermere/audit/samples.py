@@ -1,6 +1,6 @@
 """Which samples an audit looks at: a stated random subsample, or all of them, streamed batch by batch."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from windermere.errors import UsageError
 Batch: TypeAlias = tuple[Any, Any]
 """Inputs and labels."""
 VALUES_AT_ONCE, AT_ONCE = 500_000, 256
-PAIRS = "batches must be pairs of inputs and labels (one pair, an iterable of pairs, or a data set)"
+PAIRS = "batches must be pairs of inputs and labels (one pair, an iterable of pairs, or a torch Dataset)"
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,15 @@ def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
 
 
 def _as_batches(given: Any) -> Iterable[Batch]:
-    """One pair, many, or a data set of single samples."""
+    """One pair, many, or a torch Dataset of single samples."""
     if isinstance(given, Dataset):
         return DataLoader(given, batch_size=AT_ONCE)
     if isinstance(given, tuple | list) and len(given) == 2 and not all(_is_pair(each) for each in given):
         return [(given[0], given[1])]
-    if not isinstance(given, Iterable):
-        raise UsageError(f"{PAIRS}, not a {type(given).__name__}")
+    of_arrays = isinstance(given, tuple | list) and len(given) and hasattr(given[0], "shape")
+    if of_arrays or isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        its_test = ": give its .test" if hasattr(given, "test") else ""
+        raise UsageError(f"{PAIRS}, not {_what(given)}{its_test}")
     return given
 
 
@@ -100,7 +102,7 @@ def _checked(batch: Any) -> Batch:
     if not np.ndim(labels) or not getattr(_leaf(inputs), "shape", ()):
         raise UsageError(
             "inputs and labels must be tensors or arrays with samples along their first axis: give single samples as a "
-            "data set or in a DataLoader"
+            "torch Dataset or in a DataLoader"
         )
     if size(inputs) != len(labels):
         raise UsageError(f"a batch has {size(inputs)} inputs but {len(labels)} labels")

@@ -61,6 +61,7 @@ def _more(gap: Gap, threshold: float) -> str:
 def recommendation(
     outcome: Outcome,
     safe: Safe,
+    other: Row | None,
     own: Row,
     flow: Row,
     gaps: Sequence[Gap],
@@ -68,16 +69,25 @@ def recommendation(
     wanted: float,
     classes: bool,
 ) -> str:
-    """What to do at test time. `gaps` begins with the one to the flow itself, `wanted` is the agreement asked for."""
+    """What to do at test time. `other` is a safe solver of another method, `gaps` begins with the one to the flow
+    itself, `wanted` is the agreement asked for."""
     if outcome is Outcome.TIED:
         return _if_tied(safe, own, gaps, threshold, classes)
     if outcome is Outcome.UNDECIDED:
         return "Don't change its solver until this is settled."
     if safe.precision is None:
-        return _without_safe(safe, own.agreement(flow), wanted)
+        return _without_safe(safe, own.agreement(flow), wanted) + _elsewhere(other)
     if safe.precision >= own.precision * (1 - 1e-9):
         return f"Safe at test time: {safe.solver}, or anything finer."
-    return f"At test time use {safe.solver} or finer: coarser ones, its own included, change too many predictions."
+    finer = f"At test time use {safe.solver} or finer: coarser ones, its own included, change too many predictions."
+    return finer + _elsewhere(other)
+
+
+def _elsewhere(other: Row | None) -> str:
+    if other is None:
+        return ""
+    cost = f", in {other.evaluations} evaluations" if other.evaluations else ""
+    return f" Or use {other.solver}: it agrees with the flow{cost}."
 
 
 def _if_tied(safe: Safe, own: Row, gaps: Sequence[Gap], threshold: float, classes: bool) -> str:

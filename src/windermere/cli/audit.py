@@ -207,7 +207,7 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         if len(chosen) > 1:
             stderr.print(f"auditing seed {s} ...", highlight=False)
         model = trained.member(seeds.index(s))
-        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, (test.inputs, test.labels), place)
+        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, test, place)
 
 
 def _told(error: BaseException) -> str:

@@ -115,8 +115,6 @@ def summary_command(
     page: Annotated[Path, typer.Option(help="Markdown page to write.")] = Path("docs/results.md"),
 ) -> None:
     """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
-    if not results.is_dir():
-        raise RunError(f"{results} is no folder: run a study first, or name its folder's folder with --results")
     write_summary(results, page)
     stdout.print(f"page: {page}", soft_wrap=True)
 
@@ -147,6 +145,9 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
         stdout.print(f"{run}: seeds {', '.join(map(str, seeds))} diverged and are left out", soft_wrap=True)
     _print_figures(ended.figures)
     stdout.print(f"results are in {folder}", soft_wrap=True)
+    if ended.idle:
+        again = "to train them yourself, name another folder with --out"
+        stderr.print(f"nothing was trained: {folder} has all these runs and seeds already; {again}", soft_wrap=True)
     if ended.left:
         many = len(ended.left)
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"

@@ -189,16 +189,15 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
     """All that can be wrong with a run is told before its folder is made."""
     check_device(config.device)
     loaded = data_sets.load(config.data, seed=config.data_seed)
-    training_set, test_set = ((split.inputs, split.labels) for split in (loaded.train, loaded.test))
     check_batch_size(config.batch_size, len(loaded.train.labels))
     if not resume:
-        check_precision(config, training_set)
+        check_precision(config, loaded.train)
     with (
         open_run(out, config, resume=resume) as run,
         stop_sign(time_limit) as sign,
         training_progress(config.data, config.iterations, config.precision_name, sign) as report,
     ):
-        return train(config, training_set, test_set, run, sign=sign, report=report)
+        return train(config, loaded.train, loaded.test, run, sign=sign, report=report)
 
 
 def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: bool) -> None:

@@ -49,8 +49,8 @@ class Plane:
     """[K + 1, P, 2]: trajectories as the training solver walks them"""
     flow: Array
     """[K' + 1, P, 2]: the reference flow of the same points"""
-    labels: Array
-    """[P], classes from 0 to 9"""
+    labels: Array | None
+    """[P], classes from 0 to 9; None where there are none, or more"""
     decide: Callable[[Array], Array] | None
     """Points [m, 2] to classes [m]: the decision layer, for regions"""
 
@@ -60,7 +60,8 @@ class Plane:
         points, others = self.own.shape[1], self.flow.shape[1]
         if points != others:
             raise UsageError(f"own and flow must be trajectories of the same points, not of {points} and {others}")
-        check_labels("labels", self.labels, points)
+        if self.labels is not None:
+            check_labels("labels", self.labels, points)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

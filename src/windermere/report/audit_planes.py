@@ -76,7 +76,7 @@ def draw_planes(row: SubFigure, plane: Plane, trained_with: str) -> None:
     for axes, view, remark in zip(panels, (own, flow), remarks, strict=True):
         axes.set_title(view.title, pad=24 if any(remarks) else 8, parse_math=False)
         axes.annotate(remark, (0.5, 1), (0, 7), "axes fraction", "offset points", ha="center", size=9.5)
-    classes = max(2, 1 + int(plane.labels.max()))
+    classes = 0 if plane.labels is None else max(2, 1 + int(plane.labels.max()))
     add_legend(row, plane_legend(classes, shaded=plane.decide is not None))
 
 

@@ -120,12 +120,14 @@ def check_classes(name: str, values: Array) -> None:
         raise UsageError(f"{name} must be classes from 0 to {len(CLASSES) - 1}, and {strange[0]} is among them")
 
 
-def draw_plane(axes: Axes, states: Array, labels: Array, frame: Frame, decision: DecisionRegions | None) -> None:
-    """Trajectories [S + 1, N, 2] from small dots to large marks, in the colour and the shape of their class [N]."""
+def draw_plane(axes: Axes, states: Array, labels: Array | None, frame: Frame, decision: DecisionRegions | None) -> None:
+    """Trajectories [S + 1, N, 2] from small dots to large marks, in the colour and the shape of their class [N], all
+    alike without classes."""
     if decision is not None:
         shade(axes, decision)
-    for label in np.unique(labels).astype(int):
-        own, color = states[:, np.asarray(labels) == label], CLASSES[label]
+    classes = np.zeros(states.shape[1], int) if labels is None else np.asarray(labels).astype(int)
+    for label in np.unique(classes):
+        own, color = states[:, classes == label], CLASSES[label]
         lines = LineCollection(list(own.transpose(1, 0, 2)), colors=color, linestyles=[LINES[label]])
         lines.set(linewidths=0.6, alpha=0.45, zorder=2)
         axes.add_collection(lines)

@@ -61,23 +61,20 @@ def configs() -> dict[str, RunConfig]:
 def run(out: Path, *, progress: Progress) -> Demo:
     """Train both models (or take them from an earlier demo), audit them, and draw them."""
     loaded = data.load("sphere2")
-    training_set, test_set = ((s.inputs, s.labels) for s in (loaded.train, loaded.test))
     entries, panels = [], []
     for name, wanted in configs().items():
-        trained = _trained(out / name, name, wanted, training_set, test_set, progress)
-        verdict = audit(trained.member(0), test_set)
+        trained = _trained(out / name, name, wanted, loaded, progress)
+        verdict = audit(trained.member(0), loaded.test)
         entry = Entry(run=out / name, verdict=verdict, figure=out / name / "audit.png")
         verdict.plot(entry.figure)
         entries.append(entry)
-        panels.append(_panel(trained, test_set, verdict))
+        panels.append(_panel(trained, loaded.test, verdict))
     figure = out / "trajectories.png"
     draw_trajectories(panels, figure)
     return Demo(entries=entries, figure=figure)
 
 
-def _trained(
-    path: Path, name: str, config: RunConfig, training_set: Labelled, test_set: Labelled, progress: Progress
-) -> Trained:
+def _trained(path: Path, name: str, config: RunConfig, loaded: data.DataSet, progress: Progress) -> Trained:
     """An interrupted demo goes on where it was; a finished one is not trained again."""
     exists = (path / "config.json").exists()
     try:
@@ -90,7 +87,7 @@ def _trained(
             stop_sign() as sign,
             progress(f"{name}: {config.trained_with}", config.iterations, config.precision_name) as report,
         ):
-            outcome = train(config, training_set, test_set, folder, sign=sign, report=report)
+            outcome = train(config, loaded.train, loaded.test, folder, sign=sign, report=report)
         if not outcome.finished:
             raise RunError(f"the demo was {outcome.reason}: run it again to go on from iteration {outcome.iteration}")
         found = trained_ensemble(path)

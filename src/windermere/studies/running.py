@@ -108,6 +108,8 @@ class Ended:
 
     reason: str
     """`finished`, or why it stopped: `time limit`, `interrupted` or `terminated`."""
+    idle: bool
+    """Whether all that was asked for was done before."""
     left: list[str]
     """Runs that are not done."""
     diverged: dict[str, list[int]]
@@ -141,7 +143,8 @@ def run_study(
             break
     left = [name for name, config in chosen.items() if _missing(folder, name, config)]
     reason = sign.reason or "finished" if left else "finished"
-    return Ended(reason=reason, left=left, diverged=_diverged(out), figures=draw_study(study, out))
+    idle = bool(chosen) and not parts
+    return Ended(reason=reason, idle=idle, left=left, diverged=_diverged(out), figures=draw_study(study, out))
 
 
 def _compute(folder: StudyFolder, quick: bool) -> None:
@@ -300,7 +303,7 @@ def _now() -> str:
 @cache
 def _sets(name: str, seed: int) -> tuple[Labelled, Labelled]:
     loaded = data.load(name, seed=seed)
-    return (loaded.train.inputs, loaded.train.labels), (loaded.test.inputs, loaded.test.labels)
+    return loaded.train, loaded.test
 
 
 def _load_all(configs: Iterable[RunConfig]) -> None:

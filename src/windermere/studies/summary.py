@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from windermere.errors import RunError
 from windermere.records import Row, read_json, write_atomically
 from windermere.report import draw_losses
 from windermere.studies.critical import THRESHOLD
@@ -102,6 +103,8 @@ SEEDS = "-seeds"
 def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> None:
     """A section for every study that has a table in `results`."""
     there = [study for study in studies if (results / study.name / f"{MAIN}.csv").exists()]
+    if not there:
+        raise RunError(f"{results} holds no study's table: run a study first, or name their folder with --results")
     for study in there:
         refuse_another_study(results / study.name, study)
     missing = [study.name for study in studies if study not in there]

@@ -76,7 +76,7 @@ def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConf
     names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
     other = [name for name in names if name not in ("iterations", "device")]
     if other:
-        told = " and ".join(f"{_flag(n)} {getattr(stored, n)} (not {getattr(config, n)})" for n in other)
+        told = " and ".join(f"{_flag(n)} {_told(getattr(stored, n))} (not {_told(getattr(config, n))})" for n in other)
         raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")
     if config.iterations < stored.iterations:
         raise RunError(
@@ -87,6 +87,11 @@ def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConf
 
 def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _told(value: Any) -> str:
+    """Seeds as a flag has them."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 @dataclass(frozen=True)
