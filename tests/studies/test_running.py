@@ -26,7 +26,7 @@ from windermere.studies.folder import StudyFolder, reached
 from windermere.studies.registry import find_study
 from windermere.studies.running import Choice, Part, Progress, run_study
 from windermere.studies.study import Study
-from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, together
+from windermere.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, together, under_way
 
 
 @pytest.fixture(scope="module")
@@ -383,8 +383,8 @@ def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
             raise NonFiniteError("the field is not finite")
         return evaluate(ensemble, solvers, test_set)
 
-    monkeypatch.setattr(loop, "evaluate", fails_with_all_six)
-    monkeypatch.setattr(loop, "_failing", lambda *_: (3,))
+    monkeypatch.setattr(under_way, "evaluate", fails_with_all_six)
+    monkeypatch.setattr(under_way.Training, "failing", lambda *_: (3,))
 
 
 def test_rows_of_runs_of_another_length_are_refused_and_left_alone(tmp_path: Path) -> None:
