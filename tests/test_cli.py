@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -29,7 +30,7 @@ from tests.training.small import (
 from windermere import cli, data
 from windermere.solvers import Adaptive, FixedStep
 from windermere.studies import demo
-from windermere.training import RunConfig, paper_settings
+from windermere.training import RunConfig, StopSign, paper_settings
 
 
 @dataclass(frozen=True)
@@ -633,3 +634,14 @@ def test_the_demo_shows_both_models_and_says_where_its_figure_is(
     assert "figure: demo/trajectories.png" in answer.out
     assert all(f"run: demo/{name}" in answer.out for name in small)
     assert (tmp_path / "demo" / "trajectories.png").exists()
+
+
+@pytest.mark.parametrize(("reason", "code"), [("interrupted", 130), ("terminated", 143)])
+def test_a_demo_that_is_stopped_ends_with_the_code_of_its_signal(
+    run: Command, monkeypatch: pytest.MonkeyPatch, reason: str, code: int
+) -> None:
+    monkeypatch.setattr(demo, "configs", lambda: {"a": a_config(iterations=3)})
+    monkeypatch.setattr(demo, "stop_sign", lambda: nullcontext(StopSign(reason=reason)))
+    answer = run("demo", "--out", "demo")
+    assert answer.code == code
+    assert f"the demo was {reason}: run it again to go on from iteration 1" in answer.err

@@ -6,16 +6,21 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from windermere.cli.options import stdout
+from windermere.cli.options import exit_if_stopped, stdout
 from windermere.studies import demo as demo_study
-from windermere.terminal import training_progress
+from windermere.terminal import stderr, training_progress
 
 
 def demo_command(
     out: Annotated[Path, typer.Option(help="Folder for the demo's runs and figure.")] = Path("runs/demo"),
 ) -> None:
     """Train one model with too few steps and one that adapts its steps, and audit both. Half a minute."""
-    result = demo_study.run(out, progress=training_progress)
+    try:
+        result = demo_study.run(out, progress=training_progress)
+    except demo_study.Stopped as stopped:
+        stderr.print(str(stopped), soft_wrap=True)
+        exit_if_stopped(stopped.reason)
+        raise
     table = Table("trained with", "own solver", "the flow itself", "verdict")
     for entry in result.entries:
         verdict = entry.verdict

@@ -47,6 +47,14 @@ class Demo:
     figure: Path
 
 
+class Stopped(RunError):
+    """A demo that was told to stop while it trained."""
+
+    def __init__(self, reason: str, iteration: int) -> None:
+        super().__init__(f"the demo was {reason}: run it again to go on from iteration {iteration}")
+        self.reason = reason
+
+
 def configs() -> dict[str, RunConfig]:
     """Sphere2 as in the paper, but for a tenfold learning rate and fewer iterations, to be quick: once with two steps,
     and once with no choice of step at all.
@@ -89,7 +97,7 @@ def _trained(path: Path, name: str, config: RunConfig, loaded: data.DataSet, pro
         ):
             outcome = train(config, loaded.train, loaded.test, folder, sign=sign, report=report)
         if not outcome.finished:
-            raise RunError(f"the demo was {outcome.reason}: run it again to go on from iteration {outcome.iteration}")
+            raise Stopped(outcome.reason, outcome.iteration)
         found = trained_ensemble(path)
     return found
 
