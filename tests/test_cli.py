@@ -376,7 +376,7 @@ def test_a_run_is_resumed_with_the_same_flags_or_none_and_with_more_iterations(r
         (("--batch-size", 8), r"--batch-size 16 \(not 8\)"),
         (("--solver", "euler", "--steps", 4), r"--solver euler, h = 1/2 \(not euler, h = 1/4\)"),
         (("--data", "mnist"), r"--data sphere2 \(not mnist\)"),
-        (("--seeds", "2"), r"--seeds 0 \(not 0,1\)"),
+        (("--seeds", "2"), r"--seeds 0, \(not 0,1\)"),
         (("--iterations", 5), "--iterations 6: resumed, it may have more, but not 5"),
     ],
     ids=str,

@@ -82,10 +82,41 @@ def test_a_field_that_writes_every_rate_into_the_same_memory_is_told_to_return_a
         torch.neg(z, out=buffer)
         return handed_out(buffer)
 
-    with pytest.raises(FieldError, match=r"over the one before, .* \.clone\(\)"):
+    with pytest.raises(FieldError, match=r"over one before it, .* \.clone\(\)"):
         solve(field, torch.ones(3, 2), solver)
-    with pytest.raises(FieldError, match="over the one before, "):
+    with pytest.raises(FieldError, match="over one before it, "):
         initial_step(field, torch.ones(3, 2), order=1)
+
+
+@EVERY
+def test_memory_that_is_written_over_later_is_noticed_too(solver: Any) -> None:
+    buffers = [torch.empty(3, 2), torch.empty(3, 2)]
+
+    def in_turn(t: Any, z: Any) -> Any:
+        buffers.reverse()
+        return torch.neg(z, out=buffers[0])
+
+    def standing_at_first(t: Any, z: Any) -> Any:
+        return torch.mul(-z, torch.as_tensor(t > 0.3).float(), out=buffers[0])
+
+    for field in (in_turn, standing_at_first):
+        with pytest.raises(FieldError, match="over one before it, "):
+            solve(field, torch.ones(3, 2), solver)
+
+
+def test_on_the_adjoints_way_back_memory_that_is_written_over_is_noticed() -> None:
+    class Reusing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.buffer = nn.Parameter(torch.tensor(-1.0)), torch.empty(3, 2)
+
+        def forward(self, t: Any, z: Any) -> Any:
+            return self.buffer.detach().copy_(self.weight * z)
+
+    way = Adjoint(solver=FixedStep("rk4", step=1 / 4))
+    final: Any = solve(Reusing(), torch.ones(3, 2), FixedStep("euler", step=1 / 4), gradient=way).final
+    with pytest.raises(FieldError, match="over one before it, "):
+        final.sum().backward()
 
 
 def test_one_stage_is_used_up_before_the_next_is_written_over_it() -> None:

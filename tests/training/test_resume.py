@@ -133,7 +133,7 @@ def test_the_model_of_a_run_that_is_to_be_longer_is_not_taken_for_its_end(tmp_pa
         ({"lr": 0.5}, r"--lr 0\.001 \(not 0\.5\)"),
         ({"batch_size": 8}, r"--batch-size 16 \(not 8\)"),
         ({"solver": FixedStep.of("euler", steps=4)}, r"--solver euler, h = 1/2 \(not euler, h = 1/4\)"),
-        ({"seeds": (0, 1)}, r"--seeds 0 \(not 0,1\)"),
+        ({"seeds": (0, 1)}, r"--seeds 0, \(not 0,1\)"),
         ({"optimizer": "sgd", "dtype": "float64"}, r"--optimizer adam \(not sgd\) and --dtype float32 \(not float64\)"),
         ({"data": "sphere3", "iterations": 99}, r"--data sphere2 \(not sphere3\)"),
         ({"iterations": 19}, "--iterations 20: resumed, it may have more, but not 19"),

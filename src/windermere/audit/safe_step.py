@@ -39,10 +39,14 @@ def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) ->
 
 
 def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row, *, agreement: float) -> Row | None:
-    """The safe solver with the fewest evaluations, of methods that are each tried from fine to coarse; None where that
-    is one of the training method."""
-    methods = {own.method: [], **{row.method: [each for each in rows if each.method == row.method] for row in rows}}
-    found = [_coarsest_safe(rungs, reference, agreement) for rungs in methods.values()]
+    """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
+    so; None where that is one of the training method."""
+    tried = sorted(rows, key=lambda row: row.precision)
+    methods = [
+        [row for row in tried if row.method == name] for name in dict.fromkeys([own.method, *(r.method for r in tried)])
+    ]
+    fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
+    found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
     cheapest = min((row for row in found if row is not None), key=lambda row: row.evaluations, default=own)
     return None if cheapest.method == own.method else cheapest
 

@@ -19,7 +19,7 @@ from windermere.solvers.gradients import Adjoint
 from windermere.solvers.integrate import integrate
 from windermere.solvers.members import by_sample, members_of, tally
 from windermere.solvers.once import differentiable_once
-from windermere.solvers.runge_kutta import Evaluations, Problem, Walked
+from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept, times_written
 from windermere.solvers.solver import Adaptive, OnGrid, Solver
 from windermere.solvers.surroundings import is_forward_mode
 from windermere.solvers.tableaus import Tableau
@@ -170,6 +170,7 @@ class _AdjointRate:
     def __post_init__(self) -> None:
         self.gradient = [torch.zeros_like(p) for p in self.parameters]
         self.tape: list[tuple[Tensor, Tensor]] = []
+        self.written: list[int | None] = []
         self.checked = False
 
     def __call__(self, t: Tensor, stacked: Tensor) -> Tensor:
@@ -185,11 +186,13 @@ class _AdjointRate:
         else:
             da = None
         self.tape.append((k, a))
+        self.written.append(times_written(k))
         return torch.stack([k.detach(), torch.zeros_like(a) if da is None else -da], dim=self.axis)
 
     def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add one step's share, for the groups that accepted it."""
-        taken, self.tape = self.tape[-self.tableau.stages :], []
+        check_kept([k for k, _ in self.tape], self.written)  # in `stages` they were copies
+        taken, self.tape, self.written = self.tape[-self.tableau.stages :], [], []
         if accepted is not None and not accepted.any():
             return
         if isinstance(h, Tensor):

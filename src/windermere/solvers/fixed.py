@@ -13,7 +13,7 @@ from torch import Tensor
 from windermere.errors import NonFiniteError
 from windermere.solvers.between import Between
 from windermere.solvers.grid import Grid
-from windermere.solvers.runge_kutta import Problem, Walked, check_apart, combine, stage_nodes, stages
+from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
 from windermere.solvers.surroundings import is_batched
 
 
@@ -57,12 +57,8 @@ def walk_grid(
     )
     for i, (times, h, moving) in enumerate(plan):
 
-        def step(
-            z: Tensor, i: int = i, times: tuple[Tensor, ...] = times, h: float | Tensor = h
-        ) -> tuple[Tensor, list[Tensor]]:
+        def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> tuple[Tensor, list[Tensor]]:
             rates = stages(tableau, problem.rate, times, z, h)
-            if i == 0:
-                check_apart(rates, problem.rate, times[0], z)
             return combine(z, h, tableau.b, rates), rates if between else []
 
         stepped, rates = problem.remember(step, np.asarray(spent[i]))(z)

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from windermere.errors import FieldError
 from windermere.solvers.field import Layout, Rate
-from windermere.solvers.surroundings import is_batched
 from windermere.solvers.tableaus import Tableau
 
 Piece: TypeAlias = Callable[..., Any]
@@ -46,25 +45,25 @@ def stages(
     As many stages as there are times: a fixed step leaves out those that only the error estimate needs.
     """
     rates = [rate(times[0], z) if first is None else first]
+    written = [times_written(rates[0])]
     for row, t in zip(tableau.a[1:], times[1:], strict=False):
         rates.append(rate(t, combine(z, h, row, rates)))
+        written.append(times_written(rates[-1]))
+    check_kept(rates, written)
     return rates
 
 
-def check_apart(rates: Sequence[Tensor], rate: Rate, t: Tensor, z: Tensor) -> None:
-    """A field may hand out one tensor at every evaluation, and write over it: all stages would be the last one. One
-    that does not change, as of a constant field, may be shared."""
-    if len(rates) < 2 or not torch._C._is_alias_of(rates[0], rates[-1]):  # type: ignore[attr-defined]
-        return
-    if is_batched():  # numbers are not to be had
-        return
-    before = rates[-1].nan_to_num()
-    with torch.no_grad():
-        rate(t, z)
-    if not torch.equal(rates[-1].nan_to_num(), before):
+def times_written(rate: Tensor) -> int | None:
+    """How often PyTorch has written to a tensor's memory; None where it does not count."""
+    return None if rate.is_inference() else rate._version
+
+
+def check_kept(rates: Sequence[Tensor], written: Sequence[int | None]) -> None:
+    """A field may hand out memory that it writes over at a later evaluation: several stages would be the last one."""
+    if any(times_written(rate) != before for rate, before in zip(rates, written, strict=True)):
         raise FieldError(
-            "the field writes each rate over the one before, in the same memory, and a step needs several of them: let "
-            "it return a new tensor, such as a .clone()"
+            "the field writes a rate over one before it, in the same memory, and a step needs several of them: let it "
+            "return a new tensor, such as a .clone()"
         )
 
 

@@ -90,8 +90,9 @@ def _flag(name: str) -> str:
 
 
 def _told(value: Any) -> str:
-    """Seeds as a flag has them."""
-    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    """Seeds as a flag has them: one number alone would be how many."""
+    seeds = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"{seeds}," if isinstance(value, tuple) and len(value) == 1 else seeds
 
 
 @dataclass(frozen=True)
