@@ -42,9 +42,8 @@ def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row, *, agreement: 
     """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
     so; None where that is one of the training method."""
     tried = sorted(rows, key=lambda row: row.precision)
-    methods = [
-        [row for row in tried if row.method == name] for name in dict.fromkeys([own.method, *(r.method for r in tried)])
-    ]
+    names = dict.fromkeys([own.method, *(row.method for row in tried)])  # its own first: it stays where costs are equal
+    methods = [[row for row in tried if row.method == name] for name in names]
     fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
     found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
     cheapest = min((row for row in found if row is not None), key=lambda row: row.evaluations, default=own)

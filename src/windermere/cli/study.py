@@ -146,8 +146,8 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
     _print_figures(ended.figures)
     stdout.print(f"results are in {folder}", soft_wrap=True)
     if ended.idle:
-        again = "to train them yourself, name another folder with --out"
-        stderr.print(f"nothing was trained: {folder} has all these runs and seeds already; {again}", soft_wrap=True)
+        advice = "to train them yourself, name another folder with --out"
+        stderr.print(f"nothing was trained: {folder} has all these runs and seeds already; {advice}", soft_wrap=True)
     if ended.left:
         many = len(ended.left)
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"

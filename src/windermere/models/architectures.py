@@ -6,8 +6,8 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from functools import cache, cached_property
+from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from windermere.models.fused_adaptive import with_adaptive_kernels
 from windermere.models.images import image_field
 from windermere.models.native import native_adapt, native_adjoint, sphere, with_native
 from windermere.models.ode_block import ODEBlock
-from windermere.solvers import Gradient, Prepared, Solver
+from windermere.solvers import FixedStep, Gradient, Prepared, Solver
 
 Tensors: TypeAlias = Mapping[str, Tensor]
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -186,6 +186,15 @@ def architecture(
 def _classifier(field: nn.Module, width: int, classes: int, solver: Solver, gradient: Gradient) -> nn.Sequential:
     head = _bare(nn.Linear, width, classes)
     return nn.Sequential(ODEBlock(field, solver, gradient=gradient), nn.Flatten(), head)
+
+
+@cache
+def products(data: str) -> int:
+    """About how many an evaluation of the paper's field takes for a sample: each of its weights, at every place."""
+    model: Any = architecture(data, FixedStep("euler", step=1.0))
+    block, _, head = model
+    weights = sum(parameter.numel() for parameter in block.parameters())
+    return int(weights * head.in_features // block.field.lift.in_channels)
 
 
 def initialise(model: nn.Module, seed: int) -> nn.Module:

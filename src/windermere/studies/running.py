@@ -16,10 +16,10 @@ from typing import Any
 
 from windermere import data
 from windermere.errors import DivergedError, UsageError
-from windermere.models import architecture
+from windermere.models.architectures import products
 from windermere.models.arithmetic import IMAGES, check_it_suits, convolving_in
 from windermere.records import Row, environment, read_json, read_metrics
-from windermere.solvers import Adaptive, FixedStep
+from windermere.solvers import Adaptive
 from windermere.studies.adaptation_measures import rule_of
 from windermere.studies.folder import (
     StudyFolder,
@@ -79,15 +79,7 @@ class Part:
         fixed = not isinstance(solver, Adaptive) and self.config.first_step == "given"
         steps = 1 / solver.precision if fixed else GUESSED_STEPS
         samples = self.config.iterations * self.config.batch_size * len(self.config.seeds)
-        return samples * steps * len(solver.tableau.b) * _products(self.config.data)
-
-
-@cache
-def _products(data: str) -> int:
-    """About how many an evaluation of the paper's field takes for a sample: each of its weights, at every place."""
-    tensors = dict(architecture(data, FixedStep("euler", step=1.0)).named_parameters())
-    weights = sum(tensor.numel() for name, tensor in tensors.items() if name.startswith("0."))
-    return weights * tensors["2.weight"].shape[1] // tensors["0.field.lift.weight"].shape[1]
+        return samples * steps * len(solver.tableau.b) * products(self.config.data)
 
 
 @dataclass(frozen=True)

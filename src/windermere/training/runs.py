@@ -91,8 +91,9 @@ def _flag(name: str) -> str:
 
 def _told(value: Any) -> str:
     """Seeds as a flag has them: one number alone would be how many."""
-    seeds = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-    return f"{seeds}," if isinstance(value, tuple) and len(value) == 1 else seeds
+    if not isinstance(value, tuple):
+        return str(value)
+    return ",".join(map(str, value)) + ("," if len(value) == 1 else "")
 
 
 @dataclass(frozen=True)
