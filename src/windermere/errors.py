@@ -96,5 +96,9 @@ class AuditError(WindermereError):
     """A model that cannot be audited as it was given."""
 
 
+class MissedSolvesError(AuditError):
+    """Solves of a model that an audit could not give another solver."""
+
+
 class DoublePrecisionError(AuditError):
     """A model that insists on float32."""

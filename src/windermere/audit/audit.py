@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from windermere.arguments import takes_two
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
+from windermere.audit.copies import copy_of, without_replicas
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
@@ -143,7 +144,10 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
-    """However a model came in."""
+    """However a model came in; a module is copied, so that nobody else meets what is changed in it."""
+    model = without_replicas(model)
+    if isinstance(model, nn.Module) and trained_with is None:
+        model = copy_of(model)
     if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
         if trained_with is not None:
             raise UsageError(

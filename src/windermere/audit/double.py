@@ -1,24 +1,19 @@
 """Modules in float64: a copy, and a sentence where one cannot run there."""
 
-import copy
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from torch import Tensor, nn
 
+from windermere.audit.copies import deep_copy
 from windermere.errors import DoublePrecisionError, FieldError, UsageError
 
 
 def double_of(model: nn.Module) -> nn.Module:
     """A copy in float64, in eval mode; tensors that are plain attributes (times, constants) are converted too."""
-    modules = list(model.modules())
-    strays = [v for m in modules for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
-    # Tensors with a graph behind them, which models keep of their last pass, refuse to be copied: their values suffice.
-    known: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in strays}
     try:
-        twin = copy.deepcopy(model, known).double().eval()
+        twin = deep_copy(model).double().eval()
     except (RuntimeError, TypeError) as error:
         raise DoublePrecisionError(f"this {type(model).__name__} cannot be copied into float64: {error}") from error
     for module in twin.modules():

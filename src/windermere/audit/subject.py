@@ -13,11 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
+from windermere.audit.copies import copy_of, why_not_copied
 from windermere.audit.double import double_of, naming_double
 from windermere.audit.samples import size
-from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesError, SolverError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
+from windermere.models.ode_block import is_swapped
 from windermere.solvers import FixedStep, Solver, State, checking, counting
 
 UNROUNDED = (
@@ -75,6 +77,30 @@ class Subject(Protocol):
         ...
 
 
+class SolveCount:
+    """How many solves a batch takes under its own solver. Under another one as many must be swapped: a solve that keeps
+    its own would pass for exact."""
+
+    def __init__(self) -> None:
+        self.own: dict[int, int] = {}
+        """By the number of samples, of the last pass of so many."""
+
+    def check(self, samples: int, change: Change | None, *, solves: int, missed: int) -> None:
+        """`solves` are all that a pass made, and `missed` those among them that no other solver reached."""
+        if change is None:
+            self.own[samples] = solves
+        elif missed:
+            raise MissedSolvesError(
+                f"{missed} of {solves} solves of a pass run in threads that the model starts itself, where another "
+                "solver cannot be put: let the model solve in the thread that calls it"
+            )
+        elif solves != self.own.get(samples, solves):
+            raise MissedSolvesError(
+                f"the model solves {self.own[samples]} times with its own solver, and {solves} times with another: an "
+                "audit needs the same solves in every pass"
+            )
+
+
 @dataclass(frozen=True)
 class _Solved:
     """One call of a block."""
@@ -82,6 +108,7 @@ class _Solved:
     block: ODEBlock
     start: State
     result: State
+    swapped: bool
 
     @property
     def shown(self) -> int:
@@ -101,12 +128,14 @@ class ModelSubject:
     library = "windermere"
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = model
         self.solvers = tuple(block.solver for block in ode_blocks(model))
+        self.model = model = copy_of(model)
         if not all(isinstance(solver, Solver) for solver in self.solvers):
             raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
         rounded = arithmetic_of(model)
-        self.notes: tuple[str, ...] = () if rounded == "float32" else (UNROUNDED.format(rounded),)
+        notes = () if rounded == "float32" else (UNROUNDED.format(rounded),)
+        self.notes: tuple[str, ...] = (*notes, *why_not_copied(model))
+        self._count = SolveCount()
         self._double: nn.Module | None = None
         self._insists = False
 
@@ -117,7 +146,10 @@ class ModelSubject:
             if change is not None:
                 stack.enter_context(using(model, change))
             count = stack.enter_context(counting())
-            result, last = self._call(model, x, double=double)
+            result, solved = self._call(model, x, double=double)
+        missed = sum(not each.swapped for each in solved)
+        self._count.check(n, change, solves=len(solved), missed=missed)
+        last = solved[-1]
         self._note(*about(result))
         states = packed(last.end, n)
         return Pass(
@@ -128,7 +160,7 @@ class ModelSubject:
 
     def insight(self, x: Any) -> Insight | None:
         model = self._in_double()
-        _, last = self._call(model, x, double=True)
+        last = self._call(model, x, double=True)[1][-1]
         if not isinstance(last.start, Tensor) or len(last.start) != size(x):
             return None
         times = (last.block.times[0], last.block.times[-1])
@@ -137,15 +169,15 @@ class ModelSubject:
         head = None if last.shown else _after(model, last.block)
         return Insight(field=last.block.field, start=last.start, times=times, head=head)
 
-    def _call(self, model: nn.Module, x: Any, *, double: bool) -> tuple[Any, _Solved]:
-        """What the model returns, and its last solve."""
+    def _call(self, model: nn.Module, x: Any, *, double: bool) -> tuple[Any, list[_Solved]]:
+        """What the model returns, and its solves."""
         solved: list[_Solved] = []
         arguments, named = inputs_for(model, x, double=double)
         with self._noting_double(double), evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
             result = model(*arguments, **named)
         if not solved:
             raise AuditError(f"this {type(model).__name__} has ODEBlocks, but its forward pass called none of them")
-        return result, solved[-1]
+        return result, solved
 
     def _note(self, *notes: str) -> None:
         self.notes += tuple(note for note in notes if note not in self.notes)
@@ -237,7 +269,7 @@ def is_of_samples(rate: Callable[[Tensor, Tensor], Tensor], start: Tensor, t: fl
 def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
     def hook(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         (start,) = (*given, *named.values())
-        solved.append(_Solved(block, start, result))
+        solved.append(_Solved(block, start, result, is_swapped(block)))
 
     handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
     try:

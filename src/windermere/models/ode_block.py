@@ -1,9 +1,12 @@
 """`ODEBlock`, a layer that solves an ODE, and `using`, which swaps its solver for a while."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
@@ -13,6 +16,11 @@ from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
 from windermere.solvers.solver import check_times, default_times
+
+_swaps: ContextVar[Mapping[int, tuple[nn.Module, Solver]]]
+_swaps = ContextVar("solvers of `using`, by block", default=MappingProxyType({}))
+"""A context variable is one thread's (or task's): what others solve with is never changed. Each block stands beside its
+solver, so that no other can get its id."""
 
 
 class ODEBlock(nn.Module):
@@ -44,7 +52,7 @@ class ODEBlock(nn.Module):
     ) -> None:
         super().__init__()
         self.field = field
-        self.solver = _checked(solver)
+        self.solver = solver
         self.times = check_times(times if times is not None else default_times(solver))
         self.gradient, self.interpolate = gradient, interpolate
         check_gradient(gradient)
@@ -53,13 +61,23 @@ class ODEBlock(nn.Module):
                 [solver], (self.times[0], self.times[-1]) if interpolate else self.times
             )  # times that are not on it fail here, not at the first solve
 
+    @property
+    def solver(self) -> Solver:
+        """What it solves with here and now: its own solver, or the one of a `using` around."""
+        swapped = _swap_of(self)
+        own: Solver = self.__dict__["solver"]
+        return own if swapped is None else swapped
+
+    @solver.setter
+    def solver(self, solver: Solver) -> None:
+        self.__dict__["solver"] = _checked(solver)
+
     def forward(self, z: State) -> State:
         """The state at the last time; with more than two times those at all, [len(times), ...]."""
+        solver = self.solver  # once: what runs later, perhaps in another thread, must not look again
         if len(self.times) == 2:
-            return final_state(self.field, z, self.solver, self.times, gradient=self.gradient)
-        return solve(
-            self.field, z, self.solver, self.times, gradient=self.gradient, interpolate=self.interpolate
-        ).states
+            return final_state(self.field, z, solver, self.times, gradient=self.gradient)
+        return solve(self.field, z, solver, self.times, gradient=self.gradient, interpolate=self.interpolate).states
 
     def extra_repr(self) -> str:
         shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
@@ -106,7 +124,8 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     """Within `with using(model, solver):`, every ODEBlock in the model solves with this solver.
 
     `solver` may also be a function from a block's own solver to another, where blocks differ. Afterwards every block
-    has its own solver back, also after an error.
+    has its own solver back, also after an error. Only the thread (or asyncio task) that opened the scope sees it: the
+    others go on with theirs, and so do threads that the model itself starts, such as DataParallel's.
 
     >>> import torch
     >>> import windermere as wm
@@ -116,12 +135,22 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     euler, h = 1/16
     """
     blocks = ode_blocks(model)
-    own = [block.solver for block in blocks]
-    swapped = [_checked(solver(s) if callable(solver) and not isinstance(solver, type) else solver) for s in own]
-    for block, s in zip(blocks, swapped, strict=True):
-        block.solver = s
+    asked = [solver(b.solver) if callable(solver) and not isinstance(solver, type) else solver for b in blocks]
+    swapped = {id(block): (block, _checked(s)) for block, s in zip(blocks, asked, strict=True)}
+    token = _swaps.set({**_swaps.get(), **swapped})
     try:
         yield model
     finally:
-        for block, s in zip(blocks, own, strict=True):
-            block.solver = s
+        _swaps.reset(token)
+
+
+def _swap_of(block: nn.Module) -> Solver | None:
+    if torch.compiler.is_dynamo_compiling():  # compiled code would keep the answer of its first pass
+        as_it_is: Callable[..., Solver | None] = torch.compiler.disable(_swap_of)  # type: ignore[no-untyped-call]
+        return as_it_is(block)
+    return _swaps.get().get(id(block), (block, None))[1]
+
+
+def is_swapped(block: nn.Module) -> bool:
+    """Whether a `using` around, in this very thread, gives this very block another solver."""
+    return _swap_of(block) is not None

@@ -16,6 +16,7 @@ from torch import nn
 from windermere.audit.adapters.solves import Tape
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.audit.calls import evaluating, inputs_for
+from windermere.audit.copies import number_of
 from windermere.audit.subject import Subject
 from windermere.errors import AuditError
 from windermere.models import ODEBlock
@@ -59,12 +60,18 @@ def refuse_solves_beside_blocks(model: nn.Module, example_batch: Any) -> None:
 def _solving(model: nn.Module, example_batch: Any) -> list[str]:
     """Who solves in one pass, ODEBlocks aside."""
     kinds = {name: _kind(name) for name in TORCH if name in sys.modules}
-    tapes = {name: Tape(None) for name in kinds}
+    tapes = {name: Tape(None, copy=number_of(model)) for name in kinds}
     arguments, named = inputs_for(model, example_batch, double=False)
     with evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
         for name, kind in kinds.items():
             stack.enter_context(kind.intercepting(tapes[name]))
         model(*arguments, **named)
+    missed = [name for name, tape in tapes.items() if tape.missed]
+    if missed:
+        raise AuditError(
+            f"this {type(model).__name__} solves with {' and '.join(missed)} in threads that it starts itself, where "
+            "another solver cannot be put: let it solve in the thread that calls it"
+        )
     seen = [name for name, tape in tapes.items() if tape.solvers]
     return [*seen, PLAIN] if np.sum(count.checks) > sum(spent) else seen
 

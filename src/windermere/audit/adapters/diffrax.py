@@ -3,14 +3,15 @@
 Our solvers are torch's and can't run inside JAX, so diffrax itself solves, with our methods and precisions: any tableau
 of ours becomes a solver of its own. What JAX has compiled before does not call `diffeqsolve` again: where that is the
 case, its caches are cleared before and after a model is traced, so that nothing compiled keeps a solver that was only
-tested.
+tested. What is traced here belongs to a context of its own besides, so that no other thread meets it.
 """
 
 import re
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from torch import Tensor
 
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
-from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
+from windermere.audit.samples import size
+from windermere.audit.subject import Change, Insight, Pass, SolveCount, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
 from windermere.solvers import Solver
 
@@ -44,6 +46,8 @@ class DiffraxSubject:
         self.compiled = self.anew = False
         """Whether JAX compiles the calls of `diffeqsolve` away, and whether it compiles anew for each pass."""
         self.programs: dict[Hashable, Program | None] = {}
+        self.numbers = count()
+        self._count = SolveCount()
         seen = self._look(example_batch)
         if not seen:
             raise NoSolveError(
@@ -72,6 +76,7 @@ class DiffraxSubject:
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         outputs, seen = self._run(x, change, double=double)
+        self._count.check(size(x), change, solves=len(seen), missed=0)
         return Pass(outputs=as_outputs(outputs), states=None, evaluations=sum(solve.evaluations() for solve in seen))
 
     def insight(self, x: Any) -> Insight | None:
@@ -119,14 +124,25 @@ class DiffraxSubject:
 
     @contextmanager
     def _fresh(self) -> Iterator[None]:
+        """What JAX compiles inside serves this subject alone; this pass alone where calls are compiled away."""
         clear = import_module("jax").clear_caches if self.compiled else lambda: None
         clear()
         try:
-            yield
+            with _context()(f"{id(self)}.{next(self.numbers) if self.compiled else 0}"):
+                yield
         finally:
             clear()
             if self.anew:
                 forget_solves()
+
+
+@cache
+def _context() -> Callable[[str], AbstractContextManager[Any]]:
+    """Compiled functions are kept apart by its value; JAX has such contexts since 0.8."""
+    jax = import_module("jax")
+    made: Callable[[str], AbstractContextManager[Any]]
+    made = jax.make_user_context() if hasattr(jax, "make_user_context") else lambda value: nullcontext()
+    return made
 
 
 @contextmanager

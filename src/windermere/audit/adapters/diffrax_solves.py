@@ -6,12 +6,14 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from windermere.audit.adapters.interception import Interception
 from windermere.audit.adapters.solves import nearest_method, stand_in_note
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.solvers import METHODS as TABLEAUS
@@ -132,30 +134,53 @@ class Solve:
         return int(sum(self.steps) * (tableau.num_stages - tableau.fsal) + len(self.steps) * tableau.fsal)
 
 
+@dataclass
+class _Watcher:
+    """Answers the calls of one pass."""
+
+    change: Answer | None
+    double: bool
+    seen: list[Solve] = field(default_factory=list)
+    copy: int | None = None
+    missed: int = 0
+
+    def answer(self, diffeqsolve: Callable[..., Any], bound: inspect.BoundArguments) -> Any:
+        bound.apply_defaults()
+        solve, given = Solve(bound.arguments), bound.arguments
+        _check_double(given["y0"], self.double)
+        solution = diffeqsolve(**(given if self.change is None else solve.changed(*self.change(solve.own()))))
+        import_module("jax").debug.callback(solve.cost, _worst()(solution.stats["num_steps"]))
+        self.seen.append(solve)
+        return solution
+
+
+def _replace_calls() -> Callable[[], None]:
+    target = import_module("diffrax").diffeqsolve
+    kind, signature = type(target), inspect.signature(target)
+    original = kind.__call__
+
+    def call(function: Any, /, *given: Any, **named: Any) -> Any:
+        watcher = CALLS.watcher(None) if function is target else None
+        if watcher is None:
+            return original(function, *given, **named)
+        return watcher.answer(partial(original, function), signature.bind(*given, **named))
+
+    def restore() -> None:
+        kind.__call__ = original
+
+    kind.__call__ = call
+    return restore
+
+
+CALLS: Interception[_Watcher] = Interception(_replace_calls)
+
+
 @contextmanager
 def watching(change: Answer | None, *, double: bool) -> Iterator[list[Solve]]:
     """Every call of `diffeqsolve` is noted, and where `change` is given carried out with another solver."""
-    jax, target = import_module("jax"), import_module("diffrax").diffeqsolve
-    kind, worst, seen = type(target), _worst(), list[Solve]()
-    original, signature = kind.__call__, inspect.signature(target)
-
-    def call(function: Any, /, *given: Any, **named: Any) -> Any:
-        if function is not target:
-            return original(function, *given, **named)
-        bound = signature.bind(*given, **named)
-        bound.apply_defaults()
-        solve = Solve(bound.arguments)
-        _check_double(bound.arguments["y0"], double)
-        solution = original(function, **(bound.arguments if change is None else solve.changed(*change(solve.own()))))
-        jax.debug.callback(solve.cost, worst(solution.stats["num_steps"]))
-        seen.append(solve)
-        return solution
-
-    kind.__call__ = call
-    try:
-        yield seen
-    finally:
-        kind.__call__ = original
+    watcher = _Watcher(change, double)
+    with CALLS.watching(watcher):
+        yield watcher.seen
 
 
 def forget_solves() -> None:

@@ -43,8 +43,9 @@ class Asked:
 class Tape:
     """Answers the solves of one pass, and keeps what is to be known of them."""
 
-    def __init__(self, change: Change | None, *, double: bool = False) -> None:
-        self.change, self.double = change, double
+    def __init__(self, change: Change | None, *, double: bool = False, copy: int | None = None) -> None:
+        self.change, self.double, self.copy = change, double, copy
+        self.missed = 0
         self.solvers: list[Solver] = []
         self.notes: list[str] = []
         self.evaluations = 0

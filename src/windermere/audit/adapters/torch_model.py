@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.solves import Asked, Tape
 from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
+from windermere.audit.copies import copy_of, number_of, why_not_copied
 from windermere.audit.double import double_of, naming_double
 from windermere.audit.samples import size
-from windermere.audit.subject import Change, Insight, Pass, as_outputs, is_of_samples, why_not_double
+from windermere.audit.subject import Change, Insight, Pass, SolveCount, as_outputs, is_of_samples, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.solvers import Solver
 
@@ -23,7 +24,8 @@ class TorchSubject(ABC):
     library: str
 
     def __init__(self, model: nn.Module, example_batch: Any) -> None:
-        self.model = model
+        self.model = model = copy_of(model)
+        self._count = SolveCount()
         tape, result = self._run(model, example_batch, None)
         if not tape.solvers:
             raise AuditError(
@@ -31,7 +33,8 @@ class TorchSubject(ABC):
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        self.notes: tuple[str, ...] = (*tape.notes, *about(result), *why_not_double(self, example_batch))
+        notes = (*tape.notes, *about(result), *why_not_copied(model))
+        self.notes: tuple[str, ...] = (*notes, *why_not_double(self, example_batch))
 
     @staticmethod
     @abstractmethod
@@ -82,8 +85,10 @@ class TorchSubject(ABC):
         return outputs if last is None else batch_first(outputs, n, last.shown, last.start)
 
     def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
-        tape = Tape(change, double=double)
-        return tape, self._call(model, x, tape)
+        tape = Tape(change, double=double, copy=number_of(model))
+        result = self._call(model, x, tape)
+        self._count.check(size(x), change, solves=len(tape.solvers) + tape.missed, missed=tape.missed)
+        return tape, result
 
     def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
         arguments, named = inputs_for(model, x, double=tape.double)

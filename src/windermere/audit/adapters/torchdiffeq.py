@@ -1,11 +1,12 @@
 """Models that solve with torchdiffeq, however they imported `odeint` or `odeint_adjoint`.
 
-Both look their solver up in one table when they are called. Only that table is changed, and only while a pass runs.
+Both look their solver up in one table when they are called. Only that table is changed, and only while passes run; what
+other threads ask it for, they get from the library itself.
 `odeint_dense` alone goes past it, and is not seen.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from torchdiffeq._impl.misc import _flat_to_shape, _PerturbFunc, _ReverseFunc, _
 from torchdiffeq._impl.odeint import SOLVERS
 from torchdiffeq._impl.solvers import FixedGridODESolver
 
+from windermere.audit.adapters.interception import Interception
 from windermere.audit.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, SolverError
@@ -43,15 +45,24 @@ class TorchdiffeqSubject(TorchSubject):
     library = "torchdiffeq"
 
     @staticmethod
-    @contextmanager
-    def intercepting(tape: Tape) -> Iterator[None]:
-        table = dict(SOLVERS)
-        SOLVERS.update({name: _Entry(name, original, tape) for name, original in table.items()})
-        try:
-            yield
-        finally:
-            SOLVERS.clear()
-            SOLVERS.update(table)
+    def intercepting(tape: Tape) -> AbstractContextManager[None]:
+        return TABLE.watching(tape)
+
+
+def _replace_entries() -> Callable[[], None]:
+    """One by one, so that no thread ever finds a name missing; what is not ours by then, others have put there."""
+    entries = {name: _Entry(name, original) for name, original in SOLVERS.items()}
+    SOLVERS.update(entries)
+
+    def restore() -> None:
+        for name, entry in entries.items():
+            if SOLVERS.get(name) is entry:
+                SOLVERS[name] = entry.original
+
+    return restore
+
+
+TABLE: Interception[Tape] = Interception(_replace_entries)
 
 
 @dataclass(frozen=True)
@@ -60,13 +71,15 @@ class _Entry:
 
     name: str
     original: Any
-    tape: Tape
 
     def valid_callbacks(self) -> Any:
         return self.original.valid_callbacks()
 
-    def __call__(self, func: nn.Module, y0: Tensor, rtol: Any, atol: Any, **options: Any) -> "_Solve":
-        return _Solve(self, func, y0, {"rtol": rtol, "atol": atol, **options})
+    def __call__(self, func: nn.Module, y0: Tensor, rtol: Any, atol: Any, **options: Any) -> Any:
+        tape = TABLE.watcher(_Wrapped.of(func).field)
+        if tape is None:
+            return self.original(func=func, y0=y0, rtol=rtol, atol=atol, **options)
+        return _Solve(self, tape, func, y0, {"rtol": rtol, "atol": atol, **options})
 
 
 @dataclass(frozen=True)
@@ -74,6 +87,7 @@ class _Solve:
     """What `odeint` takes for a solver."""
 
     entry: _Entry
+    tape: Tape
     func: nn.Module
     y0: Tensor
     options: dict[str, Any]
@@ -82,7 +96,7 @@ class _Solve:
         if len(t) < 2:
             start: Tensor = self.original(t, lambda rate: None)
             return start
-        solution: Tensor = self.entry.tape.answer(self.asked(t))
+        solution: Tensor = self.tape.answer(self.asked(t))
         return solution
 
     def integrate_until_event(self, *_: Any) -> Any:

@@ -1,11 +1,11 @@
 """Models with torchdyn's `NeuralODE` inside.
 
-While a pass runs, the two methods by which a NeuralODE solves, and nothing else, are replaced. A model that calls
-`torchdyn.numerics.odeint` itself is not seen.
+While passes run, the two methods by which a NeuralODE solves, and nothing else, are replaced, for their threads alone.
+A model that calls `torchdyn.numerics.odeint` itself is not seen.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from windermere.audit.adapters.interception import Interception
 from windermere.audit.adapters.solves import Asked, Tape, Watch, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, NonFiniteError
@@ -38,19 +39,8 @@ class TorchdynSubject(TorchSubject):
     library = "torchdyn"
 
     @staticmethod
-    @contextmanager
-    def intercepting(tape: Tape) -> Iterator[None]:
-        core = import_module("torchdyn.core")
-        odeint, trajectory = core.ODEProblem.odeint, core.NeuralODE.trajectory
-        shooting = core.MultipleShootingProblem.odeint
-        core.ODEProblem.odeint = _replacing(odeint, tape, trajectory=False)
-        core.NeuralODE.trajectory = _replacing(trajectory, tape, trajectory=True)
-        core.MultipleShootingProblem.odeint = _refuse_shooting
-        try:
-            yield
-        finally:
-            core.ODEProblem.odeint, core.NeuralODE.trajectory = odeint, trajectory
-            core.MultipleShootingProblem.odeint = shooting
+    def intercepting(tape: Tape) -> AbstractContextManager[None]:
+        return METHODS_OF_ITS.watching(tape)
 
     def output_of(self, result: Any) -> Tensor:
         """A NeuralODE returns its times and then its states: those are audited."""
@@ -61,19 +51,45 @@ class TorchdynSubject(TorchSubject):
         return super().output_of(result)
 
 
-def _refuse_shooting(*_: Any, **__: Any) -> Any:
-    raise AuditError(
-        "this model solves by multiple shooting (parallel in time), which has no step that could be changed: audit the "
-        "same vector field in a NeuralODE"
-    )
+def _replace_methods() -> Callable[[], None]:
+    core = import_module("torchdyn.core")
+    odeint, trajectory = core.ODEProblem.odeint, core.NeuralODE.trajectory
+    shooting = core.MultipleShootingProblem.odeint
+    core.ODEProblem.odeint = _replacing(odeint, trajectory=False)
+    core.NeuralODE.trajectory = _replacing(trajectory, trajectory=True)
+    core.MultipleShootingProblem.odeint = _refusing(shooting)
+
+    def restore() -> None:
+        core.ODEProblem.odeint, core.NeuralODE.trajectory = odeint, trajectory
+        core.MultipleShootingProblem.odeint = shooting
+
+    return restore
 
 
-def _replacing(original: Callable[..., Any], tape: Tape, *, trajectory: bool) -> Callable[..., Any]:
+METHODS_OF_ITS: Interception[Tape] = Interception(_replace_methods)
+
+
+def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
+    def method(problem: Any, *given: Any, **named: Any) -> Any:
+        if METHODS_OF_ITS.watcher(problem) is None:
+            return original(problem, *given, **named)
+        raise AuditError(
+            "this model solves by multiple shooting (parallel in time), which has no step that could be changed: audit "
+            "the same vector field in a NeuralODE"
+        )
+
+    return method
+
+
+def _replacing(original: Callable[..., Any], *, trajectory: bool) -> Callable[..., Any]:
     """The method of a NeuralODE that solves: `odeint` gives times and states, `trajectory` states only."""
 
     def method(problem: Any, x: Any, t_span: Any, save_at: Any = (), args: Any = None) -> Any:
         more = () if trajectory else (save_at, {} if args is None else args)
         own_way = partial(original, problem, x, t_span, *more)
+        tape = METHODS_OF_ITS.watcher(problem)
+        if tape is None:
+            return own_way()
         return tape.answer(_asked(problem, x, t_span, save_at, own_way, trajectory=trajectory))
 
     return method

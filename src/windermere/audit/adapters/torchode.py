@@ -1,11 +1,12 @@
 """Models that solve with torchode.
 
-While a pass runs, `solve` of its adjoints is replaced; `solve_ivp` and `BacksolveAdjoint` go through it too. What
-TorchScript has compiled is not seen.
+While passes run, `solve` of its adjoints is replaced, for their threads alone; `solve_ivp` and `BacksolveAdjoint` go
+through it too. What TorchScript has compiled is not seen.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere.audit.adapters.interception import Interception
 from windermere.audit.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
 from windermere.audit.adapters.torch_model import TorchSubject
 from windermere.audit.adapters.torchode_clock import Clock
@@ -33,48 +35,65 @@ class TorchodeSubject(TorchSubject):
     library = "torchode"
 
     @staticmethod
-    @contextmanager
-    def intercepting(tape: Tape) -> Iterator[None]:
-        adjoints = import_module("torchode.adjoints")
-        alone, joint = adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve
-        switch = _Switch(tape, alone, joint)
-        adjoints.AutoDiffAdjoint.solve = lambda adjoint, *given, **named: switch.alone(adjoint, *given, **named)
-        adjoints.JointBacksolveAdjoint.solve = lambda adjoint, *given, **named: switch.joint(adjoint, *given, **named)
+    def intercepting(tape: Tape) -> AbstractContextManager[None]:
+        return ADJOINTS.watching(tape)
+
+
+def _replace_solves() -> Callable[[], None]:
+    adjoints = import_module("torchode.adjoints")
+    alone, joint = adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve
+    adjoints.AutoDiffAdjoint.solve = _replacing(alone, _alone)
+    adjoints.JointBacksolveAdjoint.solve = _replacing(joint, _together)
+
+    def restore() -> None:
+        adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve = alone, joint
+
+    return restore
+
+
+ADJOINTS: Interception[Tape] = Interception(_replace_solves)
+
+
+def _replacing(original: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:
+    def solve(adjoint: Any, *given: Any, **named: Any) -> Any:
+        tape = ADJOINTS.watcher(adjoint)
+        if tape is None:
+            return original(adjoint, *given, **named)
+        return answer(tape, original, adjoint, *given, **named)
+
+    return solve
+
+
+_joint: ContextVar[Watch | None] = ContextVar("who watches a joint solve (all samples as one)", default=None)
+"""The loop below such a solve is no solve of its own."""
+
+
+def _alone(
+    tape: Tape, own: Callable[..., Any], adjoint: Any, problem: Any, term: Any = None, dt0: Any = None, args: Any = None
+) -> Any:
+    used = term if term is not None else adjoint.step_method.term
+
+    def original(watch: Watch) -> Any:
+        return _checked(own(adjoint, problem, _Watched(used, watch), dt0, args), adjoint)
+
+    if (watch := _joint.get()) is not None:
+        return original(watch)
+    return tape.answer(_Request(adjoint, problem, used, dt0, args).asked(original, control="sample"))
+
+
+def _together(
+    tape: Tape, own: Callable[..., Any], adjoint: Any, problem: Any, term: Any = None, dt0: Any = None,
+    args: Any = None, **more: Any,
+) -> Any:  # fmt: skip
+    def original(watch: Watch) -> Any:
+        token = _joint.set(watch)
         try:
-            yield
+            return own(adjoint, problem, term, dt0, args, **more)
         finally:
-            adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve = alone, joint
+            _joint.reset(token)
 
-
-class _Switch:
-    """Who answers: the tape, or within a joint solve (all samples as one) the loop below it."""
-
-    def __init__(self, tape: Tape, alone: Callable[..., Any], joint: Callable[..., Any]) -> None:
-        self.tape, self.own_alone, self.own_joint = tape, alone, joint
-        self.watching: Watch | None = None
-
-    def alone(self, adjoint: Any, problem: Any, term: Any = None, dt0: Any = None, args: Any = None) -> Any:
-        used = term if term is not None else adjoint.step_method.term
-
-        def original(watch: Watch) -> Any:
-            return _checked(self.own_alone(adjoint, problem, _Watched(used, watch), dt0, args), adjoint)
-
-        if self.watching is not None:
-            return original(self.watching)
-        return self.tape.answer(_Request(adjoint, problem, used, dt0, args).asked(original, control="sample"))
-
-    def joint(
-        self, adjoint: Any, problem: Any, term: Any = None, dt0: Any = None, args: Any = None, **more: Any
-    ) -> Any:
-        def original(watch: Watch) -> Any:
-            self.watching = watch
-            try:
-                return self.own_joint(adjoint, problem, term, dt0, args, **more)
-            finally:
-                self.watching = None
-
-        request = _Request(adjoint.forward_loop, problem, adjoint.term.term, dt0, args)
-        return self.tape.answer(request.asked(original, control="batch"))
+    request = _Request(adjoint.forward_loop, problem, adjoint.term.term, dt0, args)
+    return tape.answer(request.asked(original, control="batch"))
 
 
 class _Watched:
