@@ -6,6 +6,7 @@ Shapes: n samples, D = size of one sample's state at the end of the last solve.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import local
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -86,7 +87,8 @@ class SolveCount:
         """By the number of samples, of the last pass of so many."""
 
     def check(self, samples: int, change: Change | None, *, solves: int, missed: int) -> None:
-        """`solves` are all that a pass made, and `missed` those among them that no other solver reached."""
+        """`solves` are all that a pass made, those inside of fields aside, and `missed` those of them that no other
+        solver reached."""
         if change is None:
             self.own[samples] = solves
         elif missed:
@@ -109,6 +111,8 @@ class _Solved:
     start: State
     result: State
     swapped: bool
+    nested: bool
+    """Within the field of another, which calls it as often as it takes evaluations."""
 
     @property
     def shown(self) -> int:
@@ -147,8 +151,8 @@ class ModelSubject:
                 stack.enter_context(using(model, change))
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
-        missed = sum(not each.swapped for each in solved)
-        self._count.check(n, change, solves=len(solved), missed=missed)
+        outer = [each for each in solved if not each.nested]
+        self._count.check(n, change, solves=len(outer), missed=sum(not each.swapped for each in outer))
         last = solved[-1]
         self._note(*about(result))
         states = packed(last.end, n)
@@ -267,11 +271,18 @@ def is_of_samples(rate: Callable[[Tensor, Tensor], Tensor], start: Tensor, t: fl
 
 @contextmanager
 def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
-    def hook(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
-        (start,) = (*given, *named.values())
-        solved.append(_Solved(block, start, result, is_swapped(block)))
+    here = local()
 
-    handles = [block.register_forward_hook(hook, with_kwargs=True) for block in blocks]
+    def before(*_: Any) -> None:
+        here.depth = getattr(here, "depth", 0) + 1
+
+    def behind(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
+        (start,) = (*given, *named.values())
+        here.depth -= 1
+        solved.append(_Solved(block, start, result, is_swapped(block), nested=here.depth > 0))
+
+    handles = [block.register_forward_pre_hook(before) for block in blocks]
+    handles += [block.register_forward_hook(behind, with_kwargs=True) for block in blocks]
     try:
         yield
     finally:

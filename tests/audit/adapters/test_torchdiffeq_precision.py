@@ -84,7 +84,8 @@ def test_the_table_is_restored_after_an_exception() -> None:
     model = Failing(**stepping("euler", 0.5))
     subject = TorchdiffeqSubject(model, points())
     assert table == SOLVERS
-    model.fail = True
+    audited: Any = subject.model
+    audited.fail = True
     with pytest.raises(ZeroDivisionError):
         subject.forward(points(), lambda own: own)
     assert table == SOLVERS

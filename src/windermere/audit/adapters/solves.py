@@ -51,6 +51,8 @@ class Tape:
         self.evaluations = 0
         self.solving = 0
         """How many solves are under way: a field may solve on its own."""
+        self.outer = 0
+        """Solves that are not within a field."""
         self.last: Asked | None = None
         """The solve that ended last."""
         self.end: State | None = None
@@ -64,6 +66,7 @@ class Tape:
         finally:
             self.solving -= 1
         self.solvers.append(asked.own)
+        self.outer += not self.solving
         self.notes.extend(note for note in asked.notes if note not in self.notes)
         self.last, self.end = asked, asked.end_of(result)
         return result

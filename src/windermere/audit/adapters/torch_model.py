@@ -87,7 +87,7 @@ class TorchSubject(ABC):
     def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
         tape = Tape(change, double=double, copy=number_of(model))
         result = self._call(model, x, tape)
-        self._count.check(size(x), change, solves=len(tape.solvers) + tape.missed, missed=tape.missed)
+        self._count.check(size(x), change, solves=tape.outer + tape.missed, missed=tape.missed)
         return tape, result
 
     def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
