@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Event
 from typing import Any
 from weakref import ref
 
@@ -15,6 +16,7 @@ import torch
 
 import windermere as wm
 from tests.audit.adapters.models import points
+from tests.threads import run_together
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
 
@@ -381,3 +383,31 @@ def test_a_model_of_whole_batches_is_told_how_to_come_in_and_comes_in_so() -> No
 def test_a_mapped_module_is_told_to_come_as_itself() -> None:
     with pytest.raises(AuditError, match=r"give diffrax's equinox module itself \(not jax.vmap of it\)"):
         wm.audit(jax.vmap(make(fixed("Euler", 0.25))), (X, np.zeros(len(X))))
+
+
+def test_passes_of_a_compiled_model_beside_an_audits_are_solved_by_its_own_solver() -> None:
+    class Jitted(eqx.Module):  # type: ignore[misc, unused-ignore]
+        inner: Any
+
+        @eqx.filter_jit  # type: ignore[untyped-decorator, unused-ignore]
+        def __call__(self, y0: Any) -> Any:
+            return self.inner(y0)
+
+    model = Jitted(make({"solver": diffrax.Euler(), "t0": 0.0, "t1": 1.0, "dt0": 0.5}))
+    x = jnp.asarray(X.float().numpy())
+    own, audited = jax.vmap(model)(x), Event()
+
+    def audit() -> int:
+        try:
+            found = DiffraxSubject(model, X).forward(X, lambda own: FixedStep("rk4", step=1 / 4)).outputs
+        finally:
+            audited.set()
+        return int(np.allclose(found, own, atol=1e-6))
+
+    def passes() -> int:
+        wrong = 0
+        while not audited.is_set():
+            wrong += not np.allclose(jax.vmap(model)(x), own, atol=1e-6)
+        return wrong
+
+    assert run_together(audit, passes, passes) == [0, 0, 0]
