@@ -221,13 +221,15 @@ def test_signals_go_member_by_member_and_need_something_to_compare() -> None:
     a, b = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for signal in (moved_mass, relative_distance):
         alone = torch.stack([signal(a[s], b[s]) for s in range(3)])
-        torch.testing.assert_close(signal(a, b), alone)
+        torch.testing.assert_close(signal(a, b, members=True), alone)
+        with pytest.raises(UsageError, match=r"told apart: give \[members, samples, values\]"):
+            signal(a[0], b[0], members=True)
         with pytest.raises(UsageError, match="told apart"):
             signal(a[0, :1], b[0, :1])
         with pytest.raises(UsageError, match=r"outputs must be tensors, not ndarray and Tensor: call torch.as_tensor"):
             signal(a.numpy(), b)
     with pytest.raises(UsageError, match="told apart"):
-        moved_mass(a[..., :1], b[..., :1])
+        moved_mass(a[0, :, :1], b[0, :, :1])
 
 
 @pytest.mark.parametrize("mean", [0.0, 50.0])
@@ -281,13 +283,28 @@ def test_a_score_holds_no_number_that_a_solve_cannot_have(numbers: dict[str, Any
 
 def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_over_other_axes() -> None:
     pixels = torch.randn(5, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(UsageError, match=r"\[5, 2, 3, 3\] have too many axes.*movedim\(1, -1\)\.flatten\(0, -2\)"):
+        moved_mass(pixels, pixels)
     for signal in (moved_mass, relative_distance):
-        with pytest.raises(UsageError, match=r"\[5, 2, 3, 3\] have too many axes.*movedim\(1, -1\)\.flatten\(0, -2\)"):
-            signal(pixels, pixels)
         with pytest.raises(UsageError, match=r"shapes \[4, 2\] and \[4, 3\] cannot be compared"):
             signal(torch.zeros(4, 2), torch.zeros(4, 3))
     flat = pixels.movedim(1, -1).flatten(0, -2)
     assert float(moved_mass(flat, flat)) == 0.0
+
+
+def test_a_series_is_not_taken_for_an_ensemble_and_is_told_how_to_become_vectors() -> None:
+    """[samples, times, values] or [times, samples, values]: either could be meant, and an ensemble as well."""
+    times, samples = 5, 6
+    series = torch.randn(samples, times, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for signal in (moved_mass, relative_distance):
+        with pytest.raises(UsageError, match=r"\[6, 5, 2\] have too many axes to know .* need members=True"):
+            signal(series, series)
+    with pytest.raises(UsageError, match=r"by outputs\.flatten\(1\), .* by outputs\.movedim\(1, 0\)\.flatten\(1\)"):
+        relative_distance(series, series)
+    shifted, time_first = 1.1 * series + 0.1, series.movedim(1, 0)
+    told = relative_distance(series.flatten(1), shifted.flatten(1))
+    assert told.shape == ()
+    assert told == relative_distance(time_first.movedim(1, 0).flatten(1), shifted.flatten(1))
 
 
 def test_a_number_is_no_score() -> None:
