@@ -15,6 +15,7 @@ from windermere.adaptation.controller import (
     check_whole,
     decided,
     differ,
+    first_step,
     precision_of,
 )
 from windermere.errors import UsageError
@@ -58,9 +59,8 @@ class StepAdaptation:
         check_pair(self.train, self.check)
 
     def start(self, precision: float) -> State:
-        """The state before the first review, with this step as far as it is allowed."""
-        check_positive(step=precision)
-        return State(precision=min(max(precision, self.span / self.budget), self.span))
+        """The state before the first review, with this step, or the shortest that the budget allows."""
+        return State(precision=first_step(precision, self.span, self.budget))
 
     def solver(self, state: State) -> FixedStep:
         """What to train with."""
