@@ -231,10 +231,6 @@ FAILED = Score(value=nan, distance=inf)
 """Of a solver that cannot solve the batch: it agrees with no other."""
 
 
-ROUNDING = 1e-9
-"""Scores are quotients: 0.4 is by a little more than 0.1 above 0.3, and 0.9 by a little less above 0.8."""
-
-
 def check_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0 < as_number(value) < inf:
@@ -250,11 +246,6 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
         if not is_whole(number, least=least):
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
-
-
-def differ(one: float, other: float, threshold: float) -> bool:
-    """Whether two scores are not the same; one that is not a number is never the same as another."""
-    return not abs(one - other) <= threshold * (1 + ROUNDING)
 
 
 def decided(
