@@ -53,7 +53,7 @@ class InMemory:
         self.rows: list[dict[str, Any]] = []
         self.saved: Any = None
 
-    def load_checkpoint(self) -> Any:
+    def load_checkpoint(self, check: Any = None) -> Any:
         return self.saved
 
     def save_checkpoint(self, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:

@@ -275,3 +275,22 @@ def test_a_bound_that_was_reached_only_after_the_last_update_is_not_told(run: Co
     (row,) = (row for row in read_metrics(tmp_path / "run") if "reason" in row)
     assert "as far as the budget allows" in row["reason"]
     assert "ended at" not in answer.out
+
+
+@pytest.mark.parametrize(("own", "other"), [((), ("--adapt", "paper")), (("--adapt", "paper"), ())], ids=str)
+def test_a_run_does_not_go_on_from_the_checkpoint_of_one_that_adapts_otherwise(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+    own: tuple[object, ...],
+    other: tuple[object, ...],
+) -> None:
+    for folder, adapt in (("own", own), ("other", other)):
+        assert run("train", *QUICK, *adapt, "--time-limit", 0, "--out", folder).code == 0
+    for name in ("checkpoint.safetensors", "metrics.jsonl"):
+        (tmp_path / "own" / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    before = files(tmp_path)
+    answer = run("train", "--resume", "--iterations", 10, "--out", "own")
+    assert_one_sentence(
+        answer, "the checkpoint in own does not belong to this run, since it was saved by one with other"
+    )
+    assert files(tmp_path) == before

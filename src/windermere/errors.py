@@ -36,6 +36,10 @@ class UnknownNameError(UsageError):
         super().__init__(f"there is no {kind} '{name}': {hint}known are {', '.join(names)}")
 
 
+class ThresholdWarning(UserWarning):
+    """Two scores pass for the same only because a threshold is not meant for scores like them."""
+
+
 class SolverError(WindermereError, ArithmeticError):
     """A solve that could not be carried out; its subclasses name the cause."""
 

@@ -1,15 +1,19 @@
 """Hand-traced runs of Algorithms 2 and 3: scripted scores in, every solver asked for and every precision out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from math import nan
+from math import inf, log10, nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from windermere.adaptation import (
     Controller,
+    Decision,
     Score,
     State,
     SteadySteps,
@@ -18,7 +22,8 @@ from windermere.adaptation import (
     ToleranceAdaptation,
     review,
 )
-from windermere.errors import UsageError
+from windermere.errors import ThresholdWarning, UsageError
+from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 
@@ -53,8 +58,9 @@ def test_scores_that_differ_by_more_than_the_threshold_halve_the_step() -> None:
 
 def test_a_difference_of_just_the_threshold_is_none() -> None:
     """Nor where a quotient's rounding makes it more: 0.4 - 0.3 is 0.10000000000000003."""
+    controller = replace(EULER, threshold=0.1)
     for checked in (right / 10 for right in range(1, 9)):
-        state, _ = traced(EULER, EULER.start(0.01), checked + 0.1, [checked, checked - 0.1])
+        state, _ = traced(controller, controller.start(0.01), checked + 0.1, [checked, checked - 0.1])
         assert state.precision == 0.01 * 1.1
 
 
@@ -102,7 +108,6 @@ def test_the_step_never_exceeds_the_time_span() -> None:
     assert state.precision == 2.0
     again, _ = traced(controller, state, 0.9, [0.9, 0.9])
     assert again.precision == 2.0
-    assert controller.start(7.0).precision == 2.0
 
 
 def test_the_budget_bounds_how_far_the_step_shrinks() -> None:
@@ -223,6 +228,81 @@ def test_the_second_look_at_a_tolerance_compares_with_the_check_too() -> None:
     assert state.precision == 1e-3 * 1.1
 
 
+of_both_algorithms = pytest.mark.parametrize("controller", [EULER, FEHLBERG], ids=["Algorithm 2", "Algorithm 3"])
+
+
+@of_both_algorithms
+@pytest.mark.parametrize("scores", [(-4.7, [-2.9]), (0.3, [3.2]), (0.9, [0.9, 1.5]), (93.5, [93.0]), (inf, [0.5])])
+def test_without_a_threshold_a_score_that_is_no_accuracy_is_refused(
+    controller: StepAdaptation | ToleranceAdaptation, scores: tuple[float, list[float]]
+) -> None:
+    """Logarithms of errors, errors, percents."""
+    start = controller.start(0.01)
+    with pytest.raises(UsageError, match=r"is no accuracy from 0 to 1, .* give the controller threshold=\.\.\. in the"):
+        traced(controller, start, *scores)
+    assert traced(replace(controller, threshold=0.4), start, *scores)[0].reviews == 1
+
+
+@of_both_algorithms
+@pytest.mark.parametrize("scores", [(2e-5, [1.3e-3, 1e-3]), (1e-3, [1.1e-3, 4e-3]), (0.08, [0.01, 0.01])])
+def test_without_a_threshold_scores_that_differ_by_a_factor_do_not_pass_for_the_same_in_silence(
+    controller: StepAdaptation | ToleranceAdaptation, scores: tuple[float, list[float]]
+) -> None:
+    """Squared errors of a regression, for which 0.1 means nothing. Accuracies are only warned of: the rule is kept."""
+    start = controller.start(0.01)
+    with pytest.warns(ThresholdWarning, match="differ by a factor of more than 2 pass for the same") as told:
+        assert traced(controller, start, *scores)[0].precision == 0.01 * 1.1
+    assert {Path(warning.filename).name for warning in told} == {Path(__file__).name}  # where the review is asked for
+    assert traced(replace(controller, threshold=0.1), start, *scores)[0].precision == 0.01 * 1.1
+
+
+@of_both_algorithms
+def test_accuracies_at_chance_and_errors_by_their_logarithm_are_reviewed_in_silence(
+    controller: StepAdaptation | ToleranceAdaptation,
+) -> None:
+    start = controller.start(0.01)
+    for trained, answers in ((0.08, [0.09, 0.07]), (0.0, [0.0, 0.0]), (0.1, [0.125, 0.09]), (1 + 1e-12, [1.0, 1.0])):
+        assert traced(controller, start, trained, answers)[0].precision == 0.01 * 1.1
+    errors = replace(controller, threshold=0.3)
+    assert traced(errors, start, log10(2e-5), [log10(1.3e-3)])[0].precision == 0.005
+
+
+def a_regression(controller: StepAdaptation, value: Callable[[Tensor], Tensor]) -> list[Decision]:
+    """Trained to turn points in the plane by Euler steps, reviewed by this score of its squared error."""
+    torch.manual_seed(0)
+    inputs = 0.5 * torch.randn(256, 2)
+    targets = inputs @ torch.linalg.matrix_exp(torch.tensor([[-0.5, -6.0], [6.0, -0.5]])).T
+    state, decisions = controller.start(0.05), []
+    block = ODEBlock(Autonomous(nn.Sequential(nn.Linear(2, 32), nn.Tanh(), nn.Linear(32, 2))), controller.solver(state))
+    optimizer = torch.optim.Adam(block.parameters(), lr=1e-2)
+
+    def error() -> Tensor:
+        return F.mse_loss(block(inputs), targets)
+
+    def score(solver: Solver) -> Score:
+        with torch.no_grad(), using(block, solver):
+            return Score(value=value(error()))  # type: ignore[arg-type]
+
+    for iteration in range(1, 601):
+        loss = error()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        if iteration % controller.every == 0:
+            state = review(controller, state, Score(value=value(loss)), score)  # type: ignore[arg-type]
+            block.solver = controller.solver(state)
+            decisions += [state.decision] if state.decision is not None else []
+        optimizer.step()
+    return decisions
+
+
+def test_a_regression_that_its_threshold_lets_become_tied_is_told_of_it() -> None:
+    with pytest.warns(ThresholdWarning, match="threshold=0.3"):
+        told = a_regression(replace(EULER, every=20), lambda error: error)[-1]
+    assert told.checked > 10 * told.trained
+    kept = a_regression(replace(EULER, every=20, threshold=0.3), torch.log10)[-1]
+    assert kept.checked - kept.trained < 2 * 0.3
+
+
 def test_a_state_survives_being_saved() -> None:
     state, _ = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.85])
     assert State.from_dict(state.to_dict()) == state
@@ -283,6 +363,8 @@ def test_a_review_needs_a_controller_and_a_function_that_scores() -> None:
         lambda: StepAdaptation(train="euler", check="euler"),
         lambda: StepAdaptation(train="rk4", check="midpoint"),
         lambda: StepAdaptation(train="euler", check="midpoint", threshold=0),
+        lambda: StepAdaptation(train="euler", check="midpoint", threshold="0.1"),  # type: ignore[arg-type]
+        lambda: ToleranceAdaptation(train="dopri54", threshold=torch.ones(2)),  # type: ignore[arg-type]
         lambda: StepAdaptation(train="euler", check="midpoint", decrease=1.2),
         lambda: StepAdaptation(train="euler", check="midpoint", budget=0.5),  # type: ignore[arg-type]
         lambda: StepAdaptation(train="euler", check="midpoint", span=0),

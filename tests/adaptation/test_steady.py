@@ -13,6 +13,7 @@ import torch
 from windermere.adaptation import Review, Score, State, SteadySteps, SteadyTolerances, StepAdaptation, review
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import UsageError
+from windermere.models import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
 
@@ -221,13 +222,15 @@ def test_signals_go_member_by_member_and_need_something_to_compare() -> None:
     a, b = torch.randn(2, 3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for signal in (moved_mass, relative_distance):
         alone = torch.stack([signal(a[s], b[s]) for s in range(3)])
-        torch.testing.assert_close(signal(a, b), alone)
+        torch.testing.assert_close(signal(a, b, members=True), alone)
+        with pytest.raises(UsageError, match=r"told apart: give \[members, samples, values\]"):
+            signal(a[0], b[0], members=True)
         with pytest.raises(UsageError, match="told apart"):
             signal(a[0, :1], b[0, :1])
         with pytest.raises(UsageError, match=r"outputs must be tensors, not ndarray and Tensor: call torch.as_tensor"):
             signal(a.numpy(), b)
     with pytest.raises(UsageError, match="told apart"):
-        moved_mass(a[..., :1], b[..., :1])
+        moved_mass(a[0, :, :1], b[0, :, :1])
 
 
 @pytest.mark.parametrize("mean", [0.0, 50.0])
@@ -281,13 +284,75 @@ def test_a_score_holds_no_number_that_a_solve_cannot_have(numbers: dict[str, Any
 
 def test_a_distance_of_pixels_or_of_unlike_outputs_is_refused_rather_than_taken_over_other_axes() -> None:
     pixels = torch.randn(5, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(UsageError, match=r"\[5, 2, 3, 3\] have too many axes.*movedim\(1, -1\)\.flatten\(0, -2\)"):
+        moved_mass(pixels, pixels)
     for signal in (moved_mass, relative_distance):
-        with pytest.raises(UsageError, match=r"\[5, 2, 3, 3\] have too many axes.*movedim\(1, -1\)\.flatten\(0, -2\)"):
-            signal(pixels, pixels)
         with pytest.raises(UsageError, match=r"shapes \[4, 2\] and \[4, 3\] cannot be compared"):
             signal(torch.zeros(4, 2), torch.zeros(4, 3))
     flat = pixels.movedim(1, -1).flatten(0, -2)
     assert float(moved_mass(flat, flat)) == 0.0
+
+
+def test_a_series_is_not_taken_for_an_ensemble_and_is_told_how_to_become_vectors() -> None:
+    """[samples, times, values] or [times, samples, values]: either could be meant, and an ensemble as well."""
+    times, samples = 5, 6
+    series = torch.randn(samples, times, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for signal in (moved_mass, relative_distance):
+        with pytest.raises(UsageError, match=r"\[6, 5, 2\] have too many axes to know .* need members=True"):
+            signal(series, series)
+    with pytest.raises(UsageError, match=r"by outputs\.flatten\(1\), .* by outputs\.movedim\(1, 0\)\.flatten\(1\)"):
+        relative_distance(series, series)
+    shifted, time_first = 1.1 * series + 0.1, series.movedim(1, 0)
+    told = relative_distance(series.flatten(1), shifted.flatten(1))
+    assert told.shape == ()
+    assert told == relative_distance(time_first.movedim(1, 0).flatten(1), shifted.flatten(1))
+
+
+def a_block(times: tuple[float, ...], solver: Solver) -> ODEBlock:
+    return ODEBlock(Autonomous(torch.nn.Linear(2, 2)), solver, times=times)
+
+
+@pytest.mark.parametrize("times", [(0.0, 5.0), (2.0, 0.5, -3.0), (0.0, 1.0, 2.5, 5.0)])
+@pytest.mark.parametrize("kind", [SteadySteps, StepAdaptation])
+def test_steps_adapted_for_another_time_than_the_model_is_solved_for_are_refused(
+    kind: type[SteadySteps] | type[StepAdaptation], times: tuple[float, ...]
+) -> None:
+    controller, x = kind(train="euler", check="midpoint"), torch.ones(4, 2)
+    block = a_block(times, controller.solver(controller.start(0.5)))
+
+    def score(solver: Solver) -> Score:
+        with torch.no_grad(), using(block, solver):
+            block(x)
+        return Score(value=0.9, distance=0.0)
+
+    name = kind.__name__
+    with pytest.raises(UsageError, match=f"is solved for a time of 5, but {name} adapts steps for 1: give it span=5"):
+        review(controller, controller.start(0.5), Score(value=0.9), score)
+    right = replace(controller, span=5.0)
+    assert review(right, right.start(2.5), Score(value=0.9), score).precision > 2.5
+
+
+def test_a_block_that_keeps_its_own_solver_may_be_solved_for_another_time() -> None:
+    adapted = a_block((0.0, 1.0), FixedStep("euler", step=0.5))
+    other = a_block((0.0, 5.0), FixedStep("rk4", step=0.5))
+
+    def score(solver: Solver) -> Score:
+        with torch.no_grad(), using(adapted, solver):
+            other(adapted(torch.ones(4, 2)))
+        return Score(value=0.9, distance=0.0)
+
+    assert review(EULER, EULER.start(0.5), Score(value=0.9), score).reviews == 1
+
+
+@pytest.mark.parametrize("kind", [SteadySteps, StepAdaptation])
+def test_a_first_step_longer_than_the_time_is_refused_rather_than_cut(
+    kind: type[SteadySteps] | type[StepAdaptation],
+) -> None:
+    controller = kind(train="euler", check="midpoint")
+    with pytest.raises(UsageError, match=r"first step of 2\.5 is longer than the time of 1 .* as span="):
+        controller.start(2.5)
+    assert replace(controller, span=5.0).start(2.5).precision == 2.5
+    assert controller.start(1.0 + 1e-12).precision == 1.0  # rounding is no other time
 
 
 def test_a_number_is_no_score() -> None:

@@ -3,10 +3,12 @@
 from fractions import Fraction
 from math import factorial, isnan, pi, sqrt
 
+import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import windermere as wm
 from windermere.audit.stability import Stability, amplification, stability, stability_polynomial
 from windermere.errors import UsageError
 from windermere.models import SphereField, initialise
@@ -90,12 +92,59 @@ def test_a_stiff_decaying_mode_leaves_the_region_past_the_critical_step(
         assert found.points == 6
 
 
-def test_only_decaying_modes_count() -> None:
-    """Under Euler a rotation grows and so does growth itself, but neither decays in the flow: nothing is lost."""
+def test_only_decaying_modes_can_be_made_to_grow() -> None:
+    """Under Euler a rotation grows and so does growth itself, but neither decays in the flow: none is outside."""
     assert stability(rotation, EULER, points(1, 3, 2), (0.0,), 0.5).outside == 0
     assert stability(lambda t, z: 5 * z, EULER, points(1, 3, 2), (0.0,), 0.5).outside == 0
     assert stability(lambda t, z: rotation(t, z) - 0.1 * z, EULER, points(1, 3, 2), (0.0,), 0.5).outside == 1
     assert stability(lambda t, z: rotation(t, z) - 0.1 * z, RK4, points(1, 3, 2), (0.0,), 0.5).outside == 0
+
+
+def learned(method: str, rate: complex, h: float) -> Tensor:
+    """A linear field [2, 2] that grows, and whose step with this method is the exact step of a decaying rate: a perfect
+    fit, wherever only the method's steps are looked at."""
+    misses = np.array(stability_polynomial(METHODS[method]), complex)
+    misses[0] -= np.exp(h * rate)
+    grows = max((z for z in np.roots(misses[::-1]) if z.real > 0), key=lambda z: float(z.real)) / h
+    return torch.tensor([[grows.real, -grows.imag], [grows.imag, grows.real]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("method", ["rk4", "rk4_38", "bosh32"])
+def test_a_damped_oscillator_learned_as_a_growing_one_has_all_its_growth_damped(method: str) -> None:
+    rate, h = -0.05 + 1.5j, 1.0
+    matrix = learned(method, rate, h)
+    assert float(torch.linalg.eigvals(matrix).real.min()) > 0
+    start = points(5, 2)
+    decay = torch.tensor([[rate.real, -rate.imag], [rate.imag, rate.real]], dtype=torch.float64)
+    own = solve(lambda t, z: z @ matrix.T, start, FixedStep(method, step=h), times=(0.0, h)).final
+    torch.testing.assert_close(own, start @ torch.linalg.matrix_exp(h * decay).T)  # indeed the damped one's step
+    found = stability(lambda t, z: z @ matrix.T, METHODS[method], start[None], (0.0,), h)
+    assert (found.outside, found.damped) == (0.0, 1.0)
+    finer = stability(lambda t, z: z @ matrix.T, METHODS[method], start[None], (0.0,), h / 16)
+    assert (finer.outside, finer.damped) == (0.0, 0.0)
+
+
+def test_an_audit_tells_of_growth_that_the_training_solver_damps() -> None:
+    linear = nn.Linear(2, 2, bias=False)
+    with torch.no_grad():
+        linear.weight.copy_(learned("rk4", -0.05 + 1.5j, 1.0))
+    block = wm.ODEBlock(wm.Autonomous(linear), wm.FixedStep("rk4", step=1.0), times=(0.0, 8.0))
+    inputs = points(40, 2).float()
+    (evidence,) = [e for e in wm.audit(block, (inputs, (inputs[:, 0] > 0).long())).evidence if e.name == "stability"]
+    assert evidence.numbers["damped"] == 1.0
+    assert "0.0% of eigenvalues belong to decaying modes that the method makes grow, 100.0% to growing" in (
+        evidence.finding
+    )
+
+
+@pytest.mark.parametrize("tableau", METHODS.values(), ids=str)
+@pytest.mark.parametrize("h", [0.3, -0.3])
+def test_at_an_ordinary_step_modes_that_decay_turn_and_grow_go_on_doing_so(tableau: Tableau, h: float) -> None:
+    rates = torch.tensor([-2.0, 0.0, 2.0], dtype=torch.float64)
+    found = stability(lambda t, z: z * rates, tableau, points(1, 3, 3), (0.0,), h)
+    assert (found.outside, found.damped) == (0.0, 0.0)
+    turning = stability(rotation, tableau, points(1, 3, 2), (0.0,), h)
+    assert (turning.outside, turning.damped) == (0.0, 0.0)
 
 
 def test_fields_that_depend_on_time_are_asked_at_their_times() -> None:
@@ -121,6 +170,7 @@ def test_more_dimensions_than_the_limit_are_skipped_with_a_reason() -> None:
     assert "65 entries" in found.skipped
     assert found.points == 0
     assert isnan(found.outside)
+    assert isnan(found.damped)
 
 
 def test_nobody_elses_gradients_are_touched_and_any_grad_mode_will_do() -> None:
@@ -142,4 +192,5 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_what_it_proves_and_does_not_is_said() -> None:
     assert "stability region" in Stability.proves
+    assert "damps what the linearised flow lets grow" in Stability.proves
     assert "linearised" in Stability.limits

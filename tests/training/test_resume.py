@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from windermere.errors import RunError, UsageError
-from windermere.records import read_json, read_metrics
+from windermere.records import read_json, read_metrics, write_tensors
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 from windermere.training import leave_behind, loop, open_run, resumed_config, runs, train, trained_ensemble
 
@@ -195,18 +195,64 @@ def test_a_run_with_a_damaged_config_is_refused_and_not_locked(tmp_path: Path) -
     open_run(tmp_path, a_config(), resume=True).close()
 
 
+ADAPTED = {"adapt": "paper", "review_every": 5}
+
+
 @pytest.mark.parametrize(
-    ("other", "message"), [({"data": "sphere3"}, "this model"), ({"seeds": (1, 2)}, r"this run: it has seeds \[1, 2\]")]
+    ("own", "other", "why"),
+    [
+        ({}, {"data": "sphere3"}, "other settings"),
+        ({}, {"seeds": (1, 2)}, r"it has seeds \[1, 2\], not \[0\]"),
+        ({}, ADAPTED, "other settings"),
+        (ADAPTED, {}, "other settings"),
+        (ADAPTED, {**ADAPTED, "threshold": 0.2}, "other settings"),
+        ({}, {"solver": FixedStep.of("euler", steps=4)}, "other settings"),
+        ({}, {"lr": 1e-2}, "other settings"),
+    ],
+    ids=str,
 )
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, other: dict[str, Any], message: str) -> None:
+def test_a_checkpoint_of_another_run_is_refused_and_every_file_stays_as_it_is(
+    tmp_path: Path, own: dict[str, Any], other: dict[str, Any], why: str
+) -> None:
     points = 3 if "data" in other else 2
     with open_run(tmp_path / "other", a_config(**other)) as run:
         train(a_config(**other), *some_spheres(points), run)
-    trained(tmp_path / "one", a_config(), stop_at=5)
+    folder = tmp_path / "one"
+    trained(folder, a_config(**own), stop_at=5)
     for name in ("checkpoint.safetensors", "metrics.jsonl"):
-        (tmp_path / "one" / name).write_bytes((tmp_path / "other" / name).read_bytes())
-    with pytest.raises(RunError, match=f"the checkpoint does not belong to {message}"):
-        trained(tmp_path / "one", a_config(), resume=True)
+        (folder / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write("{}\n")  # younger than the checkpoint: cut where a run goes on
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    with pytest.raises(RunError, match=f"the checkpoint in .*one does not belong to this run, since .*{why}: put"):
+        trained(folder, a_config(**own, iterations=40), resume=True)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def test_a_run_is_not_trained_by_the_config_of_another(tmp_path: Path) -> None:
+    """Where a folder was opened as what it is, and then trained as something else."""
+    trained(tmp_path, a_config(), stop_at=5)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with open_run(tmp_path, a_config(), resume=True) as run, pytest.raises(RunError, match="other settings"):
+        train(a_config(**ADAPTED), *some_spheres(), run)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_checkpoint_that_does_not_name_its_run_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path, a_config(), stop_at=5)
+    saved = checkpoint(tmp_path)
+    nameless = {name: value for name, value in saved.meta.items() if name != "config"}
+    write_tensors(tmp_path / "checkpoint.safetensors", saved.tensors, nameless)
+    with pytest.raises(RunError, match="does not belong to this run"):
+        trained(tmp_path, a_config(), resume=True)
+
+
+def test_a_digest_tells_settings_apart_but_not_their_spelling_nor_what_may_change() -> None:
+    config = a_config(lr=1.0, **ADAPTED)
+    assert config.digest == replace(config, lr=1).digest
+    assert config.digest == replace(config, iterations=99, device="cuda", seeds=(7, 8)).digest
+    for change in ({"lr": 1.1}, {"data_seed": 1}, {"threshold": 0.2}, {"adapt": "steady"}, {"dtype": "float64"}):
+        assert replace(config, **change).digest != config.digest, change
 
 
 @pytest.mark.parametrize("adapt", ["none", "paper"])

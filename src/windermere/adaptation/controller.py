@@ -7,28 +7,31 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
-from math import inf, isfinite, nan
+from math import inf, isclose, isfinite, nan
 from typing import Any, Protocol, TypeAlias
 
 from windermere.arguments import as_number, is_whole
 from windermere.errors import UsageError, shown
 from windermere.solvers import Solver
+from windermere.solvers.counting import noting_spans
+from windermere.solvers.solver import SAME_STEP
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
     """How a solver did on the batch under review.
 
-    `value` is accuracy, or another score that the threshold of the paper's algorithms is meant for. `distance` says how
-    far the outputs lie from the training solver's (`moved_mass`, `relative_distance`): steady controllers need it.
-    `steps` are those of the solve, of several the longest: `ToleranceAdaptation` needs them of the training solver.
+    `value` is accuracy, from 0 to 1, or another score in whose units the controller was given a `threshold`: the
+    paper's algorithms look at it. `distance` says how far the outputs lie from the training solver's (`moved_mass`,
+    `relative_distance`): steady controllers need it. `steps` are those of the solve, of several the longest:
+    `ToleranceAdaptation` needs them of the training solver.
 
     Numbers may come as tensors or arrays of one entry, and are kept as plain ones: a state that outlives its batch must
     not hold on to the batch's graph.
     """
 
     value: float
-    """Accuracy, or any other score that the controller's threshold is meant for."""
+    """Accuracy, from 0 to 1, or any other score whose units the controller's threshold was given in."""
     distance: float | None = None
     """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
     For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
@@ -125,7 +128,8 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     """Let a controller review its precision on the current batch; returns its next state.
 
     `trained` is the training solver's `Score`, known from the forward pass. `score(solver)` runs the batch with the
-    solver that it is given, and returns its `Score`. Afterwards `controller.solver(state)` is what to train with, and
+    solver that it is given, and returns its `Score`. What is solved there by windermere must take the time that the
+    controller adapts steps for, its `span`. Afterwards `controller.solver(state)` is what to train with, and
     `state.decision` says what was decided and why.
 
     >>> import windermere as wm
@@ -142,7 +146,10 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
         raise UsageError(f"score is a function of a solver that returns its Score, not {shown(score)}")
 
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
-        return {0: _checked("score(solver) returns", score(wanted[0]))}
+        with noting_spans() as spans:
+            found = _checked("score(solver) returns", score(wanted[0]))
+        _check_span(controller, spans.get(wanted[0]))
+        return {0: found}
 
     (after,) = review_members(controller, [state], [_checked("trained is", trained)], told)
     return after
@@ -163,6 +170,27 @@ def _checked(who: str, given: Any) -> Score:
     if not isinstance(given, Score):
         raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
     return given
+
+
+def _check_span(controller: Controller, seen: float | None) -> None:
+    """Refuse steps that are adapted for another length of time than a solve was seen to take."""
+    span = getattr(controller, "span", None)  # controllers of tolerances have none
+    if seen is not None and span is not None and not isclose(seen, span, rel_tol=SAME_STEP):
+        raise UsageError(
+            f"the model is solved for a time of {seen:g}, but {type(controller).__name__} adapts steps for {span:g}: "
+            f"give it span={seen:g}"
+        )
+
+
+def first_step(step: float, span: float, budget: int) -> float:
+    """The first step, no shorter than the budget allows. One longer than the span shows that the span is wrong."""
+    check_positive(step=step)
+    if step > span * (1 + SAME_STEP):
+        raise UsageError(
+            f"a first step of {float(step):g} is longer than the time of {span:g} that steps are adapted for: give the "
+            "controller the time that the model is solved for as span=..., or start with a shorter step"
+        )
+    return min(max(step, span / budget), span)
 
 
 def review_members(
@@ -203,10 +231,6 @@ FAILED = Score(value=nan, distance=inf)
 """Of a solver that cannot solve the batch: it agrees with no other."""
 
 
-ROUNDING = 1e-9
-"""Scores are quotients: 0.4 is by a little more than 0.1 above 0.3, and 0.9 by a little less above 0.8."""
-
-
 def check_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0 < as_number(value) < inf:
@@ -222,11 +246,6 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
         if not is_whole(number, least=least):
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
-
-
-def differ(one: float, other: float, threshold: float) -> bool:
-    """Whether two scores are not the same; one that is not a number is never the same as another."""
-    return not abs(one - other) <= threshold * (1 + ROUNDING)
 
 
 def decided(

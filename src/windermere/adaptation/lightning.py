@@ -69,12 +69,13 @@ class AdaptPrecision(Callback):
     """Reviews the precision every `controller.every` batches, and sets it on all ODEBlocks from the next batch on.
 
     Batches (x, y) of classes need nothing more. For others, `score(module, batch)` says how well a batch is solved, in
-    eval mode and without gradients. Steady controllers look at outputs as well: let `score` return (value, outputs) and
-    give `distance(trained_outputs, outputs)`, such as `moved_mass` of logits or `relative_distance` of a regression,
-    both from `windermere.adaptation.signals`. Values and distances are averaged over the ranks of a data-parallel
-    training. Outputs of one sample cannot be compared: a review that falls on such a batch, on any rank, is put off to
-    the next. Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is
-    what a steady controller watches.
+    eval mode and without gradients; unless that is an accuracy, the paper's controllers need a `threshold` in its
+    units. Steady controllers look at outputs as well: let `score` return (value, outputs) and give
+    `distance(trained_outputs, outputs)`, such as `moved_mass` of logits or `relative_distance` of a regression, both
+    from `windermere.adaptation.signals`. Values and distances are averaged over the ranks of a data-parallel training.
+    Outputs of one sample cannot be compared: a review that falls on such a batch, on any rank, is put off to the next.
+    Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is what a
+    steady controller watches.
 
     The adapted solver is in the Trainer's checkpoint and not among the weights, so `load_from_checkpoint` alone leaves
     the blocks with the constructor's: `install_adapted` puts it back.

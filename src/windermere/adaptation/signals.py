@@ -3,7 +3,7 @@
 A model that says nearly the same of every input is moved little by any solver; being measured against how much it says,
 it is held to the same standard from the first iteration on.
 
-Shapes: B samples, K classes; one axis may come before them, of an ensemble's S members.
+Shapes: B samples, K classes or values; before them, only where that is said, S members of an ensemble.
 """
 
 from typing import Any
@@ -18,17 +18,17 @@ LEAST_TOLD = 1e-3
 """A model that says less than this of its inputs is not held to it: nothing is divided by less."""
 
 
-def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
+def moved_mass(trained: Tensor, checked: Tensor, *, members: bool = False) -> Tensor:
     """Share of the predicted probability that changes class between two solvers: the distance for classifiers.
 
     `trained` and `checked` are the logits of the training and the check solver, [samples, classes]; a number is
-    returned. Of an ensemble's, [members, samples, classes], one for each member.
+    returned. With `members=True` they are an ensemble's, [members, samples, classes], and there is one for each member.
 
     This is the mean total variation, relative to how sure the model is. Where it is sure of its classes, 0.02 says that
     two percent of the mass lie elsewhere under the other solver; where it is not, two percent of what tells its inputs
     apart: their spread around the mean prediction, over that of a sure model with the same mean.
     """
-    _check_outputs(trained, checked, values=2)
+    _check_outputs(trained, checked, members, values=2)
     before, after = trained.double().softmax(dim=-1), checked.double().softmax(dim=-1)
     mean = before.mean(dim=-2, keepdim=True)
     spread, sure = _variation(before - mean), (mean * (1 - mean)).sum(dim=(-2, -1))
@@ -36,37 +36,51 @@ def moved_mass(trained: Tensor, checked: Tensor) -> Tensor:
     return _variation(after - before) / told.clamp(min=LEAST_TOLD)
 
 
-def relative_distance(trained: Tensor, checked: Tensor) -> Tensor:
+def relative_distance(trained: Tensor, checked: Tensor, *, members: bool = False) -> Tensor:
     """The mean distance between two solvers' outputs, relative to their own spread: the distance for regressions.
 
     `trained` and `checked` are the outputs of the training and the check solver, [samples, values]; a number is
-    returned. Of an ensemble's, [members, samples, values], one for each member.
+    returned. With `members=True` they are an ensemble's, [members, samples, values], and there is one for each member.
+    Outputs with more axes, such as time series, are made into vectors first: see the sentence that refuses them.
 
     The spread is the mean distance of an output from the mean output, so 0.02 says that outputs lie two percent of it
     elsewhere under the other solver.
     """
-    _check_outputs(trained, checked, values=1)
+    _check_outputs(trained, checked, members, values=1)
     trained, checked = trained.double(), checked.double()
     spread, size = _lengths(trained - trained.mean(dim=-2, keepdim=True)), _lengths(trained)
     return _lengths(checked - trained) / torch.maximum(spread, LEAST_TOLD * size + ROUNDING)
 
 
-def _check_outputs(outputs: Any, others: Any, *, values: int) -> None:
+def _check_outputs(outputs: Any, others: Any, members: bool, *, values: int) -> None:
     if not isinstance(outputs, Tensor) or not isinstance(others, Tensor):
         kinds = " and ".join(type(each).__name__ for each in (outputs, others))
         raise UsageError(f"outputs must be tensors, not {kinds}: call torch.as_tensor on them")
     if outputs.shape != others.shape:
         raise UsageError(f"outputs of shapes {list(outputs.shape)} and {list(others.shape)} cannot be compared")
-    if outputs.ndim > 3:  # [B, K, height, width], whose last axes are neither samples nor classes
+    shape = "[members, samples, values]" if members else "[samples, values]"
+    if outputs.ndim > 2 + members:  # whose last axes may be neither samples nor values: pixels, times
         raise UsageError(
-            f"outputs of shape {list(outputs.shape)} have too many axes: give [samples, values]; where values are on "
-            "axis 1 and every pixel is a sample, outputs.movedim(1, -1).flatten(0, -2)"
+            f"outputs of shape {list(outputs.shape)} have too many axes to know which are the samples: give {shape}; "
+            f"{_ways(members, values)}"
         )
-    if outputs.ndim < 2 or outputs.shape[-2] < 2 or outputs.shape[-1] < values:
+    if outputs.ndim < 2 + members or outputs.shape[-2] < 2 or outputs.shape[-1] < values:
         raise UsageError(
             f"outputs of shape {list(outputs.shape)} cannot be told apart: "
-            f"give [samples, values] of at least 2 samples with {values} or more values each"
+            f"give {shape} of at least 2 samples with {values} or more values each"
         )
+
+
+def _ways(members: bool, values: int) -> str:
+    """How outputs with more axes become what is asked for. A series of values is one vector; a class is decided each
+    time, so times and pixels are samples."""
+    if members:
+        return "flatten the axes of the values into one"
+    ways = "[samples, values, pixels] becomes that by outputs.movedim(1, -1).flatten(0, -2)"
+    if values == 1:
+        ways = "[samples, times, values] becomes that by outputs.flatten(1), and [times, samples, values], as solves "
+        ways += "return it, by outputs.movedim(1, 0).flatten(1)"
+    return f"{ways}; an ensemble's [members, samples, values] need members=True"
 
 
 def _variation(differences: Tensor) -> Tensor:

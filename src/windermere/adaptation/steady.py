@@ -19,6 +19,7 @@ from windermere.adaptation.controller import (
     check_positive,
     check_whole,
     decided,
+    first_step,
     precision_of,
 )
 from windermere.adaptation.step_size import check_pair, check_solver
@@ -113,7 +114,8 @@ class SteadySteps(_Law):
     `train` and `check` are methods as for `StepAdaptation`. `target` is the distance allowed: with `moved_mass`, 0.01
     means that about 1% of the predicted probability moves. The step is refined above the target, coarsened below
     `release` times the target, and kept in between. `weight` is that of one review in the smoothed distance; `decrease`
-    and `increase` bound one change. The step stays between `span`, the length of time, and span / `budget`.
+    and `increase` bound one change. The step stays between `span`, the length of time that the model is
+    solved for, and span / `budget`.
 
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`, whose scores
     need a `distance`. A review is due every `every` iterations.
@@ -138,9 +140,8 @@ class SteadySteps(_Law):
         return self.span / self.budget, self.span
 
     def start(self, precision: float) -> State:
-        """The state before the first review, with this step as far as it is allowed."""
-        check_positive(step=precision)
-        return State(precision=min(max(precision, self.bounds[0]), self.bounds[1]))
+        """The state before the first review, with this step, or the shortest that the budget allows."""
+        return State(precision=first_step(precision, self.span, self.budget))
 
     def solver(self, state: State) -> FixedStep:
         """What to train with."""

@@ -6,6 +6,7 @@ shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the t
 
 from dataclasses import dataclass
 
+from windermere.adaptation.agreement import check_threshold, differ
 from windermere.adaptation.controller import (
     Review,
     Score,
@@ -14,7 +15,7 @@ from windermere.adaptation.controller import (
     check_positive,
     check_whole,
     decided,
-    differ,
+    first_step,
     precision_of,
 )
 from windermere.errors import UsageError
@@ -30,8 +31,9 @@ class StepAdaptation:
     """The paper's Algorithm 2: halve the step where a better solver scores otherwise; else try one a tenth larger.
 
     `train` is the method to train with, `check` one of a higher order (midpoint or rk4 for euler, rk4 for midpoint). A
-    review is due every `every` iterations. Scores further apart than `threshold` are not the same. `decrease` and
-    `increase` are the factors of a step; it stays between `span`, the length of time, and span / `budget`.
+    review is due every `every` iterations. Scores further apart than `threshold` are not the same: the paper's 0.1 for
+    accuracies, and for any other score one in its units, which has to be given. `decrease` and `increase` are the
+    factors of a step; it stays between `span`, the length of time that the model is solved for, and span / `budget`.
 
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
     """
@@ -41,8 +43,9 @@ class StepAdaptation:
     check: str
     """Method to check with, of a higher order: midpoint or rk4 for euler, rk4 for midpoint."""
     every: int = 50
-    threshold: float = 0.1
-    """Scores further apart than this are not the same."""
+    threshold: float | None = None
+    """Scores further apart than this are not the same. None takes the paper's 0.1, and refuses scores that cannot be
+    accuracies."""
     decrease: float = 0.5
     increase: float = 1.1
     span: float = 1.0
@@ -52,15 +55,15 @@ class StepAdaptation:
 
     def __post_init__(self) -> None:
         check_whole("iterations", 1, every=self.every)
-        check_positive(threshold=self.threshold, span=self.span)
+        check_threshold(self.threshold)
+        check_positive(span=self.span)
         check_whole("steps", 1, budget=self.budget)
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 
     def start(self, precision: float) -> State:
-        """The state before the first review, with this step as far as it is allowed."""
-        check_positive(step=precision)
-        return State(precision=min(max(precision, self.span / self.budget), self.span))
+        """The state before the first review, with this step, or the shortest that the budget allows."""
+        return State(precision=first_step(precision, self.span, self.budget))
 
     def solver(self, state: State) -> FixedStep:
         """What to train with."""
@@ -76,7 +79,7 @@ class StepAdaptation:
         check = self.check_solver(h)
         checked = yield check
         raised = None
-        if differ(trained.value, checked.value, self.threshold):
+        if differ(trained, checked, self.threshold):
             h_new, reason = self.decrease * h, "scores differ: step decreased"
             if h_new < self.span / self.budget:
                 h_new, reason = self.span / self.budget, "scores differ: step decreased as far as the budget allows"
@@ -85,7 +88,7 @@ class StepAdaptation:
             if h_new > self.span:
                 h_new, reason = self.span, "scores agree: step at its largest"
             raised = yield FixedStep(self.train, step=h_new)
-            if differ(checked.value, raised.value, self.threshold):
+            if differ(checked, raised, self.threshold):
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
         return decided(self.every, state, h_new, trained, checked, raised, check.step, reason)
 

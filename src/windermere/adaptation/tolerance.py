@@ -6,6 +6,7 @@ Against the listing: the training tolerance has a floor, which float32 resolves.
 
 from dataclasses import dataclass
 
+from windermere.adaptation.agreement import check_threshold, differ
 from windermere.adaptation.controller import (
     Review,
     Score,
@@ -14,7 +15,6 @@ from windermere.adaptation.controller import (
     check_positive,
     check_whole,
     decided,
-    differ,
     precision_of,
 )
 from windermere.arguments import as_number
@@ -57,7 +57,8 @@ class ToleranceAdaptation:
     train: str
     check: str = "dopri54"
     every: int = 50
-    threshold: float = 0.1
+    threshold: float | None = None
+    """As for `StepAdaptation`: None takes the paper's 0.1, for accuracies."""
     decrease: float = 0.5
     increase: float = 1.1
     min_steps: int = 2
@@ -72,7 +73,8 @@ class ToleranceAdaptation:
 
     def __post_init__(self) -> None:
         check_whole("iterations", 1, every=self.every)
-        check_positive(threshold=self.threshold, floor=self.floor)
+        check_threshold(self.threshold)
+        check_positive(floor=self.floor)
         check_whole("steps", 0, min_steps=self.min_steps)
         check_factors(self.decrease, self.increase)
         Adaptive(self.train, tolerance=START)
@@ -107,7 +109,7 @@ class ToleranceAdaptation:
             check_tol /= 10
             checked = yield Adaptive(self.check, tolerance=check_tol)
         raised = None
-        if differ(trained.value, checked.value, self.threshold):
+        if differ(trained, checked, self.threshold):
             tol_new, reason = self.decrease * tol, "scores differ: tolerance decreased"
             if tol_new < self.floor:
                 tol_new, reason = self.floor, "scores differ: tolerance decreased as far as its floor"
@@ -116,6 +118,6 @@ class ToleranceAdaptation:
         else:
             tol_new, reason = self.increase * tol, "scores agree: tolerance increased"
             raised = yield Adaptive(self.train, tolerance=tol_new)
-            if differ(checked.value, raised.value, self.threshold):
+            if differ(checked, raised, self.threshold):
                 tol_new, reason = tol, "scores agree, but not at an increased tolerance: tolerance kept"
         return decided(self.every, state, tol_new, trained, checked, raised, check_tol, reason)

@@ -278,8 +278,8 @@ def _stability(walk: Walk) -> Evidence | None:
         return None
     return Evidence(
         name="stability",
-        finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow; "
-        f"|h lambda| is up to {result.fastest:.2g}",
+        finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow, "
+        f"{result.damped:.1%} to growing modes that it damps; |h lambda| is up to {result.fastest:.2g}",
         proves=result.proves,
         limits=result.limits,
         numbers=vars(result).copy(),

@@ -1,5 +1,6 @@
 """Adapted runs on the command line: which flags go together, and what is told of a run that has ended."""
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,7 @@ def refuse_a_start_out_of_bounds(config: RunConfig) -> None:
     controller, solver = config.controller(), config.solver
     if controller is None or config.first_step == "initial":
         return
-    bound = controller.start(solver.precision).precision
+    bound = controller.start(min(solver.precision, getattr(controller, "span", inf))).precision
     if bound == solver.precision:
         return
     way = "coarser" if bound < solver.precision else "finer"

@@ -20,13 +20,13 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from torch import Tensor
@@ -44,6 +44,8 @@ METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "model.safetensors"
 LOCK = "lock"
+Check: TypeAlias = Callable[[Mapping[str, Any]], None]
+"""Refuses a checkpoint, by the plain values that are stored in it, where it is not the run's."""
 
 
 class RunFolder:
@@ -86,10 +88,10 @@ class RunFolder:
             _remove_partial_files(path)
             return cls(path, lock)
 
-    def look_over(self) -> None:
-        """Refuses a run that cannot go on, because a file is damaged or missing; nothing is written."""
+    def look_over(self, check: Check = lambda meta: None) -> None:
+        """Refuses a run that cannot go on, because a file is damaged, missing or not its own; nothing is written."""
         _read_environment(self.path)
-        self._read_checkpoint()
+        self._read_checkpoint(check)
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
         """Adds to environment.json where the run goes on, if that is elsewhere, or with other code, than before."""
@@ -121,9 +123,9 @@ class RunFolder:
     def has_checkpoint(self) -> bool:
         return (self.path / CHECKPOINT).exists()
 
-    def load_checkpoint(self) -> TensorFile | None:
+    def load_checkpoint(self, check: Check = lambda meta: None) -> TensorFile | None:
         """The checkpoint, None where there is none yet; metrics are cut to those it was saved with."""
-        checkpoint, length = self._read_checkpoint()
+        checkpoint, length = self._read_checkpoint(check)
         with storing(self.path / METRICS, "cut"):
             self._metrics.truncate(length)
         return checkpoint
@@ -145,7 +147,7 @@ class RunFolder:
     ) -> None:
         self.close()
 
-    def _read_checkpoint(self) -> tuple[TensorFile | None, int]:
+    def _read_checkpoint(self, check: Check) -> tuple[TensorFile | None, int]:
         """The checkpoint, None where there is none yet, and how long the metrics were, which are no shorter now."""
         path, metrics = self.path / CHECKPOINT, self.path / METRICS
         with storing(path, "read"):
@@ -156,6 +158,8 @@ class RunFolder:
                 "or start a new run in another folder"
             )
         checkpoint = read_tensors(path) if exists else None
+        if checkpoint is not None:
+            check(checkpoint.meta)
         length = _metrics_bytes(path, checkpoint) if checkpoint else 0
         with storing(metrics, "read"):
             there = os.fstat(self._metrics.fileno()).st_size

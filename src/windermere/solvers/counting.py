@@ -1,6 +1,7 @@
-"""Counting evaluations of the field, whoever asks for them: blocks hide their solutions, backward comes later."""
+"""Counting evaluations of the field, whoever asks for them: blocks hide their solutions, backward comes later. And
+seeing for how long a time solvers are used, which blocks hide as well."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -82,6 +83,26 @@ def checking() -> Iterator[None]:
         yield
     finally:
         _checking.reset(token)
+
+
+_spans: ContextVar[dict[Hashable, float] | None] = ContextVar("spans of solves", default=None)
+
+
+@contextmanager
+def noting_spans() -> Iterator[dict[Hashable, float]]:
+    """The longest time that each solver is asked to solve for inside; an ensemble's are noted under its first."""
+    spans: dict[Hashable, float] = {}
+    token = _spans.set(spans)
+    try:
+        yield spans
+    finally:
+        _spans.reset(token)
+
+
+def note_span(solver: Hashable, span: float) -> None:
+    """Solves call this."""
+    if (spans := _spans.get()) is not None:
+        spans[solver] = max(span, spans.get(solver, 0.0))
 
 
 @dataclass(frozen=True)

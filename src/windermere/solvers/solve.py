@@ -11,7 +11,7 @@ from torch import Tensor
 
 from windermere.errors import SolverError
 from windermere.solvers.adjoint import solve_with_adjoint
-from windermere.solvers.counting import Ledger
+from windermere.solvers.counting import Ledger, note_span
 from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
 from windermere.solvers.gradients import Adjoint, Gradient, check_gradient, solve_with_checkpoints
 from windermere.solvers.integrate import integrate
@@ -167,6 +167,7 @@ def _walk(
     if ledger.counts:
         ledger.add("forward", tally(walked.evaluations, solvers, layout))
         ledger.add("steps", tally(walked.accepted, solvers, layout))
+    note_span(solvers[0], abs(times[-1] - times[0]))
     return walked
 
 

@@ -123,6 +123,6 @@ def scores(logits: Tensor, y: Tensor, trained: Tensor, evaluations: Any, steps: 
     """Every member's accuracy on the batch, how far it is from the training solver, and what its solve took."""
     accuracy = (correct(logits, y).double() / y.shape[1]).tolist()
     took = [np.broadcast_to(numbers, len(accuracy)).tolist() for numbers in (evaluations, steps)]
-    moved = moved_mass(trained, logits).tolist() if y.shape[1] > 1 else [None] * len(accuracy)
+    moved = moved_mass(trained, logits, members=True).tolist() if y.shape[1] > 1 else [None] * len(accuracy)
     members = zip(accuracy, moved, *took, strict=True)
     return [Score(value=a, distance=d, evaluations=e, steps=n) for a, d, e, n in members]

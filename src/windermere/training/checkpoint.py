@@ -1,6 +1,7 @@
 """A training's state as named tensors and plain values, and back: safetensors and JSON, never pickles."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from windermere.errors import RunError
+from windermere.training.config import RunConfig
 from windermere.training.ensemble import Ensemble
 
 MODEL, OPTIMIZER = "model/", "optimizer/"
@@ -36,6 +38,20 @@ def unpack(tensors: dict[str, Tensor], ensemble: Ensemble, optimizer: Optimizer)
             index, key = name.removeprefix(OPTIMIZER).split("/")
             slots.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def check_it_belongs(path: Path, config: RunConfig, meta: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that another run has saved. One with more seeds may be this run's, which left some behind."""
+    if meta.get("config") != config.digest:
+        why = "it was saved by one with other settings"
+    elif not set(config.seeds) <= set(meta["seeds"]):
+        why = f"it has seeds {meta['seeds']}, not {list(config.seeds)}"
+    else:
+        return
+    raise RunError(
+        f"the checkpoint in {path} does not belong to this run, since {why}: put the run's own back, or start a new "
+        "run in another folder"
+    )
 
 
 def of_members(tensors: Mapping[str, Tensor], members: Sequence[int]) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 """What a run is: a complete, checked, frozen description from which it can be repeated."""
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from math import inf
@@ -26,6 +28,8 @@ CHECKS = {"euler": "midpoint", "midpoint": "rk4"}
 OPTIMIZERS = ("adam", "sgd")
 ADAPTATIONS = ("none", "paper", "steady")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+RESUMED_OTHERWISE = ("iterations", "device")
+"""What may be another when a run goes on: it may become longer, and move."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +150,15 @@ class RunConfig:
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "solver": solver_to_dict(self.solver), "seeds": list(self.seeds)}
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that stays as it is while a run goes on, by which a checkpoint knows its run. Seeds are not in
+        it: those that diverged may be left behind."""
+        kept = {name: value for name, value in self.to_dict().items() if name not in (*RESUMED_OTHERWISE, "seeds")}
+        # 1 and 1.0 are the same setting, and equal as configs.
+        kept = json.loads(json.dumps(kept), parse_float=lambda text: _whole_if_it_is(float(text)))
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
         unknown = set(values) - {f.name for f in fields(cls)}
@@ -157,6 +170,10 @@ class RunConfig:
         except (KeyError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise RunError(f"the run's config.json is not a complete run: {why}") from error
+
+
+def _whole_if_it_is(number: float) -> float:
+    return int(number) if number.is_integer() else number
 
 
 def _is_seed(number: Any) -> bool:

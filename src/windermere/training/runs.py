@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from windermere.records import RunFolder, environment, read_run
 from windermere.solvers import Adaptive, Solver, solver_from_dict
 from windermere.solvers.grid import make_grid
 from windermere.training.batches import Batches
-from windermere.training.config import DTYPES, RunConfig
+from windermere.training.checkpoint import check_it_belongs
+from windermere.training.config import DTYPES, RESUMED_OTHERWISE, RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Labelled
 from windermere.training.under_way import make_ensemble
@@ -44,7 +46,8 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
     try:
         stored = RunConfig.from_dict(run.config)
         _refuse_a_contradiction(path, stored, config)
-        run.look_over()  # first: a longer config.json on a run that cannot go on would hide its trained model
+        # First: a longer config.json on a run that cannot go on would hide its trained model.
+        run.look_over(partial(check_it_belongs, path, config))
         run.note_environment(environment(config.device))
         if config != stored:
             run.rewrite_config(config.to_dict())
@@ -74,7 +77,7 @@ def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
 
 def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConfig) -> None:
     names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
-    other = [name for name in names if name not in ("iterations", "device")]
+    other = [name for name in names if name not in RESUMED_OTHERWISE]
     if other:
         told = " and ".join(f"{_flag(n)} {_told(getattr(stored, n))} (not {_told(getattr(config, n))})" for n in other)
         raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")

@@ -3,20 +3,21 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from windermere.adaptation import State
-from windermere.errors import DivergedError, NonFiniteError, RunError, SolverError
+from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.models import architecture, initialise
 from windermere.records import RunFolder, TensorFile
 from windermere.solvers import Count, Gradient, Solver
 from windermere.training.adapting import Adapting, scores
 from windermere.training.batches import Batches
 from windermere.training.captured import Stepped
-from windermere.training.checkpoint import make_optimizer, not_finite, of_members, pack, unpack
+from windermere.training.checkpoint import check_it_belongs, make_optimizer, not_finite, of_members, pack, unpack
 from windermere.training.config import DTYPES, RunConfig
 from windermere.training.ensemble import Ensemble
 from windermere.training.evaluation import Evaluation, Labelled, evaluate
@@ -56,12 +57,12 @@ class Training:
         """Room for whether a loss or a gradient is not finite, and what they are multiplied by to see it."""
         self.totals = {role: np.zeros(self.ensemble.size, np.int64) for role in ROLES}
         self.test: Evaluation | None = None
-        if (saved := run.load_checkpoint()) is not None:
+        if (saved := run.load_checkpoint(partial(check_it_belongs, run.path, config))) is not None:
             self._go_on_from(saved)
 
     def _go_on_from(self, saved: TensorFile) -> None:
         """With those of its members that are this run's: seeds that diverged may have been left behind."""
-        meta, members = saved.meta, _places(self.config.seeds, saved.meta.get("seeds"))
+        meta, members = saved.meta, [saved.meta["seeds"].index(seed) for seed in self.config.seeds]
         unpack(of_members(saved.tensors, members), self.ensemble, self.optimizer)
         self.iteration, self.seconds = meta["iteration"], meta["seconds"]
         self.totals = {role: np.asarray(meta["evaluations"][role], np.int64)[members] for role in ROLES}
@@ -95,7 +96,7 @@ class Training:
             )
         evaluations = {role: total.tolist() for role, total in self.totals.items()}
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
-        meta["seeds"] = list(self.config.seeds)
+        meta |= {"config": self.config.digest, "seeds": list(self.config.seeds)}
         test = None if self.test is None else vars(self.test)
         adaptation = None if self.adapting is None else [state.to_dict() for state in self.adapting.states]
         self.run.save_checkpoint(tensors, {**meta, "test": test, "adaptation": adaptation})
@@ -228,12 +229,3 @@ def make_ensemble(config: RunConfig) -> Ensemble:
 def _placed(labelled: Labelled, config: RunConfig) -> Labelled:
     inputs, labels = labelled
     return inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
-
-
-def _places(seeds: Sequence[int], kept: Sequence[int] | None) -> list[int]:
-    """Where these seeds are among those that a checkpoint kept."""
-    if kept is None:
-        return list(range(len(seeds)))
-    if not set(seeds) <= set(kept):
-        raise RunError(f"the checkpoint does not belong to this run: it has seeds {list(kept)}, not {list(seeds)}")
-    return [list(kept).index(seed) for seed in seeds]
