@@ -1,14 +1,11 @@
-"""`python -m tests.models.interpreted CASES RESULTS`: the fused walk on the CPU, in a process of its own.
+"""The fused walk, for `kernels.run_kernels`."""
 
-Triton chooses between compiling and interpreting when it is first imported, so it must be told before.
-"""
-
-import sys
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from tests.models.kernels import answer
 from windermere.models.fused import Launch, fused_walk
 from windermere.solvers import METHODS
 
@@ -39,5 +36,4 @@ def let_the_interpreter_count() -> None:
 
 if __name__ == "__main__":
     let_the_interpreter_count()
-    cases = torch.load(sys.argv[1])
-    torch.save({name: results(case) for name, case in cases.items()}, sys.argv[2])
+    answer(results)

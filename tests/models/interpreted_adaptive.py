@@ -1,14 +1,11 @@
-"""`python -m tests.models.interpreted_adaptive CASES RESULTS`: the adaptive kernels on the CPU, in their own process.
+"""The adaptive kernels, for `kernels.run_kernels`."""
 
-Triton chooses between compiling and interpreting when it is first imported, so it must be told before.
-"""
-
-import sys
 from typing import Any, Literal
 
 import torch
 
 from tests.models.interpreted import let_the_interpreter_count
+from tests.models.kernels import answer
 from windermere.models import SphereField, fused_adaptive
 from windermere.models.fused_adaptive import Launch, adapt_on_device
 from windermere.solvers import METHODS, Prepared, solve
@@ -59,4 +56,4 @@ def solved_alone(case: dict[str, Any]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     let_the_interpreter_count()
-    torch.save({name: results(case) for name, case in torch.load(sys.argv[1], weights_only=False).items()}, sys.argv[2])
+    answer(results)

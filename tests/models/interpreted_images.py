@@ -1,9 +1,5 @@
-"""`python -m tests.models.interpreted_images CASES RESULTS`: the image walk on the CPU, in a process of its own.
+"""The image walk, for `kernels.run_kernels`."""
 
-Triton chooses between compiling and interpreting when it is first imported, so it must be told before.
-"""
-
-import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tests.models.interpreted import let_the_interpreter_count
+from tests.models.kernels import answer
 from windermere.errors import SolverError
 from windermere.models import images
 from windermere.models.image_fused import image_walk
@@ -41,8 +38,8 @@ def results(case: dict[str, Any]) -> list[Any]:
     def walked() -> tuple[Tensor, ...]:
         if "solvers" not in case:
             return (image_walk(METHODS[case["method"]], case["grid"], start, weights, case["launch"]),)
-        for name, answer in (("can_walk_images", True), ("tuned", case["launch"])):
-            setattr(images, name, lambda *_, answer=answer: answer)
+        for name, value in (("can_walk_images", True), ("tuned", case["launch"])):
+            setattr(images, name, lambda *_, value=value: value)
         solvers = case["solvers"] if start.ndim == 5 else case["solvers"][0]
         solution = solve(Field(weights), start, solvers, times=case["times"])
         stats = solution.stats
@@ -85,5 +82,4 @@ def let_the_interpreter_round() -> None:
 if __name__ == "__main__":
     let_the_interpreter_count()
     let_the_interpreter_round()
-    cases = torch.load(sys.argv[1], weights_only=False)
-    torch.save({name: results(case) for name, case in cases.items()}, sys.argv[2])
+    answer(results)

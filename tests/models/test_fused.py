@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
-from tests.models.interpreter import interpreted
+from tests.models.kernels import DEVICES, run_kernels
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.models import SphereField
 from windermere.models.fused import can_walk, steps_on_device, with_kernels
@@ -61,10 +61,10 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All cases at once, from the interpreter."""
-    return interpreted("interpreted", CASES, tmp_path_factory.mktemp("fused"))
+@pytest.fixture(scope="module", params=DEVICES)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """All cases at once."""
+    return run_kernels("interpreted", CASES, request.param, tmp_path_factory.mktemp("fused"))
 
 
 def expected(case: dict[str, Any]) -> list[Tensor]:

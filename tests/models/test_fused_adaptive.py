@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.interpreter import interpreted
+from tests.models.kernels import DEVICES, run_kernels
 from tests.models.spheres import samples, sphere_field
 from tests.models.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
@@ -75,11 +75,11 @@ OUT_OF_THE_ORDINARY = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All cases at once, from the interpreter."""
+@pytest.fixture(scope="module", params=DEVICES)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """All cases at once."""
     cases = {**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}
-    return interpreted("interpreted_adaptive", cases, tmp_path_factory.mktemp("adaptive"))
+    return run_kernels("interpreted_adaptive", cases, request.param, tmp_path_factory.mktemp("adaptive"))
 
 
 class ByTheHost:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from tests.models.interpreter import interpreted
+from tests.models.kernels import DEVICES, run_kernels
 from windermere.errors import UsageError
 from windermere.models.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve
@@ -112,10 +112,12 @@ FAILING = adaptive_case("fehlberg21", [1e-3], 1, max_steps=2)
 CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for name, case in ROUNDED.items()}
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All cases at once, from the interpreter."""
-    return interpreted("interpreted_images", {**CASES, "failing": FAILING}, tmp_path_factory.mktemp("images"))
+@pytest.fixture(scope="module", params=DEVICES)
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """All cases at once."""
+    return run_kernels(
+        "interpreted_images", {**CASES, "failing": FAILING}, request.param, tmp_path_factory.mktemp("images")
+    )
 
 
 def rounded(x: Tensor) -> Tensor:
