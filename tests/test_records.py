@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -582,8 +583,9 @@ def a_device(path: Path) -> None:
 
 
 def a_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(os.path.relpath(path))  # an absolute path may be too long for one
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{short}/socket")  # whose path may not be long
+        os.rename(f"{short}/socket", path)
 
 
 def a_link_to_a_file(path: Path) -> None:
