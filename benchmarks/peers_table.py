@@ -24,10 +24,14 @@ it Windermere can save depends on the field:
 
 - **The paper's sphere networks on a CPU**: a whole solve is one call of C code, with fixed steps, with adaptive steps
   and for the adjoint. The machine's own C compiler compiles it when it is first needed, and the result is kept in
-  `~/.cache/windermere`. This code multiplies no matrices: each tap of a convolution is a piecewise linear function of
-  one coordinate, so the code looks it up in a table of segments. The result is exact. Without a compiler, or with
-  `WINDERMERE_NATIVE=0`, PyTorch operations do the same work. While such networks train, PyTorch's own operations take
-  one thread: they are so small that several threads would wait for one another, above all on a busy machine.
+  `~/.cache/windermere/native`, or in `windermere/native` under `XDG_CACHE_HOME`. It is loaded only if it is whole and
+  if no other user can have written it: where others may write on the way there, each process compiles for itself. This
+  code multiplies no matrices: each tap of a convolution is a piecewise linear function of one coordinate, so the code
+  looks it up in a table of segments. The result is exact. Without a compiler, or if it takes more than two minutes,
+  PyTorch operations do the same work. Each of these is told in a line of the log (the logger `windermere`). With
+  `WINDERMERE_NATIVE=0`, PyTorch operations do the work without a word. While such networks train, PyTorch's own
+  operations take one thread: they are so small that several threads would wait for one another, above all on a busy
+  machine.
 - **Networks of linear layers on a CPU**: `wm.Autonomous(nn.Sequential(nn.Linear(...), nn.Tanh(), ...))` is solved in C
   in the same way, its gradient included. Activations may be ReLU, LeakyReLU, Tanh, Sigmoid, Softplus, ELU and SiLU, in
   float32 or float64. The state is [samples, units], with two times. Everything that PyTorch would do still happens: a

@@ -4,8 +4,11 @@ import json
 import os
 import random
 import signal
+import socket
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -175,11 +178,70 @@ def test_a_folder_with_other_files_is_refused_and_nothing_is_added(tmp_path: Pat
     assert (tmp_path / name).read_text() == "mine"
 
 
-def test_an_empty_folder_may_hold_hidden_files_and_an_aborted_creation(tmp_path: Path) -> None:
-    for name in (".gitkeep", "lock", "environment.json", ".config.json.0a1b2c3d.tmp"):
+@pytest.mark.parametrize("lock", ["", "1234\n", "\0" * 5])
+def test_an_empty_folder_may_hold_hidden_files_and_an_aborted_creation(tmp_path: Path, lock: str) -> None:
+    for name in (".gitkeep", ".config.json.0a1b2c3d.tmp"):
         (tmp_path / name).write_text("")
+    (tmp_path / "lock").write_text(lock)
+    records.write_json(tmp_path / "environment.json", records.environment("cpu"))
     a_run(tmp_path).close()
     assert names(tmp_path) == {".gitkeep", "lock", "environment.json", "config.json", "metrics.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("environment.json", b'{"device": "my own", "conda": "base"}'),
+        ("environment.json", b"[1, 2]"),
+        ("environment.json", b"\xff not JSON"),
+        ("environment.json", b"[" * 100_000),
+        ("environment.json", b""),
+        ("lock", b"poetry's, or a note\n"),
+        ("lock", b"12 34\n"),
+        ("lock", b"\xff\xfe"),
+    ],
+)
+def test_a_lock_or_environment_of_the_users_own_is_kept_byte_for_byte(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RunError, match=f"holds other files .*{name}"):
+        a_run(tmp_path)
+    assert names(tmp_path) == {name}
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["lock", "environment.json"])
+@pytest.mark.parametrize("content", ["", "1234\n"])
+def test_a_link_in_the_place_of_a_lock_or_environment_is_refused_and_its_target_kept(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    (tmp_path / "precious").write_text(content)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(RunError, match=f"holds other files .*{name}"):
+        a_run(tmp_path / "run")
+    assert (tmp_path / "precious").read_text() == content
+    assert names(tmp_path / "run") == {name}
+
+
+@pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
+def test_a_run_is_not_reopened_through_a_link_in_the_place_of_its(tmp_path: Path, name: str) -> None:
+    a_run(tmp_path / "run").close()
+    (tmp_path / "precious").write_text("1234\n")
+    (tmp_path / "run" / name).unlink()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
+    with pytest.raises(StorageError, match=f"{name} could not be .* a link of that name is in its place: move it away"):
+        RunFolder.reopen(tmp_path / "run")
+    assert (tmp_path / "precious").read_text() == "1234\n"
+
+
+def test_a_lock_that_somebody_else_has_put_into_a_run_is_not_written_over(tmp_path: Path) -> None:
+    a_run(tmp_path).close()
+    (tmp_path / "lock").write_text("a note\n")
+    with pytest.raises(RunError, match="holds other files"):
+        RunFolder.reopen(tmp_path)
+    assert (tmp_path / "lock").read_text() == "a note\n"
 
 
 def test_a_folder_that_is_no_run_cannot_be_reopened_or_read(tmp_path: Path) -> None:
@@ -511,6 +573,62 @@ def test_a_folder_in_the_place_of_a_file_is_a_sentence_and_leaves_no_partial_fil
     with pytest.raises(StorageError, match="could not be read, because a folder"):
         read_json(tmp_path / "config.json")
     assert names(tmp_path) == {"config.json"}
+
+
+def a_device(path: Path) -> None:
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root makes devices")
+
+
+def a_socket(path: Path) -> None:
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{short}/socket")  # whose path may not be long
+        os.rename(f"{short}/socket", path)
+
+
+def a_link_to_a_file(path: Path) -> None:
+    path.with_name("target").write_text("mine")
+    path.symlink_to(path.with_name("target"))
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+KINDS = [
+    pytest.param(a_device, "a device", id="device"),
+    pytest.param(lambda path: os.mkfifo(path), "a pipe", id="pipe"),
+    pytest.param(a_socket, "a socket", id="socket"),
+    pytest.param(a_link_to_a_file, "a link", id="link"),
+    pytest.param(a_link_to_nothing, "a link", id="link to nothing"),
+    pytest.param(a_link_to_itself, "a link", id="link to itself"),
+]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
+@pytest.mark.parametrize(("make", "kind"), KINDS)
+def test_only_files_are_replaced_or_opened(tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
+    make(path := tmp_path / "page.md")
+    before = path.lstat()
+    for writing in (
+        lambda: records.write_atomically(path, b"new"),
+        lambda: records.write_rows(path, [{"a": 1}]),
+        lambda: write_tensors(path, {}, {}),
+        lambda: records.open_file(path, "a", "opened"),
+    ):
+        with pytest.raises(
+            StorageError, match=rf"page\.md could not be .* because {kind} of that name is in its place"
+        ):
+            writing()
+    assert (path.lstat().st_ino, path.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert names(tmp_path) <= {"page.md", "target"}
+    assert all(entry.read_text() == "mine" for entry in tmp_path.glob("target"))
 
 
 def test_a_missing_folder_is_a_sentence(tmp_path: Path) -> None:

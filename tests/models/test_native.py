@@ -323,11 +323,11 @@ def test_it_is_compiled_once_for_all_processes(monkeypatch: pytest.MonkeyPatch, 
     compiled.library.cache_clear()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled.library("float", "sphere") is not None
-    assert [path.suffix for path in (tmp_path / "windermere").iterdir()] == [".so"]
+    assert [path.suffix for path in (tmp_path / "windermere" / "native").iterdir()] == [".so"]
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
     compiled.library.cache_clear()
     assert compiled.library("float", "sphere") is not None

@@ -1,13 +1,17 @@
 """The page of results, from a made-up folder, word for word."""
 
+import os
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.test_records import KINDS
 from tests.training.small import a_config
-from windermere.errors import RunError
+from windermere.errors import RunError, StorageError
 from windermere.records import Row, write_json, write_rows
 from windermere.studies.grid_comparisons import loss_panels
 from windermere.studies.measuring import described
@@ -211,3 +215,14 @@ def test_all_grids_are_drawn_together_where_there_are_any(tmp_path: Path) -> Non
     write_summary(tmp_path, tmp_path / "page.md", (study,))
     assert "![at-a-glance](at-a-glance.png)\n\nTrained with few" in (tmp_path / "page.md").read_text()
     assert all((tmp_path / f"at-a-glance{suffix}").stat().st_size > 1000 for suffix in (".png", ".svg"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
+@pytest.mark.parametrize(("make", "kind"), KINDS)
+def test_the_page_replaces_files_only(tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
+    some_results(tmp_path / "results")
+    make(page := tmp_path / "page.md")
+    before = page.lstat()
+    with pytest.raises(StorageError, match=rf"page\.md could not be written, because {kind} of that name is in its"):
+        write_summary(tmp_path / "results", page, STUDIES)
+    assert os.path.samestat(page.lstat(), before)

@@ -22,6 +22,7 @@ from windermere.audit import Outcome, Verdict, audit
 from windermere.audit.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, raised
+from windermere.records import in_the_way
 from windermere.report import figure_path
 from windermere.terminal import stderr
 from windermere.training import trained_ensemble
@@ -107,7 +108,8 @@ def _audited(found: Target, **options: Any) -> Verdict:
 def _check_figure(figure: Path) -> None:
     """Before the audit, which takes a while."""
     folder = figure_path(figure).absolute().parent
-    why = f"{folder} is not a folder" if not folder.is_dir() else "it is a folder" if figure.is_dir() else None
+    taken = in_the_way(figure)
+    why = f"{folder} is not a folder" if not folder.is_dir() else f"it is {taken}" if taken else None
     why = why or (None if os.access(folder, os.W_OK) else f"nothing may be written into {folder}")
     if why is not None:
         raise UsageError(f"the figure {figure} cannot be written, since {why}: choose another place with --figure")

@@ -1,6 +1,15 @@
 """What is kept on disk: run folders and the files inside."""
 
-from windermere.records.atomic import damaged, read_json, storing, write_atomically, write_json
+from windermere.records.atomic import (
+    damaged,
+    in_the_way,
+    open_file,
+    read_json,
+    refuse_unless_file,
+    storing,
+    write_atomically,
+    write_json,
+)
 from windermere.records.environment import environment
 from windermere.records.run_folder import Run, RunFolder, not_in_use, plain, read_metrics, read_run
 from windermere.records.table import Row, read_rows, write_rows
@@ -13,13 +22,16 @@ __all__ = [
     "TensorFile",
     "damaged",
     "environment",
+    "in_the_way",
     "not_in_use",
+    "open_file",
     "plain",
     "read_json",
     "read_metrics",
     "read_rows",
     "read_run",
     "read_tensors",
+    "refuse_unless_file",
     "storing",
     "write_atomically",
     "write_json",

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from windermere.errors import RunError, StorageError, UsageError
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces `path` by `data` in one step: a reader, or a kill, finds the old file or the new one whole."""
+    refuse_unless_file(path, "written")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with storing(path, "written"):
         try:
@@ -29,6 +31,40 @@ def write_atomically(path: Path, data: bytes) -> None:
                 temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def in_the_way(path: Path) -> str | None:
+    """What is in the place of a file, so that none may be written there; None for a file, or nothing. A link is not
+    followed: a file in its place would be a surprise, and one at its other end another."""
+    try:
+        kind = stat.S_IFMT(path.lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if kind == stat.S_IFREG else _KINDS.get(kind, "something else")
+
+
+def refuse_unless_file(path: Path, done: str) -> None:
+    """Says what else than a file, which may be missing, is in its place."""
+    with storing(path, done):
+        if what := in_the_way(path):
+            raise StorageError(f"{path} could not be {done}, because {what} {_IN_ITS_PLACE}")
+
+
+def open_file(path: Path, mode: str, done: str) -> FileIO:
+    """A file that is read or added to where it is; no link is followed, and no pipe waited for."""
+    refuse_unless_file(path, done)
+    with storing(path, done):
+        return FileIO(path, mode, opener=lambda name, flags: os.open(name, flags | _NO_LINK, 0o666))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -76,6 +112,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
+_IN_ITS_PLACE = "of that name is in its place: move it away, or choose another path"
 _REFUSALS = {
     "ENOSPC": "the disk is full: free some space, or choose another folder",
     "EDQUOT": "the disk quota is used up: free some space, or choose another folder",
@@ -84,7 +122,8 @@ _REFUSALS = {
     "EPERM": "permission is denied: change its permissions, or choose another folder",
     "ENOTDIR": "a part of its path is a file, not a folder: choose another path",
     "EEXIST": "a part of its path is a file, not a folder: choose another path",
-    "EISDIR": "a folder of that name is in its place: move it away, or choose another path",
+    "EISDIR": f"a folder {_IN_ITS_PLACE}",
+    "ELOOP": f"a link {_IN_ITS_PLACE}",
     "ENOENT": "its folder does not exist: make it, or choose another path",
     "ENAMETOOLONG": "its name is too long: choose a shorter one",
     "EIO": "the disk failed: check it, or choose another one",

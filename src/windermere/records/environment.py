@@ -31,6 +31,11 @@ def environment(device: str) -> dict[str, Any]:
     }
 
 
+def is_environment(noted: Any) -> bool:
+    """Whether that is what `environment` told, of this version or an earlier one."""
+    return isinstance(noted, dict) and {"started", "windermere", "torch", "device"} <= noted.keys()
+
+
 def _version() -> str:
     """The package's own version, which is right for a bare PYTHONPATH too, where nothing is installed."""
     package = sys.modules[__name__.partition(".")[0]]

@@ -32,7 +32,17 @@ import numpy as np
 from torch import Tensor
 
 from windermere.errors import RunError, StorageError
-from windermere.records.atomic import append, damaged, read_bytes, read_json, storing, write_json
+from windermere.records.atomic import (
+    append,
+    damaged,
+    in_the_way,
+    open_file,
+    read_bytes,
+    read_json,
+    storing,
+    write_json,
+)
+from windermere.records.environment import is_environment
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
 if sys.platform != "win32":
@@ -64,8 +74,7 @@ class RunFolder:
         self.path = path
         self.config = _read_config(path)
         self._lock = lock
-        with storing(path / METRICS, "opened"):
-            self._metrics = FileIO(path / METRICS, "a")
+        self._metrics = open_file(path / METRICS, "a", "opened")
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Self:
@@ -192,9 +201,7 @@ def not_in_use(path: Path) -> Iterator[None]:
     if not (path / LOCK).exists():
         yield
         return
-    with storing(path / LOCK, "read"):
-        lock = FileIO(path / LOCK)
-    with lock:
+    with open_file(path / LOCK, "r", "read") as lock:
         _take(lock, path, shared=True)
         yield
 
@@ -202,11 +209,12 @@ def not_in_use(path: Path) -> Iterator[None]:
 @contextmanager
 def _locked(path: Path) -> Iterator[FileIO]:
     """Holds the folder's lock, for good if the body succeeds (closing the file frees it)."""
-    with storing(path / LOCK, "written"):
-        lock = FileIO(path / LOCK, "a+")
+    lock = open_file(path / LOCK, "a+", "written")
     try:
         _take(lock, path)
         with storing(path / LOCK, "written"):
+            if _holder(lock) is None:
+                raise _other_files(path, LOCK)
             lock.truncate(0)
             append(lock, f"{os.getpid()}\n".encode())
         yield lock
@@ -221,12 +229,18 @@ def _take(lock: FileIO, path: Path, *, shared: bool = False) -> None:
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        lock.seek(0)
-        holder = f"process {pid}" if (pid := lock.read().decode().strip()) else "another process"
+        holder = f"process {pid}" if (pid := _holder(lock)) else "another process"
         raise RunError(f"{path} is in use by {holder}: wait until it ends, or choose another folder") from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # this disk knows no locks
             raise StorageError(f"{path / LOCK} could not be locked: {error.strerror}") from error
+
+
+def _holder(lock: FileIO) -> str | None:
+    """The process that has, or had, a lock of ours; "" where it does not say yet; None where it is somebody else's."""
+    lock.seek(0)
+    content = lock.read(100)  # which a power cut may have made zeros of
+    return content.decode().strip("\0\n") if re.fullmatch(rb"[0-9\0]{0,20}\n?", content) else None
 
 
 def _is_run(path: Path) -> bool:
@@ -243,13 +257,30 @@ def _refuse_unless_run(path: Path) -> None:
 def _refuse_unless_vacant(path: Path) -> None:
     if _is_run(path):
         raise RunError(f"{path} already holds a run: go on with --resume or choose another --out")
-    # A run that was killed before its config.json was there leaves a lock, perhaps an environment; hidden
-    # files (.DS_Store, .gitkeep, partial ones of ours) are in nobody's way.
     with storing(path, "read"):
-        others = [entry.name for entry in path.iterdir() if entry.name not in (LOCK, ENVIRONMENT)]
-    visible = sorted(name for name in others if not name.startswith("."))
-    if visible:
-        raise RunError(f"{path} holds other files ({visible[0]}, ...): choose a new or empty folder as --out")
+        others = sorted(entry.name for entry in path.iterdir() if not _is_left_over(entry))
+    if others:
+        raise _other_files(path, others[0])
+
+
+def _is_left_over(entry: Path) -> bool:
+    """A run that was killed before its config.json was there leaves a lock, perhaps an environment; hidden files
+    (.DS_Store, .gitkeep, partial ones of ours) are in nobody's way."""
+    if entry.name not in (LOCK, ENVIRONMENT):
+        return entry.name.startswith(".")
+    if in_the_way(entry):
+        return False
+    if entry.name == LOCK:
+        with open_file(entry, "r", "read") as lock:
+            return _holder(lock) is not None
+    try:
+        return is_environment(read_json(entry))
+    except (RunError, RecursionError):
+        return False
+
+
+def _other_files(path: Path, name: str) -> RunError:
+    return RunError(f"{path} holds other files ({name}, ...): choose a new or empty folder as --out")
 
 
 def _remove_partial_files(path: Path) -> None:

@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ from windermere.records import (
     Row,
     damaged,
     not_in_use,
+    open_file,
     read_json,
     read_rows,
     read_tensors,
@@ -228,8 +228,7 @@ def _alone(runs: Path) -> Iterator[None]:
     there are no locks (Windows, some network disks) it goes on without one."""
     with storing(runs, "written"):
         runs.mkdir(exist_ok=True)  # git does not keep it
-        lock = FileIO(runs / LOCK, "a")
-    with lock:
+    with open_file(runs / LOCK, "a", "written") as lock:
         if sys.platform != "win32":
             with suppress(OSError):
                 fcntl.flock(lock, fcntl.LOCK_EX)

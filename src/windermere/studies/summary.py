@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from windermere.errors import RunError
-from windermere.records import Row, read_json, write_atomically
+from windermere.records import Row, read_json, refuse_unless_file, write_atomically
 from windermere.report import draw_losses
 from windermere.studies.critical import THRESHOLD
 from windermere.studies.folder import from_tables, read_provenance, read_tables, refuse_another_study
@@ -102,6 +102,7 @@ SEEDS = "-seeds"
 
 def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> None:
     """A section for every study that has a table in `results`."""
+    refuse_unless_file(page, "written")  # before any figure is drawn
     there = [study for study in studies if (results / study.name / f"{MAIN}.csv").exists()]
     if not there:
         raise RunError(f"{results} holds no study's table: run a study first, or name their folder with --results")
