@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.arguments import as_number
+from windermere.arguments import as_number, tidy
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, shown
@@ -46,7 +46,7 @@ class Candidate:
             raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
 
     def __call__(self, own: Solver) -> Solver:
-        precision = own.precision * self.factor
+        precision = tidy(own.precision * self.factor)
         if isinstance(own, Adaptive):
             scaled = own.with_precision(precision)
             # Beside blocks of fixed steps a method may come by that has no error estimate: only the tolerance changes.
