@@ -38,8 +38,8 @@ class Case:
     seed: int
     label: str
     answer: str
-    own: float
-    flow: float
+    own: float | None
+    flow: float | None
     widest: float
     straddles: bool
     seconds: float
@@ -69,7 +69,7 @@ def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
     begun = time.perf_counter()
     verdict = wm.audit(model, test, threshold=THRESHOLD)
     seconds = time.perf_counter() - begun
-    gaps = [verdict.gap, *(line.gap for line in verdict.table if line.counts and line.gap is not None)]
+    looked_at = [verdict.gap, *(line.gap for line in verdict.table if line.counts)]
     return Case(
         trained_with=verdict.own.solver,
         seed=seed,
@@ -78,7 +78,7 @@ def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
         own=verdict.own.metric,
         flow=verdict.reference.metric,
         widest=widest,
-        straddles=any(gap.exceeds(THRESHOLD) is None for gap in gaps),
+        straddles=any(gap is not None and gap.exceeds(THRESHOLD) is None for gap in looked_at),
         seconds=seconds,
         evaluations=verdict.evaluations,
     )

@@ -26,6 +26,7 @@ import windermere as wm
 from benchmarks.frontier_figure import draw, gaps
 from benchmarks.measuring import RESULTS, Bar
 from windermere import data
+from windermere.errors import RunError
 from windermere.records import environment, read_json, read_metrics, write_json
 from windermere.solvers import Solver
 from windermere.terminal import training_progress
@@ -153,6 +154,8 @@ def measured(path: Path) -> dict[str, Any]:
 
 def _audits(trained: Trained, test_set: Labelled) -> dict[str, Any]:
     verdicts = [wm.audit(trained.member(s), test_set) for s in range(trained.ensemble.size)]
+    if unknown := [v.sentence for v in verdicts if v.gap is None]:
+        raise RunError(f"a comparison needs the flow of each model, but for {len(unknown)} of them: {unknown[0]}")
     return {
         "own": [v.own.metric for v in verdicts],
         "flow": [v.reference.metric for v in verdicts],

@@ -1,6 +1,7 @@
 """`windermere audit`: exit codes that a script can gate on, and what it says and leaves behind."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def fine():
     print("loading")
     return made(256)
 
+class Noisy(Rotation):
+    def forward(self, t, z):
+        return super().forward(t, z) + torch.randn_like(z)
+
+def noisy():
+    model, batch = made(2)
+    model[0] = wm.ODEBlock(Noisy(), model[0].solver)
+    return model, batch
+
+class Leaving(nn.Module):
+    def forward(self, t, z):
+        return z ** 2
+
+def boundless():
+    model, (x, y) = made(2)
+    model[0] = wm.ODEBlock(Leaving(), model[0].solver)
+    return model, (1.5 * x, y)
+
 def wrong():
     return 1
 
@@ -80,6 +99,37 @@ def test_a_function_that_returns_model_and_batches_is_audited(
     assert outcome in answer.out
     assert Path(f"{name}.png").read_bytes()[:4] == b"\x89PNG"
     assert "\x1b" not in answer.out
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("noisy", "there is noise or dropout in the model."),
+        ("boundless", "the reference flow did not converge"),
+    ],
+)
+def test_a_flow_that_is_not_known_is_undecided_without_a_number_of_it(
+    run: Command,  # noqa: F811
+    name: str,
+    words: str,
+) -> None:
+    shown = run("audit", f"rotations:{name}", "--figure", f"{name}.png")
+    assert shown.code == EXIT_CODES[Outcome.UNDECIDED] == 11
+    assert words in shown.out
+    assert "not known under the flow" in shown.out
+    assert bool(re.search(r"the flow itself +│ - ", shown.out)) is (name == "boundless")
+    assert not {"nan", "inf", "None"} & set(shown.out.replace("│", " ").split())
+    assert Path(f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    values = json.loads(run("audit", f"rotations:{name}", "--json").out)[f"rotations:{name}"]
+    assert {values[key] for key in ("gap", "agreement", "safe_step", "safe_solver")} == {None}
+    assert (values["reference"]["metric"], values["own"]["error"]) == (None, None)
+
+
+@pytest.mark.usefixtures("models")
+def test_json_has_the_safe_step_and_its_solver(run: Command) -> None:  # noqa: F811
+    values = json.loads(run("audit", "rotations:fine", "--no-evidence", "--json").out)["rotations:fine"]
+    assert (values["safe_step"], values["safe_solver"]) == (1 / 32, "euler, h = 1/32")
 
 
 def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run: Command) -> None:  # noqa: F811

@@ -19,6 +19,17 @@ def is_whole(value: Any, *, least: int) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= least
 
 
+def tidy(value: float, rounding: float = 1e-14) -> float:
+    """The 1/N, or the number of few digits, that a calculation meant: 0.003 for 0.0029999999999999996.
+
+    What is no such number up to a relative rounding error stays as it is.
+    """
+    if not 1e-300 < value < 1e300:
+        return value
+    simple = (1 / max(1, round(1 / value)), *(float(f"{value:.{digits}g}") for digits in range(1, 13)))
+    return next((number for number in simple if abs(number - value) <= rounding * value), value)
+
+
 def takes_two(function: Any) -> bool:
     """Whether a function or a module can be called with two arguments; yes where nothing is known of it."""
     try:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torchdiffeq import odeint
 
 import windermere as wm
-from tests.audit.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring, rotation_verdict
+from tests.audit.test_known_cases import Rotation, gap_of, labelled_by_itself, right_of_zero, ring, rotation_verdict
 from windermere.errors import AuditError, UsageError
 
 TWO = wm.FixedStep.of("euler", steps=2)
@@ -67,7 +67,7 @@ def labels() -> Tensor:
 )
 def test_a_model_of_any_signature_gets_the_verdict_of_the_plain_one_in_float64(model: Any, inputs: Any) -> None:
     verdict, plain = wm.audit(model(), (inputs, labels())), rotation_verdict(2)
-    assert verdict.gap.value == pytest.approx(plain.gap.value, abs=0.01)
+    assert gap_of(verdict).value == pytest.approx(gap_of(plain).value, abs=0.01)
     assert verdict.reference.dtype == "float64"
     assert {e.name for e in verdict.evidence} >= {"crossings", "orientation"}  # it sees the states
     assert verdict.notes == (("of the tuple it returns, one tensor is audited",) if model is WithExtra else ())

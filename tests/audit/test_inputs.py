@@ -174,7 +174,7 @@ def distance_to(outputs: Any, targets: Any) -> Any:
 
 
 def test_a_metric_without_a_threshold_in_its_units_is_refused() -> None:
-    with pytest.raises(UsageError, match="units of its own: say by threshold="):
+    with pytest.raises(UsageError, match=r"units of its own: say by threshold=.* log10 of each .* error, .* 0\.3"):
         wm.audit(rotating(), (ring(), ring()), metric=distance_to)
 
 
@@ -184,23 +184,6 @@ def test_a_regression_on_a_small_scale_is_tied_if_its_threshold_is_on_that_scale
         batch = 0.001 * ring(), model(0.001 * ring())
     small, large = (wm.audit(model, batch, metric=distance_to, threshold=t, evidence=False) for t in (1e-4, 0.1))
     assert (small.outcome, large.outcome) == (Outcome.TIED, Outcome.FLOW)
-
-
-def test_the_mean_of_a_score_by_sample_may_be_r_squared() -> None:
-    """As docs/audit.md shows it."""
-    model = rotating()
-    with torch.no_grad():
-        targets = model(ring()) + 0.1 * torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
-    spread = (targets - targets.mean(dim=0)).square().sum(dim=1).mean()
-
-    def r_squared(outputs: Any, targets: Any) -> Any:
-        return 1 - (outputs - targets).square().sum(dim=1) / spread
-
-    verdict = wm.audit(model, (ring(), targets), metric=r_squared, threshold=0.05, evidence=False)
-    with torch.no_grad():
-        left = (model(ring()) - targets).square().sum() / (targets - targets.mean(dim=0)).square().sum()
-    assert verdict.own.metric == pytest.approx(1 - float(left), abs=1e-6)
-    assert verdict.outcome is Outcome.TIED
 
 
 def test_a_metric_may_read_labels_that_are_text() -> None:
@@ -217,7 +200,7 @@ def test_single_logits_are_decided_by_their_sign_and_probabilities_are_refused()
     line = nn.Linear(2, 1, bias=False)
     nn.init.ones_(line.weight)  # a small random one might give outputs like probabilities by itself
     labels = (ring() @ line.weight.detach().T > 0).numpy()[:, 0]
-    assert np.isfinite(wm.audit(rotating(line), (ring(), labels)).own.metric)
+    assert wm.audit(rotating(line), (ring(), labels)).own.metric is not None
     with pytest.raises(UsageError, match="leave out the sigmoid"):
         wm.audit(rotating(line, nn.Sigmoid()), (ring(), labels))
 

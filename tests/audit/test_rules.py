@@ -4,6 +4,7 @@ Shapes: samples x are [n, 2]: the sign of the first entry is the class, the seco
 """
 
 from collections.abc import Callable, Collection, Mapping
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,14 +13,15 @@ import torch
 from torch import Tensor
 
 import windermere as wm
-from windermere.audit import Outcome, Verdict
-from windermere.audit.safe_step import safe_elsewhere
+from tests.audit.test_known_cases import gap_of
+from windermere.audit import Candidate, Outcome, Verdict
+from windermere.audit.safe_step import STEP_LADDER, TOLERANCE_LADDER, ladder, safe_elsewhere
 from windermere.audit.statistics import Gap
 from windermere.audit.subject import PredictSubject
 from windermere.audit.sweep import Measure, Row
 from windermere.audit.verdict import decide
 from windermere.errors import NonFiniteError
-from windermere.solvers import FixedStep
+from windermere.solvers import Adaptive, FixedStep, Solver
 
 H = 1 / 32
 OWN = FixedStep("euler", step=H)
@@ -60,7 +62,7 @@ def test_a_model_that_all_solvers_solve_alike_is_a_flow() -> None:
 
 def test_one_solver_at_least_as_accurate_that_scores_otherwise_ties_a_model_whose_flow_agrees() -> None:
     verdict = verdict_of(flips={("midpoint", 0.75): 0.3})
-    assert verdict.gap.value == 0
+    assert gap_of(verdict).value == 0
     assert verdict.outcome is Outcome.TIED
 
 
@@ -141,6 +143,27 @@ def test_steps_too_fine_to_be_solved_are_passed_over() -> None:
     assert verdict_of(fails=[("euler", 0.125), ("euler", 0.25)]).safe_step == 8 * H
 
 
+LADDERS = [
+    *((FixedStep("euler", step=1 / n), STEP_LADDER, 1 / n) for n in (3, 10, 49, 64, 100)),
+    *((Adaptive("dopri54", tolerance=t), TOLERANCE_LADDER, t) for t in (1e-3, 1e-4, 1e-5, 3e-4, 7e-6)),
+]
+
+
+@pytest.mark.parametrize(("own", "factors", "precision"), LADDERS)
+def test_the_ladder_has_no_rounding_noise(own: Solver, factors: tuple[float, ...], precision: float) -> None:
+    """Beside fractions, which do not round."""
+    exact = Fraction(repr(precision)) if isinstance(own, Adaptive) else Fraction(1, round(1 / precision))
+    found = [candidate(own).precision for candidate in ladder(own)]
+    assert found == [float(exact * Fraction(repr(factor))) for factor in factors]
+
+
+def test_a_step_that_was_handed_over_with_rounding_noise_is_safe_without() -> None:
+    assert Candidate("euler", 0.5)(FixedStep("euler", step=0.031249999999999996)).precision == 1 / 64
+    assert Candidate("midpoint", 1.5)(FixedStep("euler", step=0.1)).precision == 0.15
+    odd = 0.123456789012345
+    assert Candidate("euler", 1.0)(FixedStep("euler", step=odd)).precision == odd, "all of it may be meant"
+
+
 def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Row:
     """Of a hundred samples, which the flow puts into class 0."""
     votes = (np.arange(100) >= 100 * agreeing).astype(float)
@@ -186,12 +209,15 @@ def test_where_evaluations_are_not_counted_the_training_method_stays() -> None:
 def test_the_reference_is_refined_until_its_error_is_a_tenth_of_the_training_solvers() -> None:
     verdict = verdict_of(errors=lambda method, factor: 0.03 * factor if method == "rk4" else 0.05 * factor)
     assert verdict.reference.solver == "rk4, h = 1/256"
+    assert verdict.reference.error is not None
+    assert verdict.own.error is not None
     assert 0.05 < verdict.reference.error / verdict.own.error <= 0.1
 
 
 def test_where_the_training_solver_is_far_off_the_references_error_is_a_hundredth_of_the_state() -> None:
     verdict = verdict_of(errors=lambda method, factor: 0.2 * factor if method == "rk4" else 100 * factor)
     assert verdict.reference.solver == "rk4, h = 1/1024"
+    assert verdict.reference.error is not None
     assert 0.005 < verdict.reference.error / np.sqrt(2) <= 0.01
 
 

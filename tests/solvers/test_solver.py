@@ -59,6 +59,29 @@ def test_both_tolerances_are_scaled_and_the_rest_is_kept() -> None:
     assert replace(solver, control="batch").rtol == solver.rtol
 
 
+def test_scaled_tolerances_have_no_rounding_noise() -> None:
+    """3e-4 times 1e-3 / 3e-4 is not 1e-3 in floating point."""
+    same = Adaptive("dopri54", tolerance=3e-4).with_precision(1e-3)
+    assert (same.rtol, same.atol) == (1e-3, 1e-3)
+    mixed = Adaptive("dopri54", rtol=1e-4, atol=1e-6).with_precision(1e-6)
+    assert (mixed.rtol, mixed.atol) == (1e-6, 1e-8)
+
+
+@pytest.mark.parametrize("steps", [3, 10, 49, 64, 100, 1000])
+@pytest.mark.parametrize("start", [0.0, 0.1, 3.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_precision_of_equal_steps_is_their_length_however_the_times_are_rounded(
+    start: float, steps: int, dtype: Any
+) -> None:
+    times = np.linspace(start, start + 1, steps + 1, dtype=dtype)
+    assert OnGrid("euler", tuple(times.tolist())).precision == 1 / steps
+
+
+def test_a_grid_of_unequal_steps_has_the_precision_of_its_longest() -> None:
+    assert OnGrid("euler", (0.0, 0.1234567890123, 0.2, 0.25)).precision == 0.1234567890123
+    assert OnGrid("euler", (0.0, 0.375, 0.5)).precision == 0.375
+
+
 def test_a_purely_absolute_tolerance_is_the_precision() -> None:
     assert Adaptive("tsit54", rtol=0, atol=1e-6).precision == 1e-6
     assert Adaptive("tsit54", rtol=0, atol=1e-6).with_precision(1e-7).rtol == 0

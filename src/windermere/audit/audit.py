@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,19 @@ from windermere.arguments import takes_two
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.copies import copy_of, without_replicas
 from windermere.audit.evidence import Drawn, gather_evidence
+from windermere.audit.labels import as_classes
 from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
-from windermere.audit.reference import Reference, reference_flow
+from windermere.audit.reference import UNKNOWN, Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_elsewhere, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
-from windermere.audit.statistics import paired_gap
-from windermere.audit.subject import ModelSubject, PredictSubject, Subject, one_step
+from windermere.audit.statistics import no_better_than_chance, paired_gap
+from windermere.audit.subject import ModelSubject, Pass, PredictSubject, Subject, one_step
 from windermere.audit.sweep import (
     Candidate,
     Measure,
     Metric,
+    Numbers,
     Row,
     accuracy,
     check_one_each,
@@ -32,9 +35,10 @@ from windermere.audit.sweep import (
     try_out,
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
-from windermere.audit.wording import recommendation, sentence
+from windermere.audit.wording import FLOW_ITSELF, Compared, recommendation, sentence
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError, raised
 from windermere.models import ODEBlock
+from windermere.report.numbers import ACCURACY, Digits
 from windermere.solvers import Adaptive, FixedStep, Solver, counting
 from windermere.solvers.members import members_of
 
@@ -46,10 +50,15 @@ FEW = 8
 class Examined:
     """All rows of one batch."""
 
+    done: Pass
+    """With its own solver"""
     own: Row
-    flow: Row
+    flow: Row | None
+    """None where it is not known"""
     rows: dict[Candidate, Row]
     reference: Reference
+    classes: Numbers | None
+    """Labels, None where they are something else"""
 
 
 @contextmanager
@@ -82,8 +91,10 @@ def audit(
     batches: a pair (inputs, labels), such as a split of windermere.data, an iterable of such pairs, or a torch
         Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.
-    metric: metric(outputs, labels) gives every sample's score. Default: accuracy.
-    threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one.
+    metric: metric(outputs, labels) gives every sample's score. Default: accuracy. For a regression take log10 of each
+        sample's error.
+    threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one,
+        such as 0.3 for log10 of the error.
     agreement: the share of the flow's predictions that a safe step has to reproduce.
     samples: how many to draw at random, with `seed`; None takes all.
     candidates: the solvers to try, each a `windermere.audit.Candidate(method, factor)`, where the factor is that of the
@@ -110,18 +121,21 @@ def audit(
     if first is None:
         raise UsageError("an audit needs samples, but there are none in the batches given")
     subject = as_subject(model, first[0], trained_with)
-    unsteady = why_not_deterministic(subject, first[0])
+    measure = Measure(metric or accuracy, metric is None, threshold)
+    noise = why_not_deterministic(subject, first[0])
+    if noise is not None:
+        population = chosen.population if next(pieces, None) is None else "the first batch"
+        return _verdict(own_only(subject, *first, measure), [], Drawn(), subject, measure, agreement, population, noise)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
     asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
     rungs = [c for c in ladder(own) if c in asked]
-    measure = Measure(metric or accuracy, metric is None, threshold)
     parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     whole = _joined(parts)
-    unsteady = unsteady or why_not_solving(subject, whole)
-    wanted = evidence and unsteady is None
-    drawn = gather_evidence(subject, first, parts[0].own, parts[0].reference) if wanted else Drawn()
-    return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, unsteady)
+    doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
+    seen = parts[0]
+    drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference) if evidence else Drawn()
+    return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, doubt)
 
 
 def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
@@ -202,7 +216,7 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
     """A predict that passes its solver over would seem to be the perfect flow."""
     errors = [row.error for row in (whole.own, *whole.rows.values()) if row.error is not None]
-    if subject.library != "predict" or any(error.any() for error in errors):
+    if subject.library != "predict" or whole.flow is None or any(error.any() for error in errors):
         return None
     return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
 
@@ -215,24 +229,44 @@ def examine(
     subject: Subject, x: Any, y: Any, asked: Sequence[Candidate], measure: Measure, budget: int | None
 ) -> Examined:
     """One batch under its own solver, the reference flow and all solvers asked for."""
-    solver = subject.solvers[-1]
+    alone = own_only(subject, x, y, measure)
+    reference = reference_flow(
+        subject,
+        x,
+        alone.done,
+        still=lambda one, other: measure.still(one, other, y),
+        flaw=lambda done: measure.flaw(done, y),
+        budget=budget,
+    )
+    found, solver = reference.done if reference.converged else None, subject.solvers[-1]
+    own = measure.row(solver, alone.done, y, found)
+    flow = None if found is None else measure.row(solver, found, y, found)
+    rows = {c: try_out(subject, x, y, c, found, measure) for c in asked}
+    return replace(alone, own=own, flow=flow, rows=rows, reference=reference)
+
+
+def own_only(subject: Subject, x: Any, y: Any, measure: Measure) -> Examined:
+    """One batch under its own solver."""
     done = subject.forward(x, None)
     measure.check(done, y)
-    reference = reference_flow(subject, x, done, still=lambda one, other: measure.still(one, other, y), budget=budget)
-    own, flow = (measure.row(solver, each, y, reference.done) for each in (done, reference.done))
-    rows = {c: try_out(subject, x, y, c, reference.done, measure) for c in asked}
-    return Examined(own=own, flow=flow, rows=rows, reference=reference)
+    own = measure.row(subject.solvers[-1], done, y, None)
+    classes = as_classes(y).double().numpy() if measure.classes else None
+    return Examined(done=done, own=own, flow=None, rows={}, reference=UNKNOWN, classes=classes)
 
 
 def _joined(parts: Sequence[Examined]) -> Examined:
+    """The flow is known where that of every batch is."""
     if len(parts) == 1:
         return parts[0]
     worst = min(parts, key=lambda part: part.reference.converged)
-    return Examined(
+    flows = [part.flow for part in parts if part.flow is not None]
+    labels = [part.classes for part in parts if part.classes is not None]
+    return replace(
+        worst,
         own=joined([part.own for part in parts]),
-        flow=joined([part.flow for part in parts]),
+        flow=joined(flows) if len(flows) == len(parts) else None,
         rows={c: joined([part.rows[c] for part in parts]) for c in parts[0].rows},
-        reference=worst.reference,
+        classes=np.concatenate(labels) if labels else None,
     )
 
 
@@ -240,15 +274,16 @@ def _not_found(reference: Reference) -> str | None:
     return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
 
 
-def _facts(reference: Reference, flow: Row) -> ReferenceFacts:
+def _facts(reference: Reference, flow: Row | None, doubt: str | None) -> ReferenceFacts:
+    error = None if reference.error is None else float(np.median(reference.error))
     return ReferenceFacts(
         solver=reference.solver,
         dtype=reference.dtype,
-        metric=flow.metric,
-        error=float(np.median(reference.error)),
+        metric=None if flow is None else flow.metric,
+        error=error if error is not None and isfinite(error) else None,
         order=reference.order,
-        converged=reference.converged,
-        reason=reference.reason,
+        converged=flow is not None,
+        reason=reference.reason or doubt,
     )
 
 
@@ -260,33 +295,35 @@ def _verdict(
     measure: Measure,
     agreement: float,
     population: str,
-    unsteady: str | None,
+    doubt: str | None,
 ) -> Verdict:
-    """Put the rule, the numbers and the words together."""
-    own, flow, reference, threshold = whole.own, whole.flow, whole.reference, measure.threshold
+    """Put the rule, the numbers and the words together. Where there is a doubt, nothing is said of the flow."""
+    own, flow, threshold = whole.own, None if doubt else whole.flow, measure.threshold
+    line, facts = line_of(own, own, flow), _facts(whole.reference, flow, doubt)
     table = tuple(line_of(row, own, flow) for row in whole.rows.values())
-    gap = paired_gap(own.scores, flow.scores)
-    doubt = unsteady or _not_found(reference)
-    gaps = [gap, *(line.gap for line in table if line.counts and line.gap is not None)]
-    outcome = Outcome.UNDECIDED if doubt else decide(gaps, threshold)
+    gap = None if flow is None else paired_gap(own.scores, flow.scores)
+    accurate = [Compared(each.solver, each.gap) for each in table if each.counts and each.gap is not None]
+    compared = [] if gap is None else [Compared(FLOW_ITSELF, gap), *accurate]
+    outcome = decide([each.gap for each in compared], threshold) if compared else Outcome.UNDECIDED
     safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
     other = safe_elsewhere(list(whole.rows.values()), own, flow, agreement=agreement)
-    facts = _facts(reference, flow)
+    chance = None if whole.classes is None else no_better_than_chance(own.scores, whole.classes)
+    digits = Digits(threshold, shares=measure.name == ACCURACY)
     # Three with its own solver: two to see whether it is deterministic, one that counts.
-    spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + reference.evaluations
+    spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + whole.reference.evaluations
     return Verdict(
         outcome=outcome,
-        sentence=sentence(outcome, own, facts, gaps, threshold, measure.name, doubt),
-        recommendation=recommendation(outcome, safe, other, own, flow, gaps, threshold, agreement, measure.classes),
+        sentence=sentence(outcome, line, facts, compared, digits, measure.name, doubt, chance),
+        recommendation=recommendation(outcome, safe, other, line, compared, threshold, agreement, measure.classes),
         threshold=threshold,
         metric=measure.name,
         samples=len(own.scores),
         precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
         population=population,
-        own=line_of(own, own, flow),
+        own=line,
         reference=facts,
         gap=gap,
-        agreement=own.agreement(flow),
+        agreement=None if flow is None else own.agreement(flow),
         table=table,
         safe=safe,
         evidence=drawn.evidence,

@@ -26,7 +26,7 @@ class Signs:
     """What the last three refinements showed."""
 
     ratio: float
-    """Median of successive differences, the last over the one before."""
+    """Median of successive differences, the last over the one before; not finite where squares of them overflow."""
     rounded: bool
     """Whether the last difference is rounding only."""
 
@@ -34,6 +34,8 @@ class Signs:
 def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | None, failure: str | None) -> str:
     """In words; `solver` is the finest that was tried."""
     stiff = None if isinstance(solver, Adaptive) else _stiffness(subject, x, solver, done)
+    if failure is None and signs is not None and not np.isfinite(signs.ratio):
+        failure = f"its solutions are too large to be measured, under {solver}"
     fast = "" if stiff is None else f" (h L is {stiff:.2g} at {solver}, above {UNRESOLVED:g})"
     if failure is not None:
         return f"the field is stiff{fast}, and {failure}" if _exceeds(stiff) else failure

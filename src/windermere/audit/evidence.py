@@ -21,7 +21,7 @@ from windermere.audit.orientation import step_orientation
 from windermere.audit.reference import Reference
 from windermere.audit.samples import first
 from windermere.audit.stability import stability
-from windermere.audit.subject import Insight, Subject
+from windermere.audit.subject import Insight, Pass, Subject
 from windermere.audit.sweep import Numbers, Row, decisions
 from windermere.audit.verdict import Evidence
 from windermere.errors import SolverError, UsageError, WindermereError
@@ -66,15 +66,16 @@ class Walk:
         return self.states[list(nodes), :points]
 
 
-def gather_evidence(subject: Subject, batch: tuple[Any, Any], own: Row, reference: Reference) -> Drawn:
-    """All the evidence that this way in can give; what fails or does not apply is left out or says why."""
-    walk = _walk(subject, batch, reference)
+def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Row, reference: Reference) -> Drawn:
+    """All the evidence that this way in can give; what fails or does not apply is left out or says why. `done` is the
+    pass with its own solver."""
+    walk = _walk(subject, batch, done)
     if walk is None:
         return Drawn()
     seen = _Seen(walk.insight.field)
     watched = replace(walk, insight=replace(walk.insight, field=seen))
     with counting() as count, torch.no_grad():
-        plane = _plane(walk, reference.done.outputs[0].numel())
+        plane = _plane(walk, done.outputs[0].numel())
         pieces: dict[str, Callable[[], Evidence | None]] = {
             "crossings": lambda: _crossings(watched, plane),
             "orientation": lambda: _orientation(watched),
@@ -111,7 +112,7 @@ def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | No
         return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
 
 
-def _walk(subject: Subject, batch: tuple[Any, Any], reference: Reference) -> Walk | None:
+def _walk(subject: Subject, batch: tuple[Any, Any], done: Pass) -> Walk | None:
     inputs, labels = batch
     try:
         insight = subject.insight(first(inputs, TRAJECTORIES))
@@ -131,7 +132,7 @@ def _walk(subject: Subject, batch: tuple[Any, Any], reference: Reference) -> Wal
         solver=solver,
         states=solution.trajectory.states.detach(),
         times=tuple(solution.trajectory.times.tolist()),
-        classes=_classes(reference.done.outputs, labels, len(insight.start)),
+        classes=_classes(done.outputs, labels, len(insight.start)),
     )
 
 
@@ -254,8 +255,8 @@ def _lipschitz(walk: Walk) -> Evidence:
 
 
 def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
-    """Only where classes are decided, what follows the flow is known, and errors are those of its states."""
-    head, states = walk.insight.head, reference.done.states
+    """Only where classes are decided, the flow and what follows it are known, and errors are those of its states."""
+    head, states = walk.insight.head, None if reference.done is None else reference.done.states
     if walk.classes is None or head is None or _decision(head) is None or states is None or own.error is None:
         return None
     shaped = states.reshape(len(states), *walk.states.shape[2:])

@@ -8,7 +8,10 @@ from torch import Tensor
 
 from windermere.errors import UsageError
 
-OTHERWISE = "for a regression or another task give metric=... and threshold=..."
+OTHERWISE = (
+    "for a regression or another task give metric=... and threshold=... (for a regression log10 of each sample's "
+    "error, and 0.3)"
+)
 
 
 def check_classes(outputs: Tensor, labels: Any) -> None:

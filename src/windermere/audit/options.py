@@ -17,7 +17,8 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
     if threshold is None and metric is not None:
         raise UsageError(
             "a metric has units of its own: say by threshold=... how far apart two mean scores may be and still count "
-            "as the same"
+            "as the same (for a regression, let the metric be log10 of each sample's error, and the threshold 0.3: "
+            "twice the error)"
         )
     if threshold is None:
         return ACCURACY_THRESHOLD

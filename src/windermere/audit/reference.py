@@ -25,19 +25,22 @@ BESIDE_ADAPTIVE = 0.25
 FINEST_TOLERANCE = 1e-13
 Still: TypeAlias = Callable[[Pass, Pass], bool]
 """Whether two refinements decide alike."""
+Flaw: TypeAlias = Callable[[Pass], str | None]
+"""What makes a refinement useless, such as scores that are not finite; None where nothing does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """What the flow does with a batch, as far as it could be found out."""
 
-    done: Pass
-    error: Numbers
+    done: Pass | None
+    """The finest pass, None where there were not even three to judge it by."""
+    error: Numbers | None
     """[n]: estimate of the reference's own error, from successive differences."""
     order: float | None
     """Observed: log2 of the ratio of successive differences when steps are halved; None for tolerances."""
-    solver: str
-    dtype: str
+    solver: str | None
+    dtype: str | None
     evaluations: int
     """Spent on all refinements."""
     converged: bool
@@ -45,7 +48,19 @@ class Reference:
     """Why it did not converge."""
 
 
-def reference_flow(subject: Subject, x: Any, own: Pass, *, still: Still, budget: int | None = None) -> Reference:
+def no_flaw(done: Pass) -> str | None:
+    return None
+
+
+UNKNOWN = Reference(
+    done=None, error=None, order=None, solver=None, dtype=None, evaluations=0, converged=False, reason=None
+)
+"""Where nothing was solved, or not even three refinements fit into the budget."""
+
+
+def reference_flow(
+    subject: Subject, x: Any, own: Pass, *, still: Still, flaw: Flaw = no_flaw, budget: int | None = None
+) -> Reference:
     """Refine until the estimated error is small against the training solver's and decisions stand still.
 
     Steps are halved (rk4), or for models trained with adaptive steps tolerances tightened (dopri54). Never judged by a
@@ -54,23 +69,26 @@ def reference_flow(subject: Subject, x: Any, own: Pass, *, still: Still, budget:
     solver = subject.solvers[-1]
     known = own.evaluations or _assumed(solver)
     limit = budget or max(LEAST_BUDGET, TIMES_OWN * known)
-    spent, cost, failure = 0, max(1, known), None
+    spent, cost = 0, max(1, known)
     passes: list[Pass] = []
-    best, signs = _unknown(own), None
+    best, signs = UNKNOWN, None
     for change in refinements(subject, own):
+        used = cost
         try:
             done, dtype = _finest_pass(subject, x, change)
-        except SolverError as error:  # too coarse a step may blow up where a finer one does not
-            failure, passes, spent, cost = str(error), [], spent + cost, 2 * cost
-        else:
             # Where a callable's evaluations can't be seen they are taken to double, so that the budget ends some time.
             used = done.evaluations or cost
-            failure, passes, spent, cost = None, [*_coarser(passes, done, solver)[-2:], done], spent + used, 2 * used
+            failure = _named(_not_finite(done) or flaw(done), change(solver))
+        except SolverError as error:
+            failure = str(error)
+        # Too coarse a step may blow up where a finer one does not.
+        passes = [] if failure else [*_coarser(passes, done, solver)[-2:], done]
+        spent, cost = spent + used, 2 * used
         if len(passes) == 3:
             best, signs = _judge(passes, own, change(solver), dtype, still)
         if best.converged or spent + cost > limit:
             break
-    reason = None if best.converged else why(subject, x, change(solver), best.done, signs, failure)
+    reason = None if best.converged else why(subject, x, change(solver), best.done or own, signs, failure)
     return replace(best, evaluations=spent, reason=reason)
 
 
@@ -86,12 +104,16 @@ def _coarser(passes: list[Pass], done: Pass, solver: Solver) -> list[Pass]:
     return passes[:-1] if same and not isinstance(solver, Adaptive) else passes
 
 
-def _unknown(own: Pass) -> Reference:
-    """Where not even three refinements fit into the budget."""
-    error = np.full(len(own.outputs), np.inf)
-    return Reference(
-        done=own, error=error, order=None, solver="-", dtype="-", evaluations=0, converged=False, reason=None
-    )
+def _not_finite(done: Pass) -> str | None:
+    """Other libraries return it in silence."""
+    lost = ~done.outputs.reshape(len(done.outputs), -1).isfinite().all(dim=1)
+    if done.states is not None:
+        lost |= ~done.states.isfinite().all(dim=1)
+    return f"its solutions are not finite for {int(lost.sum())} of {len(lost)} samples" if lost.any() else None
+
+
+def _named(flaw: str | None, solver: Solver) -> str | None:
+    return None if flaw is None else f"{flaw}, under {solver}"
 
 
 def refinements(subject: Subject, own: Pass) -> Iterator[Change]:
@@ -142,10 +164,11 @@ def _judge(passes: list[Pass], own: Pass, solver: Solver, dtype: str, still: Sti
         error = np.maximum(error, solver.precision * _sizes(fine))
     middling = float(np.median(error))
     needed = max(min(SHARE_OF_OWN * float(np.median(distance(own, fine))), SHARE_OF_STATE * scale), 10 * rounding)
-    # Squares of huge states overflow: what is not finite is never close.
+    # Squares of huge differences overflow: what is not finite is never close.
     converged = bool(np.isfinite([middling, needed]).all()) and middling <= needed and still(middle, fine)
-    rounded = bool(np.median(last) <= 10 * rounding)
-    order = None if rounded or isinstance(solver, Adaptive) else -float(np.log2(ratio))
+    rounded = bool(np.isfinite(rounding) and np.median(last) <= 10 * rounding)
+    seen = np.isfinite(ratio) and not rounded and not isinstance(solver, Adaptive)
+    order = -float(np.log2(ratio)) if seen else None
     reference = Reference(
         done=fine, error=error, order=order, solver=str(solver), dtype=dtype, evaluations=0, converged=converged,
         reason=None,

@@ -23,14 +23,20 @@ class Safe:
     """The first solver of the ladder, None where all failed."""
 
 
+UNKNOWN = Safe(precision=None, solver=None, ladder=(), finest=None)
+"""Where the flow is not known, and so nothing can be compared with it."""
+
+
 def ladder(own: Solver) -> list[Candidate]:
     """The training method from fine to coarse."""
     factors = TOLERANCE_LADDER if isinstance(own, Adaptive) else STEP_LADDER
     return [Candidate(own.method, factor) for factor in factors]
 
 
-def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) -> Safe:
+def safe_precision(rungs: Sequence[Row], reference: Row | None, *, agreement: float) -> Safe:
     """Of the training method, from fine to coarse."""
+    if reference is None:
+        return UNKNOWN
     safe = _coarsest_safe(rungs, reference, agreement)
     shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
     finest = next((r.solver for r in rungs if r.failed is None), None)
@@ -38,9 +44,11 @@ def safe_precision(rungs: Sequence[Row], reference: Row, *, agreement: float) ->
     return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
 
 
-def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row, *, agreement: float) -> Row | None:
+def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row | None, *, agreement: float) -> Row | None:
     """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
-    so; None where that is one of the training method."""
+    so; None where that is one of the training method, or the flow is not known."""
+    if reference is None:
+        return None
     tried = sorted(rows, key=lambda row: row.precision)
     names = dict.fromkeys([own.method, *(row.method for row in tried)])  # its own first: it stays where costs are equal
     methods = [[row for row in tried if row.method == name] for name in names]

@@ -50,3 +50,10 @@ def paired_gap(first: NDArray[np.float64], second: NDArray[np.float64]) -> Gap:
         centre = value
         half = CONFIDENT * float(difference.std(ddof=1)) / sqrt(n) if n > 1 else inf
     return Gap(value=value, low=centre - half, high=centre + half, samples=n)
+
+
+def no_better_than_chance(scores: NDArray[np.float64], classes: NDArray[np.float64]) -> float | None:
+    """What always giving the most frequent class scores, where these scores of 0 and 1 are not surely higher."""
+    found, counts = np.unique(classes, return_counts=True)
+    constant = (classes == found[counts.argmax()]).astype(np.float64)
+    return float(constant.mean()) if paired_gap(scores, constant).low <= 0 else None

@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.arguments import as_number
+from windermere.arguments import as_number, tidy
 from windermere.audit.labels import as_classes, check_classes
 from windermere.audit.subject import Pass, Subject
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, shown
+from windermere.report.numbers import ACCURACY
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
 from windermere.solvers.tableaus import tableau
 
@@ -46,7 +47,7 @@ class Candidate:
             raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
 
     def __call__(self, own: Solver) -> Solver:
-        precision = own.precision * self.factor
+        precision = tidy(own.precision * self.factor)
         if isinstance(own, Adaptive):
             scaled = own.with_precision(precision)
             # Beside blocks of fixed steps a method may come by that has no error estimate: only the tolerance changes.
@@ -69,7 +70,8 @@ class Row:
     slack: float
     """By how much votes may differ and still agree: 0 for classes."""
     error: Numbers | None
-    """Distance of the end state (of the output, where states are hidden) from the reference's."""
+    """Distance of the end state (of the output, where states are hidden) from the reference's; None where there is no
+    reference."""
     evaluations: int
     failed: str | None = None
 
@@ -78,8 +80,8 @@ class Row:
         return float(self.scores.mean()) if len(self.scores) else float("nan")
 
     @property
-    def median_error(self) -> float:
-        return float("nan") if self.error is None or not len(self.error) else float(np.median(self.error))
+    def median_error(self) -> float | None:
+        return None if self.error is None else float(np.median(self.error))
 
     def agreement(self, other: "Row") -> float:
         """The share of samples on which both agree."""
@@ -187,7 +189,7 @@ class Measure:
     def name(self) -> str:
         """As its author named it; a lambda or a partial has no name."""
         if self.classes:
-            return "accuracy"
+            return ACCURACY
         name = str(getattr(self.metric, "__name__", ""))
         return name if name.isidentifier() else "the metric"
 
@@ -198,7 +200,14 @@ class Measure:
         before, after = (score(self.metric, each.outputs, labels).mean() for each in (one, other))
         return bool(abs(before - after) <= SHARE_OF_THRESHOLD * self.threshold)
 
-    def row(self, solver: Solver, done: Pass, labels: Any, reference: Pass) -> Row:
+    def flaw(self, done: Pass, labels: Any) -> str | None:
+        """Why a pass cannot be scored, None where it can."""
+        if not done.outputs.isfinite().all():
+            return "its outputs are not finite"
+        lost = int((~np.isfinite(score(self.metric, done.outputs, labels))).sum())
+        return f"the metric's scores are not finite for {lost} of {len(done.outputs)} samples" if lost else None
+
+    def row(self, solver: Solver, done: Pass, labels: Any, reference: Pass | None) -> Row:
         scores = score(self.metric, done.outputs, labels)
         return Row(
             solver=str(solver),
@@ -207,7 +216,7 @@ class Measure:
             scores=scores,
             votes=_numbers(decisions(done.outputs).double()) if self.classes else scores,
             slack=0.0 if self.classes else self.threshold,
-            error=distance(done, reference),
+            error=None if reference is None else distance(done, reference),
             evaluations=done.evaluations,
         )
 
@@ -227,15 +236,18 @@ def failed_row(solver: Solver, reason: str) -> Row:
     )
 
 
-def try_out(subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass, measure: Measure) -> Row:
+def try_out(
+    subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass | None, measure: Measure
+) -> Row:
     """One solver's row; where it fails (a step that blows up, an unresolvable tolerance) the row says so."""
     solver = candidate(subject.solvers[-1])
     try:
         done = _forward(subject, x, candidate)
     except SolverError as error:
         return failed_row(solver, str(error))
-    if not done.outputs.isfinite().all():
-        return failed_row(solver, "its outputs are not finite")
+    flaw = measure.flaw(done, labels)
+    if flaw is not None:
+        return failed_row(solver, flaw)
     return measure.row(solver, done, labels, reference)
 
 
@@ -260,6 +272,6 @@ def joined(rows: Sequence[Row]) -> Row:
         rows[0],
         scores=np.concatenate([row.scores for row in rows]),
         votes=np.concatenate([row.votes for row in rows]),
-        error=np.concatenate(errors) if errors else None,
+        error=np.concatenate(errors) if len(errors) == len(rows) else None,
         evaluations=round(float(np.mean([row.evaluations for row in rows]))),
     )

@@ -24,6 +24,7 @@ from windermere.cli.options import FLAG, AsJson, Device, check_device, print_jso
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, raised
 from windermere.records import in_the_way
 from windermere.report import figure_path
+from windermere.report.numbers import rough, share
 from windermere.terminal import stderr
 from windermere.training import trained_ensemble
 
@@ -121,7 +122,8 @@ def _show(found: Target, verdict: Verdict) -> None:
     stdout.print(found.name, style="bold")
     stdout.print(verdict.sentence, style=colour, soft_wrap=True)
     stdout.print(verdict.recommendation, soft_wrap=True)
-    stdout.print(sweep_table(verdict, stdout))
+    if verdict.table:
+        stdout.print(sweep_table(verdict, stdout))
     for line in verdict.facts():
         stdout.print(line, soft_wrap=True)
     for piece in verdict.evidence:
@@ -156,14 +158,16 @@ def _table_of(verdict: Verdict, left_out: Sequence[str]) -> Table:
         if line.failed is not None:
             add(line.solver, "failed", "", "", "", "", style="dim")
             continue
-        numbers = [f"{v:.3f}" for v in (line.metric, line.agreement_own, line.agreement_reference)]
+        shares = share(line.agreement_own), share(line.agreement_reference)
         own = " (own)" if line.solver == verdict.own.solver else ""
         style = "bold" if own else None if line.counts else "dim"
-        add(f"{line.solver}{own}", *numbers, f"{line.error:.1e}", str(line.evaluations), style=style)
+        metric, error = verdict.digits(line.metric), rough(line.error)
+        add(f"{line.solver}{own}", metric, *shares, error, str(line.evaluations), style=style)
     flow = verdict.reference
     table.add_section()
-    agreement = f"{verdict.agreement:.3f}"
-    add("the flow itself", f"{flow.metric:.3f}", agreement, "1.000", f"{flow.error:.1e}", "", style="bold")
+    shares = share(verdict.agreement), share(1.0 if flow.converged else None)
+    error = rough(flow.error if flow.converged else None)
+    add("the flow itself", verdict.digits(flow.metric), *shares, error, "", style="bold")
     return table
 
 

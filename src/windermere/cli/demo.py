@@ -24,7 +24,7 @@ def demo_command(
     table = Table("trained with", "own solver", "the flow itself", "verdict")
     for entry in result.entries:
         verdict = entry.verdict
-        numbers = (f"{verdict.own.metric:.3f}", f"{verdict.reference.metric:.3f}")
+        numbers = (verdict.digits(verdict.own.metric), verdict.digits(verdict.reference.metric))
         table.add_row(verdict.own.solver, *numbers, demo_study.WORDS[verdict.outcome])
     stdout.print(table)
     for entry in result.entries:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from windermere.errors import UsageError
+from windermere.report.numbers import ACCURACY, Digits
 from windermere.report.plane import check_labels, check_states
 from windermere.report.style import Array
 
@@ -27,7 +28,7 @@ class SolverPoint:
     metric: float
     """Not a number where the solver failed"""
     error: float
-    """Median distance from the reference flow; may be 0"""
+    """Median distance from the reference flow; may be 0, and is not a number where the flow is not known"""
     counts: bool
     """At least as accurate as the training solver: the rule looks at it"""
     own: bool
@@ -78,6 +79,7 @@ class AuditFigure:
     points: Sequence[SolverPoint]
     """The training solver, once, and those it is compared with"""
     reference_metric: float
+    """Not a number where the flow is not known"""
     reference_error: float
     """Of the reference itself: what is nearer to it than this is as good as the flow"""
     threshold: float
@@ -108,6 +110,11 @@ class AuditFigure:
         """The training solver in words."""
         precision = fraction(self.own.precision) if self.precision_name == "step" else f"{self.own.precision:.3g}"
         return f"{self.own.method}, {self.precision_name} {precision}"
+
+    @property
+    def digits(self) -> Digits:
+        """How its scores are written."""
+        return Digits(self.threshold, shares=self.metric_name == ACCURACY)
 
     @property
     def methods(self) -> list[str]:

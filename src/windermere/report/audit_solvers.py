@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from windermere.report.audit_data import AuditFigure, SolverPoint, fraction
+from windermere.report.numbers import ACCURACY
 from windermere.report.style import FAINT, INK
 
 COUNTS, COARSE, BAND = "#6a3d9a", "#b9c1ca", "#efe9f5"
@@ -27,6 +28,7 @@ OTHER = "*"
 REFERENCE = "rk4"
 """The method whose steps the audit halves to find the flow, and the order."""
 FILLED = {"x": "X", "+": "P"}
+FAILED = "every solver failed"
 REACH = 3.0
 """Metrics of solvers that don't count are shown up to so many ranges away from those that do."""
 
@@ -80,7 +82,7 @@ def _metric_limits(figure: AuditFigure, there: Sequence[SolverPoint]) -> tuple[f
     reach = REACH * max(high - low, 1e-9)
     low = min([low, *(p.metric for p in there if p.metric >= low - reach)])
     high = max([high, *(p.metric for p in there if p.metric <= high + reach)])
-    if figure.metric_name == "accuracy":  # no accuracy is above 1, though the band may be
+    if figure.metric_name == ACCURACY:  # no accuracy is above 1, though the band may be
         high = min(high, 1.0)
     margin = 0.07 * max(high - low, 0.01 * abs(high), 1e-9)
     return low - margin, high + margin
@@ -100,7 +102,8 @@ def draw_errors(axes: Axes, figure: AuditFigure) -> None:
     zero = 10.0 ** floor(log10(min(positive, default=1.0)) - 1)
     spots = [_Spot(x=p.precision, y=p.error or zero, point=p) for p in there]
     axes.set_yscale("log")
-    _draw_spots(axes, spots)
+    scored = any(isfinite(point.metric) for point in figure.points)
+    _draw_spots(axes, spots, nothing="the flow is not known" if scored else FAILED)
     _scale_x(axes, [spot.x for spot in spots], octaves=figure.precision_name == "step")
     if len(positive) < len(there):
         _mark_zero(axes, zero, positive)
@@ -148,14 +151,14 @@ def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
         Line2D([], [], **_look(figure.own.method, INK, 10, filled=True), label=f"trained with: {figure.trained_with}"),
         Line2D([], [], marker="s", color=COUNTS, linewidth=0, label="at least as accurate: counts"),
         Line2D([], [], marker="s", color=COARSE, linewidth=0, label="less accurate: does not count"),
-        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.threshold:g} of its own score"),
+        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.digits.limit} of its own score"),
     ]
 
 
-def _draw_spots(axes: Axes, spots: Sequence[_Spot]) -> None:
+def _draw_spots(axes: Axes, spots: Sequence[_Spot], nothing: str = FAILED) -> None:
     """A thin line along each method, the solvers that count above those that don't, the training solver above all."""
     if not spots:
-        axes.text(0.5, 0.25, "every solver failed", transform=axes.transAxes, ha="center", va="center")
+        axes.text(0.5, 0.25, nothing, transform=axes.transAxes, ha="center", va="center")
     for method in dict.fromkeys(spot.point.method for spot in spots):
         along = sorted((spot for spot in spots if spot.point.method == method), key=lambda spot: spot.x)
         axes.plot([s.x for s in along], [s.y for s in along], color=COARSE, linewidth=0.9, alpha=0.7, zorder=1)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windermere.arguments import as_number, is_whole
+from windermere.arguments import as_number, is_whole, tidy
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError, shown
 from windermere.solvers.tableaus import Tableau, tableau
 
@@ -113,8 +113,13 @@ class OnGrid(_Method):
 
     @property
     def precision(self) -> float:
-        """The largest step."""
-        return float(np.abs(np.diff(self.times)).max())
+        """The largest step, without what the rounding of its times adds."""
+        times = np.asarray(self.times)
+        with np.errstate(over="ignore"):
+            single = times.astype(np.float32)  # as most tensors hold them
+        latest = np.abs(single if (single == times).all() else times).max()
+        largest = float(np.abs(np.diff(times)).max())
+        return tidy(largest, 4 * float(np.spacing(latest)) / largest)
 
     def with_precision(self, precision: float) -> "OnGrid":
         """The grid made finer or coarser by the same factor everywhere."""
@@ -206,8 +211,13 @@ class Adaptive(_Method):
 
     def with_precision(self, precision: float) -> "Adaptive":
         """Both tolerances scaled by one factor, so that the relative (or only) one becomes `precision`."""
-        factor = _positive("tolerance", precision) / self.precision
-        return replace(self, tolerance=None, rtol=self.rtol * factor, atol=self.atol * factor)
+        wanted = _positive("tolerance", precision)
+        # What equals the old precision becomes the new one: a product of factors would round.
+        rtol, atol = (
+            wanted if each == self.precision else tidy(each * (wanted / self.precision))
+            for each in (self.rtol, self.atol)
+        )
+        return replace(self, tolerance=None, rtol=rtol, atol=atol)
 
     def __str__(self) -> str:
         whose = ", by sample" if self.control == "sample" else ""

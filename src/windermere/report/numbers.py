@@ -1,0 +1,47 @@
+"""Scores, gaps and thresholds in writing, with the digits that they need."""
+
+from dataclasses import dataclass
+from math import floor, isfinite, log10
+
+ACCURACY = "accuracy"
+"""The metric whose scores are shares of the samples."""
+UNKNOWN = "-"
+LARGE = 1e7
+"""From here on no score is written out: a solver that blows up may score 1e30."""
+
+
+@dataclass(frozen=True)
+class Digits:
+    """How scores are written that are judged by a threshold."""
+
+    threshold: float
+    shares: bool
+    """Whether they are shares of the samples, as accuracies are: 0.002 of these is near nothing, of others it is not"""
+
+    @property
+    def places(self) -> int:
+        """Decimals that show a tenth of the threshold; three at least, where it is no large number itself."""
+        least = 3 if self.threshold < 10 else 0
+        return least if self.threshold == 0 else max(least, 1 - floor(log10(self.threshold)))
+
+    @property
+    def limit(self) -> str:
+        """The threshold itself."""
+        return f"{self.threshold:.3g}" if self.threshold < 1000 else f"{self.threshold:g}"
+
+    def __call__(self, value: float | None, *, signed: bool = False) -> str:
+        if value is None:
+            return UNKNOWN
+        small = not self.shares and 0 < abs(value) < 10.0 ** (2 - self.places)
+        kind = ".3g" if small else f".{self.places}f" if abs(value) < LARGE else ".6g"
+        return f"{value:{'+' if signed else ''}{kind}}"
+
+
+def share(value: float | None) -> str:
+    """Of the samples."""
+    return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def rough(value: float | None) -> str:
+    """An error, of which only the size matters."""
+    return UNKNOWN if value is None or not isfinite(value) else f"{value:.1e}"
