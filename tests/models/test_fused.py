@@ -1,4 +1,4 @@
-"""The Triton kernels, interpreted on the CPU, against the eager walk in float64: values and gradients."""
+"""The Triton kernels, interpreted and on a GPU, against the eager walk in float64: values and gradients."""
 
 from importlib.util import find_spec
 from typing import Any

@@ -1,4 +1,4 @@
-"""The adaptive Triton kernels, interpreted on the CPU, against the host-driven walk: steps, costs, ends, gradients."""
+"""The adaptive Triton kernels, interpreted and on a GPU, against the host-driven walk: steps, ends, gradients."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The image kernels, interpreted on the CPU, against the eager walk in float64: values and gradients.
+"""The image kernels, on the CPU (interpreted) and on a GPU, against the eager walk in float64: values and gradients.
 
 Images are tiny and their sides odd and unequal, so that most pixels lie at a border; biases are not zero, so that a
 hidden layer that is not padded with zeros shows; and tiles are smaller than a batch, and end inside an image.

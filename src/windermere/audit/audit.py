@@ -36,7 +36,7 @@ from windermere.audit.sweep import (
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import FLOW_ITSELF, Compared, recommendation, sentence
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError, raised
+from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesError, SolverError, UsageError, raised
 from windermere.models import ODEBlock
 from windermere.report.numbers import ACCURACY, Digits
 from windermere.solvers import Adaptive, FixedStep, Solver, counting
@@ -122,15 +122,22 @@ def audit(
         raise UsageError("an audit needs samples, but there are none in the batches given")
     subject = as_subject(model, first[0], trained_with)
     measure = Measure(metric or accuracy, metric is None, threshold)
-    noise = why_not_deterministic(subject, first[0])
-    if noise is not None:
+
+    def undecided(why: str) -> Verdict:
+        """Without a sweep: its numbers would mean nothing."""
         population = chosen.population if next(pieces, None) is None else "the first batch"
-        return _verdict(own_only(subject, *first, measure), [], Drawn(), subject, measure, agreement, population, noise)
+        return _verdict(own_only(subject, *first, measure), [], Drawn(), subject, measure, agreement, population, why)
+
+    if (why := why_not_comparable(subject, first[0])) is not None:
+        return undecided(why)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
     asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
     rungs = [c for c in ladder(own) if c in asked]
-    parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
+    try:
+        parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
+    except MissedSolvesError as error:
+        return undecided(str(error))
     whole = _joined(parts)
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen = parts[0]
@@ -191,8 +198,9 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     return found
 
 
-def why_not_deterministic(subject: Subject, x: Any) -> str | None:
-    """The same batch twice, and a part of it alone: noise, dropout or batch statistics show here."""
+def why_not_comparable(subject: Subject, x: Any) -> str | None:
+    """The same batch twice, and a part of it with another solver: noise, dropout, batch statistics and solves that no
+    other solver reaches show here."""
     one, two = subject.forward(x, None), subject.forward(x, None)
     check_one_each(one, size(x))
     if _apart(one.outputs, two.outputs) > 1e-4:
@@ -203,6 +211,8 @@ def why_not_deterministic(subject: Subject, x: Any) -> str | None:
         whole, part = (subject.forward(first_samples(x, n), one_step, double=True) for n in (2 * few, few))
     except (DoublePrecisionError, SolverError):
         return None
+    except MissedSolvesError as error:
+        return str(error)
     except (RuntimeError, ValueError, IndexError) as error:
         raise AuditError(
             f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({raised(error)}): an "
