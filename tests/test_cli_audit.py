@@ -78,6 +78,17 @@ def wandering():
 
 def broken():
     return made(2)[0], (torch.randn(20, 3), torch.zeros(20).long())
+
+class Series(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = made(256)[0]
+    def forward(self, x, t):
+        return (self.block(x) * t.sum()).T
+
+def timed():
+    model, (x, y) = made(256)
+    return Series(), ((x, torch.ones(5)), y)
 """
 
 
@@ -170,6 +181,9 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("rotations:raising", "--threshold", "nan"), r"threshold must be a number of at least 0"),
         (("rotations:raising", "--figure", "audit.pdf"), r"saved as .png or .svg, and 'audit.pdf' ends in neither"),
         (("rotations:raising", "--figure", "nowhere/audit.png"), r"nowhere is not a folder"),
+        (("rotations:timed",), r"the input 1 of a batch has 5 entries .* 300 labels: .* shared=\(1,\)"),
+        (("rotations:timed", "--shared", "s"), r"there is no input 's' that could be shared: .* 'x', 't'"),
+        (("rotations:timed", "--shared", "t", "--batch-axis", 0), r"batch_axis=0 is not the samples' axis .* is 1"),
         (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
         (("rotations:fine", "--device", "cpu"), r"--device is where a run's model goes"),
         (("rotations:fine", "--figure", "elsewhere/taken.png"), r"taken.png cannot be written, since it is a folder"),
@@ -195,6 +209,19 @@ def test_a_place_where_no_figure_can_be_written_is_told_before_the_audit(run: Co
     Path("audit.png").mkdir()
     answer = run("audit", "rotations:broken")
     assert_one_sentence(answer, r"the figure audit.png cannot be written, since it is a folder: choose another place")
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("shared", ["t", "1"])
+def test_inputs_that_samples_share_and_their_axis_are_named_by_flags(run: Command, shared: str) -> None:  # noqa: F811
+    answer = run("audit", "rotations:timed", "--shared", shared, "--batch-axis", "1", "--no-evidence")
+    assert (answer.code, "FLOW" in answer.out) == (0, True)
+
+
+def test_flags_about_a_functions_inputs_are_refused_for_a_run(run: Command) -> None:  # noqa: F811
+    run("train", *QUICK, "--out", "runs/one")
+    for flags in (("--shared", "t"), ("--batch-axis", 0)):
+        assert_one_sentence(run("audit", "runs/one", *flags), r"--batch-axis and --shared are for a function's model")
 
 
 def test_a_seed_that_a_run_does_not_have_is_named(run: Command) -> None:  # noqa: F811

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,23 @@ from torch import Tensor, nn
 
 from windermere.arguments import takes_two
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
+from windermere.audit.axes import FEW, by_sample, half, on_fewer
 from windermere.audit.copies import copy_of, without_replicas
 from windermere.audit.evidence import Drawn, gather_evidence
 from windermere.audit.labels import as_classes
-from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
+from windermere.audit.options import (
+    check_axis,
+    check_metric,
+    check_numbers,
+    checked_candidates,
+    checked_shared,
+    checked_threshold,
+)
 from windermere.audit.reference import UNKNOWN, Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_elsewhere, safe_precision
 from windermere.audit.samples import choose, size
 from windermere.audit.samples import first as first_samples
+from windermere.audit.shared import cut_places, share
 from windermere.audit.statistics import no_better_than_chance, paired_gap
 from windermere.audit.subject import ModelSubject, Pass, PredictSubject, Subject, one_step
 from windermere.audit.sweep import (
@@ -36,14 +45,18 @@ from windermere.audit.sweep import (
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import FLOW_ITSELF, Compared, recommendation, sentence
-from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesError, SolverError, UsageError, raised
+from windermere.errors import (
+    AuditError,
+    DoublePrecisionError,
+    MissedSolvesError,
+    SolverError,
+    UsageError,
+    WindermereError,
+)
 from windermere.models import ODEBlock
 from windermere.report.numbers import ACCURACY, Digits
 from windermere.solvers import Adaptive, FixedStep, Solver, counting
 from windermere.solvers.members import members_of
-
-FEW = 8
-"""Samples that show how many steps a model takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +96,8 @@ def audit(
     candidates: Iterable[Candidate] | None = None,
     evidence: bool = True,
     budget: int | None = None,
+    batch_axis: int | None = None,
+    shared: Iterable[str | int] | str | int = (),
 ) -> Verdict:
     """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
@@ -101,6 +116,10 @@ def audit(
         own precision. Default: coarser and finer ones.
     evidence: whether to gather evidence beside the verdict.
     budget: the most evaluations that the search for the reference flow may take.
+    batch_axis: the axis of the model's outputs along which the samples lie. Default: the one that shrinks when the
+        model gets fewer samples. The metric gets outputs with the samples along their first axis, whichever it was.
+    shared: the inputs that all samples share, by name (an argument of forward, a key) or position: ("t",) or (1,) for
+        the times of forward(x, t). They are never cut into samples. Numbers are shared without being named.
 
     >>> import torch
     >>> import windermere as wm
@@ -115,12 +134,14 @@ def audit(
     check_metric(metric)
     tried = checked_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
-    chosen = choose(batches, samples, seed)
+    check_axis(batch_axis)
+    common = checked_shared(shared)
+    chosen = choose(batches, samples, seed, shared=common, called=None if trained_with is not None else model)
     pieces = iter(chosen.batches)
     first = next(pieces, None)
     if first is None:
         raise UsageError("an audit needs samples, but there are none in the batches given")
-    subject = as_subject(model, first[0], trained_with)
+    subject = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
     measure = Measure(metric or accuracy, metric is None, threshold)
 
     def undecided(why: str) -> Verdict:
@@ -205,22 +226,36 @@ def why_not_comparable(subject: Subject, x: Any) -> str | None:
     check_one_each(one, size(x))
     if _apart(one.outputs, two.outputs) > 1e-4:
         return "the same batch gives other outputs the second time: there is noise or dropout in the model"
-    few = max(1, min(size(x) // 2, 8))
-    # By one step: adaptive ones depend on the batch, and many of a chaotic field magnify rounding; neither counts.
     try:
-        whole, part = (subject.forward(first_samples(x, n), one_step, double=True) for n in (2 * few, few))
+        if _is_independent(subject, x):
+            return None
     except (DoublePrecisionError, SolverError):
         return None
     except MissedSolvesError as error:
         return str(error)
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise AuditError(
-            f"the model takes {size(x)} samples together, but not {2 * few} or {few} of them ({raised(error)}): an "
-            "audit needs samples that do not depend on each other"
-        ) from error
-    if size(x) > 1 and _apart(whole.outputs[:few], part.outputs) > 1e-6:
-        return "a sample's output depends on the batch it comes in: there are batch statistics in the model"
-    return None
+    apart = "a sample's output depends on the batch it comes in"
+    for place in _left_whole(subject, x):
+        sharing = f"if all samples share it, give shared=({place!r},)"
+        return f"{apart}, but no more where the input {place!r} is left whole: {sharing}"
+    return f"{apart}: there are batch statistics in the model"
+
+
+def _is_independent(subject: Subject, x: Any) -> bool:
+    """Whether a few samples have the same outputs without the rest. By one step: adaptive ones depend on the batch, and
+    many of a chaotic field magnify rounding; neither counts."""
+    whole, part = on_fewer(subject, x, one_step, double=True)
+    return size(x) == 1 or _apart(whole.outputs[: half(x)], part.outputs) <= 1e-6
+
+
+def _left_whole(subject: Subject, x: Any) -> Iterator[Any]:
+    """Each of several inputs that makes samples independent if it is not cut into them."""
+    places = cut_places(x)
+    for place in places if len(places) > 1 else ():
+        try:
+            if _is_independent(subject, share(x, (place,))):
+                yield place
+        except WindermereError:  # a model need not take it so
+            continue
 
 
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
@@ -232,6 +267,8 @@ def why_not_solving(subject: Subject, whole: Examined) -> str | None:
 
 
 def _apart(one: Tensor, other: Tensor) -> float:
+    if one.shape != other.shape:
+        return inf
     return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
 
 

@@ -1,6 +1,6 @@
 """Running users' modules: in eval mode, on inputs of any form, with outputs by sample.
 
-Shapes: n samples, T times asked for in the last solve.
+Shapes: n samples.
 """
 
 import inspect
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from windermere.audit.shared import plain
 from windermere.errors import AuditError
 from windermere.solvers import State, checking
 
@@ -49,21 +50,26 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
             alone = alone.to(torch.float64 if double or like is None else like.dtype)
         return alone if like is None else alone.to(like.device)
 
-    whole = placed(x)
-    several, named = ((), whole) if isinstance(whole, dict) else (values_of(whole), {})
-    if _takes(model, several, named):
-        return several, named
-    if not _takes(model, (whole,), {}):
+    found = arguments_for(model.forward, placed(plain(x)))
+    if found is None:
         raise AuditError(
             f"this {type(model).__name__} cannot be called with the inputs of a batch: let its forward take them; a "
             "field, which takes (t, z), goes into a windermere.ODEBlock"
         )
-    return (whole,), {}
+    return found
 
 
-def _takes(model: nn.Module, several: tuple[Any, ...], named: dict[str, Any]) -> bool:
+def arguments_for(function: Any, whole: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """Inputs as a function takes them: one by one, by name, or all in one; None where it takes them in no way."""
+    several, named = ((), whole) if isinstance(whole, dict) else (values_of(whole), {})
+    if _takes(function, several, named):
+        return several, named
+    return ((whole,), {}) if _takes(function, (whole,), {}) else None
+
+
+def _takes(function: Any, several: tuple[Any, ...], named: dict[str, Any]) -> bool:
     try:
-        inspect.signature(model.forward).bind(*several, **named)
+        inspect.signature(function).bind(*several, **named)
     except TypeError:
         return False
     except ValueError:  # compiled: it has no signature
@@ -102,14 +108,3 @@ def output_of(result: Any) -> Tensor:
 def about(result: Any) -> tuple[str, ...]:
     """Which of several results is looked at."""
     return () if isinstance(result, Tensor) else (f"of the {type(result).__name__} it returns, one tensor is audited",)
-
-
-def batch_first(outputs: Tensor, n: int, shown: int, start: State) -> Tensor:
-    """Outputs at all times come as [T, n, ...] from most libraries: make that [n, T, ...]. `shown` is T, or 0 where
-    samples come first; `start` is what the last solve started from."""
-    if not shown or outputs.ndim < 2 or outputs.shape[1] != n:
-        return outputs
-    moments, trajectory = outputs.shape[0], outputs.ndim == parts_of(start)[0].ndim + 1
-    if moments == n:  # it may be either: a trajectory has one axis more than a state
-        return outputs.movedim(1, 0) if trajectory and moments == shown else outputs
-    return outputs.movedim(1, 0) if trajectory or moments == shown else outputs

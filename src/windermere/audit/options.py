@@ -5,6 +5,7 @@ from math import inf
 from typing import Any
 
 from windermere.arguments import as_number, is_whole, takes_two
+from windermere.audit.shared import Place
 from windermere.audit.sweep import Candidate, Metric
 from windermere.errors import UsageError, shown
 
@@ -47,6 +48,25 @@ def checked_candidates(candidates: Any) -> list[Candidate] | None:
     if wrong := [c for c in given if not isinstance(c, Candidate)]:
         raise UsageError(f"a candidate is a windermere.audit.Candidate(method, factor), not {shown(wrong[0])}")
     return given
+
+
+def check_axis(batch_axis: int | None) -> None:
+    if batch_axis is not None and not is_whole(batch_axis, least=-64):
+        raise UsageError(
+            "batch_axis is the axis of the model's outputs along which the samples lie, a whole number, not "
+            f"{shown(batch_axis)}: leave it out to have it found"
+        )
+
+
+def checked_shared(shared: Any) -> tuple[Place, ...]:
+    """One name or position may stand alone."""
+    names = (shared,) if isinstance(shared, str | int) else shared
+    if not isinstance(names, Iterable) or not all(isinstance(n, str) or is_whole(n, least=0) for n in (*names,)):
+        raise UsageError(
+            "shared names the inputs that all samples share, by their names or positions from 0, as shared=('t',) or "
+            f"shared=(1,), not {shown(shared)}"
+        )
+    return tuple(name if isinstance(name, str) else int(name) for name in names)
 
 
 def check_samples(samples: int | None) -> None:

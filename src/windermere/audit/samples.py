@@ -1,6 +1,6 @@
 """Which samples an audit looks at: a stated random subsample, or all of them, streamed batch by batch."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from windermere.audit.shared import Place, Shared, arrays_of, holds_samples, places_of, share
 from windermere.errors import UsageError
 
 Batch: TypeAlias = tuple[Any, Any]
@@ -23,9 +24,15 @@ class Chosen:
     population: str
 
 
-def choose(batches: Any, samples: int | None, seed: int) -> Chosen:
-    """`samples` at random from all batches (None: all of them), as batches of a size that fits."""
-    given = _as_batches(batches)
+def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Place] = (), called: Any = None) -> Chosen:
+    """`samples` at random from all batches (None: all of them), as batches of a size that fits. The inputs named in
+    `shared`, maybe as arguments of what is `called`, stay whole."""
+    if shared and isinstance(batches, Dataset):
+        raise UsageError(
+            "a Dataset gives each sample inputs of its own, and none that all share: give pairs of inputs and labels, "
+            "or leave shared=... out"
+        )
+    given = (_checked(batch, shared, called) for batch in _as_batches(batches))
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
     kept, seen = _draw(given, samples, seed)
@@ -48,7 +55,11 @@ def _as_batches(given: Any) -> Iterable[Batch]:
 
 def _is_pair(value: Any) -> bool:
     """Whether two of them are two batches, and not inputs and labels."""
-    return isinstance(value, tuple | list) and len(value) == 2 and hasattr(_leaf(value[0]), "shape")
+    return isinstance(value, tuple | list) and len(value) == 2 and _has_array(value[0])
+
+
+def _has_array(tree: Any) -> bool:
+    return any(True for _ in arrays_of(tree))
 
 
 def first(x: Any, samples: int) -> Any:
@@ -56,25 +67,44 @@ def first(x: Any, samples: int) -> Any:
     return _each(lambda leaf: leaf[:samples], x)
 
 
+def twice(x: Any) -> Any:
+    """Every sample a second time, after all of them."""
+    return _each(lambda leaf: _concatenate(leaf, leaf), x)
+
+
 def size(x: Any) -> int:
     """How many samples there are."""
-    return len(_leaf(x))
+    return len(next(arrays_of(x)))
 
 
 def _each(function: Callable[..., Any], *trees: Any) -> Any:
-    """A function of arrays, for tuples and dicts of arrays too."""
+    """A function of arrays with samples, for tuples and dicts of them too; what samples share stays as it is."""
     tree = trees[0]
-    if isinstance(tree, dict):
+    if isinstance(tree, Mapping):
         return {key: _each(function, *(t[key] for t in trees)) for key in tree}
     if isinstance(tree, tuple | list):
         return tuple(_each(function, *parts) for parts in zip(*trees, strict=True))
-    return function(*trees)
+    return function(*trees) if holds_samples(tree) else _same(*trees)
 
 
-def _leaf(tree: Any) -> Any:
-    while isinstance(tree, tuple | list | dict) and len(tree):
-        tree = next(iter(tree.values())) if isinstance(tree, dict) else tree[0]
-    return tree
+def _same(one: Any, *others: Any) -> Any:
+    """What all samples share, if it is the same in all batches."""
+    value, *rest = (each.value if isinstance(each, Shared) else each for each in (one, *others))
+    if not all(_equal(value, other) for other in rest):
+        raise UsageError(
+            "an input that all samples share differs between batches, so that samples cannot be drawn from all of "
+            "them: give samples=None, which takes all, batch by batch"
+        )
+    return one
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, Mapping | tuple | list):
+        parts, others = places_of(one), places_of(other)
+        return parts.keys() == others.keys() and all(_equal(part, others[place]) for place, part in parts.items())
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        one, other = one.detach().cpu().numpy(), other.detach().cpu().numpy()
+    return one is other or bool(np.array_equal(one, other))
 
 
 def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int]:
@@ -82,8 +112,7 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
     generator = np.random.default_rng(seed)
     kept: Any = None
     keys, seen = np.zeros(0), 0
-    for batch in batches:
-        pair = _checked(batch)
+    for pair in batches:
         seen += len(pair[1])
         keys = np.concatenate([keys, generator.random(len(pair[1]))])
         kept = pair if kept is None else _each(_concatenate, kept, pair)
@@ -95,18 +124,32 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
     return kept, seen
 
 
-def _checked(batch: Any) -> Batch:
+def _checked(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise UsageError(f"{PAIRS}, not {_what(batch)}")
-    inputs, labels = batch[0], _targets(batch[1])
-    if not np.ndim(labels) or not getattr(_leaf(inputs), "shape", ()):
+    inputs, labels = share(batch[0], shared, called), _targets(batch[1])
+    if not np.ndim(labels) or not _has_array(inputs):
         raise UsageError(
             "inputs and labels must be tensors or arrays with samples along their first axis: give single samples as a "
             "torch Dataset or in a DataLoader"
         )
-    if size(inputs) != len(labels):
-        raise UsageError(f"a batch has {size(inputs)} inputs but {len(labels)} labels")
+    _check_sizes(inputs, len(labels))
     return inputs, labels
+
+
+def _check_sizes(inputs: Any, samples: int) -> None:
+    """Every array that is cut into samples has all of them."""
+    sizes = {place: {len(array) for array in arrays_of(part)} for place, part in places_of(inputs).items()}
+    found = set().union(*sizes.values())
+    if found == {samples}:
+        return
+    if len(found) == 1:
+        raise UsageError(f"a batch has {size(inputs)} inputs but {samples} labels")
+    place, wrong = next((place, sizes[place] - {samples}) for place in sizes if sizes[place] - {samples})
+    raise UsageError(
+        f"the input {place!r} of a batch has {wrong.pop()} entries along its first axis, but there are {samples} "
+        f"labels: if all samples share it, give shared=({place!r},)"
+    )
 
 
 def _what(batch: Any) -> str:
@@ -133,9 +176,9 @@ def _concatenate(one: Any, other: Any) -> Any:
     return np.concatenate([np.asarray(one), np.asarray(other)])
 
 
-def _pieces(batch: Any) -> Iterator[Batch]:
-    inputs, labels = _checked(batch)
-    width = max(1, int(np.prod(_leaf(inputs).shape[1:])))
+def _pieces(batch: Batch) -> Iterator[Batch]:
+    inputs, labels = batch
+    width = max(1, int(np.prod(next(arrays_of(inputs)).shape[1:])))
     at_once = max(1, min(1000, VALUES_AT_ONCE // width))
     for start in range(0, len(labels), at_once):
         yield _each(lambda leaf, start=start: leaf[start : start + at_once], (inputs, labels))

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
+from windermere.audit.calls import about, evaluating, inputs_for, output_of, packed
 from windermere.audit.copies import copy_of, why_not_copied
 from windermere.audit.double import double_of, naming_double
 from windermere.audit.samples import size
+from windermere.audit.shared import plain
 from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesError, SolverError
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
@@ -36,7 +37,7 @@ class Pass:
     """One batch through a model."""
 
     outputs: Tensor
-    """[n, ...], float64 on the CPU."""
+    """[n, ...], float64 on the CPU; as the model has them until `by_sample` has found which axis is the samples'."""
     states: Tensor | None
     """[n, D], float64 on the CPU: where the last solve ended; None where a model hides it."""
     evaluations: int
@@ -63,11 +64,15 @@ class Subject(Protocol):
     """Where its solver comes from: `windermere`, `torchdiffeq`, ..."""
     solvers: tuple[Solver, ...]
     """What the solves of one pass were trained with, in their order; the last one decides sweeps."""
-    notes: tuple[str, ...]
-    """What a reader of the verdict must know, such as that a model can't run in float64."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the verdict must know, such as that a model can't run in float64."""
+        ...
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
-        """A batch under the model's own solver (None) or a changed one; `double` asks for float64 throughout.
+        """A batch under the model's own solver (None) or a changed one; `double` asks for float64 throughout. The
+        inputs that all samples share are marked in x: `shared.plain` takes the marks off.
 
         Raises `DoublePrecisionError` where the model can't run in float64.
         """
@@ -145,19 +150,18 @@ class ModelSubject:
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = self._in_double() if double else self.model
-        n = size(x)
         with ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
         outer = [each for each in solved if not each.nested]
-        self._count.check(n, change, solves=len(outer), missed=sum(not each.swapped for each in outer))
+        self._count.check(size(x), change, solves=len(outer), missed=sum(not each.swapped for each in outer))
         last = solved[-1]
         self._note(*about(result))
-        states = packed(last.end, n)
+        states = packed(last.end, size(x))
         return Pass(
-            outputs=as_outputs(batch_first(output_of(result), n, last.shown, last.start)),
+            outputs=as_outputs(output_of(result)),
             states=None if states is None else as_outputs(states),
             evaluations=int(np.max(count.checks)),
         )
@@ -222,7 +226,7 @@ class PredictSubject:
             raise DoublePrecisionError("a bare predict computes in its own precision")
         own = self.solvers[0]
         with counting() as count, checking():
-            outputs = self.predict(x, own if change is None else change(own))
+            outputs = self.predict(plain(x), own if change is None else change(own))
         return Pass(outputs=as_outputs(outputs), states=None, evaluations=int(np.max(count.checks)))
 
     def insight(self, x: Any) -> Insight | None:

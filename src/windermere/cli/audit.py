@@ -61,6 +61,14 @@ def audit_command(
     threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
     figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
     evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
+    batch_axis: Annotated[
+        int | None,
+        typer.Option(help="The axis of a function's model's outputs that is the samples'. Default: it is found."),
+    ] = None,
+    shared: Annotated[
+        list[str] | None,
+        typer.Option(help="An input that all samples share, by name or position; once for each of them."),
+    ] = None,
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
@@ -75,10 +83,13 @@ def audit_command(
     limit = None if everything else SAMPLES if samples is None else samples
     if figure is not None:
         _check_figure(figure)
+    how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared or ()]}
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, device):
+        if not found.users and (batch_axis is not None or shared):
+            raise UsageError("--batch-axis and --shared are for a function's model: a run's takes its data as it is")
         _check_figure(found.figure)
-        verdict = _audited(found, samples=limit, threshold=threshold, evidence=evidence)
+        verdict = _audited(found, samples=limit, threshold=threshold, evidence=evidence, **how)
         verdict.plot(found.figure)
         verdicts[found.name] = verdict
         if not as_json:

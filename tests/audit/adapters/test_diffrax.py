@@ -17,7 +17,9 @@ import torch
 import windermere as wm
 from tests.audit.adapters.models import points
 from tests.threads import run_together
-from windermere.errors import AuditError, DoublePrecisionError, SolverError
+from windermere.audit import Candidate
+from windermere.audit.shared import share
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
 
 with warnings.catch_warnings():
@@ -411,3 +413,65 @@ def test_passes_of_a_compiled_model_beside_an_audits_are_solved_by_its_own_solve
         return wrong
 
     assert run_together(audit, passes, passes) == [0, 0, 0]
+
+
+def judged(model: Any, batch: Any, shared: Any) -> wm.Verdict:
+    def mean_square(outputs: Any, targets: Any) -> Any:
+        return (outputs - targets).square().flatten(1).mean(dim=1)
+
+    few = [Candidate("dopri54", 1.0)]
+    return wm.audit(model, batch, shared=shared, metric=mean_square, threshold=1.0, candidates=few)
+
+
+@pytest.mark.parametrize(("times", "shared"), [(10, ("ts",)), (16, (0,)), (24, (0,))])
+def test_times_that_all_samples_share_are_not_mapped(times: int, shared: Any) -> None:
+    model, ts, x = Series(make({}).func), np.linspace(0.0, 1.0, times), points(24)
+    given = share((ts, x), shared, model)
+    expected = jax.vmap(model, in_axes=(None, 0))(jnp.asarray(ts, float), jnp.asarray(x.numpy()))
+    np.testing.assert_allclose(DiffraxSubject(model, given).forward(given, None).outputs, expected, atol=1e-6)
+
+
+def test_a_model_of_times_and_a_start_is_audited_where_there_are_as_many_times_as_samples() -> None:
+    model, ts, x = Series(make({}).func), np.linspace(0.0, 1.0, 24), points(24)
+    targets = np.asarray(jax.vmap(model, in_axes=(None, 0))(jnp.asarray(ts, float), jnp.asarray(x.numpy())))
+    verdict = judged(model, ((ts, x), targets), ("ts",))
+    assert verdict.own.metric == pytest.approx(0, abs=1e-10)
+    assert verdict.outcome == "FLOW"
+    assert verdict.reference.dtype == "float64"
+
+
+def test_times_that_were_not_named_are_told_how_to_be_shared() -> None:
+    model, x = Series(make({}).func), points(24)
+    with pytest.raises(UsageError, match=r"the input 0 of a batch has 10 entries .* 24 labels: .*shared=\(0,\)"):
+        wm.audit(model, ((np.linspace(0, 1, 10), x), np.zeros(24)))
+    with pytest.raises(AuditError, match=r"could not be called for one sample .* name it, as shared=\(0,\)"):
+        wm.audit(model, ((np.linspace(0, 1, 24), x), np.zeros(24)))
+
+
+def test_inputs_by_name_and_numbers_come_as_they_are() -> None:
+    class Scaled(Model):
+        def __call__(self, y0: Any, scale: Any, mode: str) -> Any:  # type: ignore[override]
+            assert mode == "plain"
+            return super().__call__(scale * y0)
+
+    how = fixed("Euler", 0.25)
+    plain = make(how)
+    model = Scaled(plain.func, plain.how, plain.called)
+    subject = DiffraxSubject(model, {"y0": X, "scale": 2.0, "mode": "plain"})
+    given = subject.forward({"mode": "plain", "scale": 2.0, "y0": X}, None)
+    np.testing.assert_allclose(given.outputs, DiffraxSubject(plain, 2 * X).forward(2 * X, None).outputs)
+
+
+def test_a_call_of_whole_batches_gets_what_is_shared_unmarked_and_may_return_times_first() -> None:
+    ts, x = np.linspace(0.0, 1.0, 24), points(24)
+    seen: list[Any] = []
+
+    def call(model: Any, given: Any) -> Any:
+        seen.append(given[0].shape)
+        return jax.vmap(model, in_axes=(None, 0), out_axes=1)(*given)
+
+    subject = DiffraxSubject(Series(make({}).func), (ts, x), call=call)
+    targets = call(subject.model, (jnp.asarray(ts, float), jnp.asarray(x.numpy()))).transpose(1, 0, 2)
+    verdict = judged(subject, ((ts, x), np.asarray(targets)), (0,))
+    assert verdict.own.metric == pytest.approx(0, abs=1e-10)
+    assert set(seen) == {(24,)}

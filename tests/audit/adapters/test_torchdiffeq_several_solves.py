@@ -11,6 +11,7 @@ from torchdiffeq import odeint, odeint_adjoint
 from tests.audit.adapters.models import TimeField, points
 from tests.audit.adapters.torchdiffeq_models import ODENet, stepping
 from windermere.audit.adapters.torchdiffeq import TorchdiffeqSubject
+from windermere.audit.axes import by_sample
 from windermere.models import ODEBlock
 from windermere.solvers import FixedStep, OnGrid
 
@@ -59,7 +60,7 @@ class Series(nn.Module):
 @pytest.mark.parametrize("times", [torch.linspace(0, 2, 11), torch.linspace(2, 0.5, 7)])
 def test_outputs_at_many_times_come_by_sample_and_equal_our_blocks(times: Tensor) -> None:
     model, x = Series(times.double(), method="rk4").double(), points(dtype=DOUBLE)
-    subject = TorchdiffeqSubject(model, x)
+    subject = by_sample(TorchdiffeqSubject(model, x), x)
     own = subject.forward(x, None)
     assert own.outputs.shape == (7, len(times), 2)
     assert torch.equal(own.outputs, model(x).detach().movedim(0, 1))
@@ -74,9 +75,10 @@ def test_outputs_at_many_times_come_by_sample_and_equal_our_blocks(times: Tensor
 @pytest.mark.parametrize("n", [2, 5])
 def test_as_many_samples_as_times_or_classes_do_not_confuse_the_axes(n: int) -> None:
     x = points(n)
-    assert TorchdiffeqSubject(ODENet(**stepping("euler", 0.5)), x).forward(x, None).outputs.shape == (n, 2)
+    classifier = by_sample(TorchdiffeqSubject(ODENet(**stepping("euler", 0.5)), x), x)
+    assert classifier.forward(x, None).outputs.shape == (n, 2)
     model = Series(torch.linspace(0, 1, n), method="euler")
-    outputs = TorchdiffeqSubject(model, x).forward(x, None).outputs
+    outputs = by_sample(TorchdiffeqSubject(model, x), x).forward(x, None).outputs
     assert torch.equal(outputs[:, 0], x.double())
 
 

@@ -18,6 +18,8 @@ with warnings.catch_warnings():
     core = pytest.importorskip("torchdyn.core")
 
 from windermere.audit.adapters.torchdyn import TorchdynSubject
+from windermere.audit.axes import by_sample
+from windermere.audit.shared import share
 
 pytestmark = pytest.mark.filterwarnings("ignore:Setting tolerances has no effect")
 DOUBLE = torch.float64
@@ -115,8 +117,8 @@ def test_its_rk4_is_named_where_the_field_depends_on_time_and_only_there() -> No
 
 def test_a_neural_ode_alone_gives_its_states_by_sample() -> None:
     model, x = core.NeuralODE(autonomous(), solver="euler"), points()
-    subject = TorchdynSubject(model, (x, torch.linspace(0, 1, 4)))
-    outputs = subject.forward((x, torch.linspace(0, 1, 4)), None).outputs
+    given = share((x, torch.linspace(0, 1, 4)), ("t_span",), model)
+    outputs = by_sample(TorchdynSubject(model, given), given).forward(given, None).outputs
     assert outputs.shape == (7, 4, 2)
     assert torch.equal(outputs[:, 0], x.double())
 
@@ -144,7 +146,7 @@ def test_a_trajectory_is_a_solve_too() -> None:
 
     x = points()
     model = Drawn(autonomous(), solver="dopri5")
-    subject = TorchdynSubject(model, x)
+    subject = by_sample(TorchdynSubject(model, x), x)
     own, fine = subject.forward(x, None), subject.forward(x, lambda own: FixedStep("rk4", step=1 / 64))
     assert own.outputs.shape == (7, 9, 2)
     assert (own.outputs - fine.outputs).abs().max() < 1e-2
@@ -156,7 +158,7 @@ def test_only_the_times_to_be_saved_come_back() -> None:
             return self.node(x, self.t_span, save_at=torch.tensor([0.5, 1.0]))[1]
 
     x = points()
-    subject = TorchdynSubject(Saved(autonomous(), solver="midpoint"), x)
+    subject = by_sample(TorchdynSubject(Saved(autonomous(), solver="midpoint"), x), x)
     own, same = (subject.forward(x, change) for change in (None, lambda own: own))
     assert own.outputs.shape == same.outputs.shape == (7, 2, 2)
     assert (own.outputs - same.outputs).abs().max() < 1e-6

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from windermere.audit.adapters.diffrax_programs import Program, kind_of
 from windermere.audit.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
+from windermere.audit.calls import arguments_for
+from windermere.audit.shared import Shared, cut_places, holds_samples, plain
 from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
 from windermere.solvers import Solver
@@ -41,7 +43,10 @@ class DiffraxSubject:
     library = "diffrax"
 
     def __init__(self, model: Any, example_batch: Any, *, call: Call | None = None) -> None:
-        self.model, self.call = model, call or _mapped
+        _let_jax_know_shared()
+        self.model, self.call = model, _mapped if call is None else lambda model, x: call(model, plain(x))
+        self.batch_axis = 0 if call is None else None
+        """Where the samples are among the outputs; None where only `call` knows."""
         self.compiled = self.anew = False
         """Whether JAX compiles the calls of `diffeqsolve` away, and whether it compiles anew for each pass."""
         self.programs: dict[Hashable, Program | None] = {}
@@ -66,9 +71,11 @@ class DiffraxSubject:
         except WindermereError:
             raise
         except Exception as error:  # whatever the model raises
+            several = len(places := cut_places(example_batch)) > 1
+            common = f"where all samples share an input, name it, as shared=({places[0]!r},); " if several else ""
             raise AuditError(
-                f"this {type(model).__name__} could not be called for one sample ({raised(error)}): where it takes "
-                "whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
+                f"this {type(model).__name__} could not be called for one sample ({raised(error)}): {common}where it "
+                "takes whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
                 "windermere.audit.adapters.diffrax instead"
             ) from error
 
@@ -183,9 +190,30 @@ def _as_jax(x: Any) -> Any:
     """Torch or NumPy batches as JAX arrays, in float64 only where that is switched on."""
     jax, jnp = import_module("jax"), import_module("jax.numpy")
     bare = jax.tree_util.tree_map(lambda v: v.detach().cpu().numpy() if isinstance(v, Tensor) else v, x)
-    return jax.tree_util.tree_map(lambda v: jnp.asarray(v, float) if np.result_type(v).kind == "f" else v, bare)
+    return jax.tree_util.tree_map(lambda v: jnp.asarray(v, float) if _is_real(v) else v, bare)
+
+
+def _is_real(value: Any) -> bool:
+    return not isinstance(value, str) and np.result_type(value).kind == "f"
+
+
+@cache
+def _let_jax_know_shared() -> None:
+    """JAX looks for arrays in them, as in tuples."""
+    register = import_module("jax").tree_util.register_pytree_node
+    register(Shared, lambda marked: ((marked.value,), None), lambda _, parts: Shared(*parts))
 
 
 def _mapped(model: Any, x: Any) -> Any:
-    vmap = import_module("jax").vmap
-    return vmap(model)(*x) if isinstance(x, tuple) else vmap(model)(x)
+    """The model for each sample; what all share is given to each as it is."""
+    jax = import_module("jax")
+    leaves, structure = jax.tree_util.tree_flatten(x, is_leaf=lambda part: isinstance(part, Shared))
+    places = [place for place, leaf in enumerate(leaves) if holds_samples(leaf)]
+
+    def alone(*sample: Any) -> Any:
+        parts = dict(enumerate(leaves)) | dict(zip(places, sample, strict=True))
+        whole = plain(jax.tree_util.tree_unflatten(structure, parts.values()))
+        arguments, named = arguments_for(model, whole) or ((whole,), {})
+        return model(*arguments, **named)
+
+    return jax.vmap(alone)(*(leaves[place] for place in places))

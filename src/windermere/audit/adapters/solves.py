@@ -28,8 +28,6 @@ class Asked:
     start: State
     """As the model knows it: a tensor or a tuple of them, not flattened."""
     times: tuple[float, ...]
-    shown: int
-    """How many states the library returns, along the first axis; 0 where samples come first there."""
     original: Callable[[Watch], Any]
     """The library's own result."""
     end_of: Callable[[Any], State]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from windermere.audit.adapters.heads import head_between, watching
 from windermere.audit.adapters.solves import Asked, Tape
-from windermere.audit.calls import about, batch_first, evaluating, inputs_for, output_of, packed
+from windermere.audit.calls import about, evaluating, inputs_for, output_of, packed
 from windermere.audit.copies import copy_of, number_of, why_not_copied
 from windermere.audit.double import double_of, naming_double
 from windermere.audit.samples import size
@@ -44,11 +44,9 @@ class TorchSubject(ABC):
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         model = double_of(self.model) if double else self.model
         tape, result = self._run(model, x, change, double=double)
-        n = size(x)
-        states = None if tape.end is None else packed(tape.end, n)
-        outputs = self._by_sample(result, n, tape.last)
+        states = None if tape.end is None else packed(tape.end, size(x))
         return Pass(
-            outputs=as_outputs(outputs),
+            outputs=as_outputs(self.output_of(result)),
             states=None if states is None else as_outputs(states),
             evaluations=tape.evaluations,
         )
@@ -64,8 +62,8 @@ class TorchSubject(ABC):
         except DoublePrecisionError:
             return None
         model.requires_grad_(False)
-        n, asked = size(x), tape.last
-        start = None if asked is None else packed(asked.start, n)
+        asked = tape.last
+        start = None if asked is None else packed(asked.start, size(x))
         if asked is None or start is None or tape.end is None:
             return None
         field = _Rate(asked, start)
@@ -73,16 +71,12 @@ class TorchSubject(ABC):
             return None
         head = None
         if isinstance(tape.end, Tensor):
-            head = head_between(calls, tape.end, self._by_sample(result, n, asked))
+            head = head_between(calls, tape.end, self.output_of(result))
         return Insight(field=field, start=field.start, times=(asked.times[0], asked.times[-1]), head=head)
 
     def output_of(self, result: Any) -> Tensor:
         """What is audited of what a model returns: the first tensor in it."""
         return output_of(result)
-
-    def _by_sample(self, result: Any, n: int, last: Asked | None) -> Tensor:
-        outputs = self.output_of(result)
-        return outputs if last is None else batch_first(outputs, n, last.shown, last.start)
 
     def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
         tape = Tape(change, double=double, copy=number_of(model))

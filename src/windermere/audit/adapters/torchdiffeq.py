@@ -114,7 +114,6 @@ class _Solve:
             field=wrapped.field,
             start=wrapped.state(self.y0),
             times=wrapped.times(t),
-            shown=len(t),
             original=partial(self.original, t),
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,

@@ -120,7 +120,6 @@ def _asked(problem: Any, x: Any, t_span: Any, save_at: Any, own_way: Callable[[]
         field=lambda t, z: problem.vf(t, z),
         start=x,
         times=asked,
-        shown=len(times),
         original=partial(_original, problem, own_way),
         end_of=lambda given: (given if trajectory else given[1])[-1],
         result=result,

@@ -144,7 +144,6 @@ class _Request:
             field=partial(self.rate, clock, self.stats()),
             start=self.problem.y0,
             times=clock.times,
-            shown=0,
             original=original,
             end_of=lambda solution: solution.ys[:, -1],
             result=partial(self.result, clock),
