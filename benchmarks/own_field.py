@@ -60,7 +60,7 @@ def contenders(case: Case, network: nn.Sequential, x: Tensor) -> Iterator[tuple[
     """Names, some of them more than once, and passes."""
     gradient, times = "adjoint" if case.work.adjoint else "backprop", torch.linspace(0, 1, case.outputs)
     for name, field in ((OURS, wm.Autonomous(network)), ("Windermere, any other module", Other(network))):
-        settings: Any = {"times": times.tolist(), "interpolate": case.outputs > 2, "gradient": gradient}
+        settings: Any = {"times": times.tolist(), "gradient": gradient}
         yield name, _there_and_back(wm.ODEBlock(field, case.work.solver, **settings), x)
     other, method = Other(network), {"euler": "euler", "dopri54": "dopri5"}[case.work.method]
     precision: Any = {"rtol": case.work.tolerance, "atol": case.work.tolerance}

@@ -50,6 +50,29 @@ def test_a_block_may_interpolate_the_times_between() -> None:
         assert evaluations is None or count.forward == evaluations
 
 
+def test_a_block_interpolates_with_adaptive_steps_and_lands_with_fixed_ones_unless_told() -> None:
+    field, z, many = Network(), some_states(4, 2), tuple(i / 99 for i in range(100))
+    adaptive = Adaptive("dopri54", tolerance=1e-3)
+
+    def cost(*given: Any, **named: Any) -> Any:
+        with counting() as count:
+            ODEBlock(*given, **named)(z)
+        return count.forward
+
+    assert cost(field, adaptive, times=many) == cost(field, adaptive) < 99
+    assert cost(field, adaptive, times=many, interpolate=False) > 6 * 99
+    assert cost(field, COARSE, times=many) == 99 * COARSE.tableau.propagating
+
+
+def test_a_block_from_before_there_was_a_choice_lands_on_every_time() -> None:
+    field, z, times = Network(), some_states(4, 2), (0.0, 0.5, 2.0)
+    solver = Adaptive("dopri54", tolerance=1e-2)
+    block = ODEBlock(field, solver, times=times)
+    del block.interpolate
+    landed = solve(field, z, solver, times, interpolate=False).states
+    assert torch.equal(block(z), landed)  # type: ignore[arg-type]
+
+
 def test_a_block_walks_the_times_it_was_given_backwards_too() -> None:
     field, z = Network(), some_states(4, 2)
     there = ODEBlock(field, FINE, times=(0.0, 1.5))(z)
@@ -226,7 +249,8 @@ def test_a_block_says_how_it_solves() -> None:
     text = repr(ODEBlock(Network(), FINE, gradient="checkpoint"))
     assert "solver=(rk4, h = 1/64), times=(0.0, 1.0), gradient=checkpoint" in text
     assert "interpolate" not in text
-    assert "interpolate=True" in repr(ODEBlock(Network(), FINE, times=(0, 0.3, 1), interpolate=True))
+    for chosen in (False, True):
+        assert f"interpolate={chosen}" in repr(ODEBlock(Network(), FINE, times=(0, 0.3, 1), interpolate=chosen))
 
 
 def test_a_block_is_saved_and_loaded_like_any_layer() -> None:

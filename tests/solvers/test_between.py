@@ -15,12 +15,13 @@ from tests.solvers.test_gradients import ADAPTIVE, FIXED, gentle, loss_of, named
 from tests.solvers.test_order import SPAN, STEPS, observed_order
 from windermere.errors import NonFiniteError, StepBudgetError, UsageError
 from windermere.models import ODEBlock
-from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Solver, Tableau, solve
+from windermere.solvers import METHODS, Adaptive, Adjoint, FixedStep, Gradient, OnGrid, Solver, Tableau, solve
 from windermere.solvers.between import Between
 
 TIMES = (0.0, *(SPAN * np.sort(np.random.default_rng(0).random(37))).tolist(), SPAN)
 MANY = (0.0, *np.linspace(0, SPAN, 500)[1:-1].tolist(), SPAN)
 """All fractions of a step: how they lie in it differs from one number of steps to another."""
+HUNDRED = tuple(np.linspace(0, SPAN, 100).tolist())
 FEW = (0.0, 0.13, 0.34, 0.35, 0.8, 1.0)
 ANY: list[Solver] = [*FIXED, *ADAPTIVE]
 
@@ -145,6 +146,43 @@ def test_a_time_is_passed_by_one_step_alone_on_any_scale_of_time() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------
+# What is done unless something is said
+
+
+@pytest.mark.parametrize("solver", ADAPTIVE, ids=named)
+def test_adaptive_steps_interpolate_and_a_hundred_times_take_the_evaluations_of_two(solver: Adaptive) -> None:
+    few, many = Recorder(coupled), Recorder(coupled)
+    wanted = solve(few, some_states(5, 2), solver, (0.0, SPAN))
+    found = solve(many, some_states(5, 2), solver, HUNDRED)
+    assert many.times == few.times
+    assert repr(found.stats) == repr(wanted.stats)
+    assert torch.equal(found.states, states(solver, HUNDRED, start=some_states(5, 2)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("solver", [FixedStep("rk4", step=0.25), OnGrid("rk4", (0, 0.3, 0.9, 1))], ids=str)
+def test_fixed_steps_land_and_start_anew_from_a_time_off_their_grid(solver: FixedStep | OnGrid) -> None:
+    z = some_states(3, 2)
+    found, landed = (solve(coupled, z, solver, (0, 0.3, 1), record=True, interpolate=i) for i in (None, False))
+    assert torch.equal(found.states, landed.states)  # type: ignore[arg-type]
+    assert found.trajectory is not None
+    nodes = (0, 0.25, 0.3, 0.55, 0.8, 1) if isinstance(solver, FixedStep) else solver.times
+    np.testing.assert_allclose(found.trajectory.times, nodes, rtol=1e-15)
+
+
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
+def test_the_gradient_of_a_hundred_times_is_that_of_finite_differences(gradient: Gradient) -> None:
+    """Finite differences move the steps as well, which moves the states by less than the local error: hence tight."""
+    solver, z = Adaptive("dopri54", tolerance=1e-11), some_states(2, 2).requires_grad_()
+    speed = torch.tensor(0.8, dtype=DOUBLE, requires_grad=True)
+
+    def loss(z: Tensor, speed: Tensor) -> Tensor:
+        way = Adjoint(parameters=[speed]) if gradient == "adjoint" else gradient
+        return loss_of(solve(gentle(speed), z, solver, HUNDRED, gradient=way).states)
+
+    assert gradcheck(loss, (z, speed), eps=1e-5, atol=1e-5, rtol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------------
 # Gradients
 
 
@@ -241,9 +279,9 @@ def test_times_need_not_lie_on_a_grid_that_is_interpolated() -> None:
 def test_many_times_take_no_steps_of_their_own_and_a_budget_spent_on_them_says_so() -> None:
     solver = Adaptive("dopri54", tolerance=1e-5, max_steps=50)
     many = np.linspace(0, 1, 301).tolist()
-    with pytest.raises(StepBudgetError, match=r"only landed on times asked for.*interpolate=True"):
-        solve(coupled, some_states(3, 2), solver, many)
-    assert len(solve(coupled, some_states(3, 2), solver, many, interpolate=True).states) == 301
+    with pytest.raises(StepBudgetError, match=r"only landed on times asked for.*leave out interpolate=False"):
+        solve(coupled, some_states(3, 2), solver, many, interpolate=False)
+    assert len(solve(coupled, some_states(3, 2), solver, many).states) == 301
 
 
 def test_a_continuous_extension_that_misses_its_end_or_its_order_is_refused() -> None:

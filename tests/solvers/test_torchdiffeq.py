@@ -5,6 +5,7 @@ Not its fehlberg2 and adaptive_heun (which reuse a stage that is not the next st
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchdiffeq
@@ -80,6 +81,18 @@ def test_adaptive_steps_are_torchdiffeqs(method: str, tolerance: float, times: t
     got = solve(coupled, z, Adaptive(method, tolerance=tolerance), times)
     torch.testing.assert_close(got.states, want, rtol=1e-11, atol=1e-11)
     assert (got.stats.accepted, got.stats.rejected) == (field.accepted, field.rejected)
+    assert got.stats.evaluations == field.calls
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+@pytest.mark.parametrize("falling", [False, True])
+def test_states_at_a_hundred_times_are_torchdiffeqs_at_the_same_cost(tolerance: float, falling: bool) -> None:
+    times = tuple(np.linspace(0, 2, 100)[:: -1 if falling else 1].tolist())
+    z, field = some_states(6, 2), Watched(coupled)
+    end = torch.tensor([0.0 if falling else 2.0], dtype=z.dtype)
+    want = theirs(field, z, times, "dopri5", tolerance=tolerance, step_t=end)
+    got = solve(coupled, z, Adaptive("dopri54", tolerance=tolerance), times)
+    torch.testing.assert_close(got.states, want, rtol=1e-10, atol=1e-10)
     assert got.stats.evaluations == field.calls
 
 

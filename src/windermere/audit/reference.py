@@ -13,6 +13,7 @@ from windermere.audit.subject import Change, Pass, Subject
 from windermere.audit.sweep import Numbers, distance
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers.landing import landing
 
 SHARE_OF_OWN = 0.1
 """The reference's error may be this share of the training solver's (medians over samples)."""
@@ -64,18 +65,20 @@ def reference_flow(
     """Refine until the estimated error is small against the training solver's and decisions stand still.
 
     Steps are halved (rk4), or for models trained with adaptive steps tolerances tightened (dopri54). Never judged by a
-    method's nominal order: ReLU fields converge with order about 2 whatever the method.
+    method's nominal order: ReLU fields converge with order about 2 whatever the method. Solves land on every time
+    that the model asks for, so that no interpolation errs in the reference.
     """
     solver = subject.solvers[-1]
     known = own.evaluations or _assumed(solver)
-    limit = budget or max(LEAST_BUDGET, TIMES_OWN * known)
+    limit = budget or _limit(known)
     spent, cost = 0, max(1, known)
     passes: list[Pass] = []
     best, signs = UNKNOWN, None
     for change in refinements(subject, own):
         used = cost
         try:
-            done, dtype = _finest_pass(subject, x, change)
+            with landing() as landings:
+                done, dtype = _finest_pass(subject, x, change)
             # Where a callable's evaluations can't be seen they are taken to double, so that the budget ends some time.
             used = done.evaluations or cost
             failure = _named(_not_finite(done) or flaw(done), change(solver))
@@ -84,12 +87,18 @@ def reference_flow(
         # Too coarse a step may blow up where a finer one does not.
         passes = [] if failure else [*_coarser(passes, done, solver)[-2:], done]
         spent, cost = spent + used, 2 * used
+        limit = budget or max(limit, _limit(solver.tableau.propagating * landings.times))
         if len(passes) == 3:
             best, signs = _judge(passes, own, change(solver), dtype, still)
         if best.converged or spent + cost > limit:
             break
     reason = None if best.converged else why(subject, x, change(solver), best.done or own, signs, failure)
     return replace(best, evaluations=spent, reason=reason)
+
+
+def _limit(own: int) -> int:
+    """What all refinements may cost where a pass with the model's own solver costs so much, landing on all times."""
+    return max(LEAST_BUDGET, TIMES_OWN * own)
 
 
 def _assumed(own: Solver) -> int:

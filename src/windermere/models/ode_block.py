@@ -38,8 +38,8 @@ class ODEBlock(nn.Module):
     torch.Size([5, 3])
     """
 
-    interpolate = False
-    """Of blocks that were pickled before there was a choice."""
+    interpolate: bool | None = False
+    """Of blocks that were pickled before there was a choice: they landed on every time."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ODEBlock(nn.Module):
         *,
         times: Sequence[float] | None = None,
         gradient: Gradient = "backprop",
-        interpolate: bool = False,
+        interpolate: bool | None = None,
     ) -> None:
         super().__init__()
         self.field = field
@@ -81,7 +81,7 @@ class ODEBlock(nn.Module):
 
     def extra_repr(self) -> str:
         shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
-        return f"{shown}, interpolate=True" if self.interpolate else shown
+        return shown if self.interpolate is None else f"{shown}, interpolate={self.interpolate}"
 
 
 def _checked(solver: Any) -> Any:

@@ -269,7 +269,7 @@ def _check_progress(
         advice = "loosen the tolerance or raise max_steps"
         if 2 * landings > budget:
             advice = (
-                f"{landings} of them only landed on times asked for, so raise max_steps or solve(..., interpolate=True)"
+                f"{landings} of them only landed on times asked for, so raise max_steps or leave out interpolate=False"
             )
         raise StepBudgetError(
             f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "

@@ -20,7 +20,7 @@ from windermere.solvers.integrate import integrate
 from windermere.solvers.members import by_sample, members_of, tally
 from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept, times_written
-from windermere.solvers.solver import Adaptive, OnGrid, Solver
+from windermere.solvers.solver import Adaptive, Solver, stopping_at
 from windermere.solvers.surroundings import is_forward_mode
 from windermere.solvers.tableaus import Tableau
 
@@ -42,7 +42,7 @@ def solve_with_adjoint(
         )
     back = _adjoint_solvers(settings, solvers, problem.layout)
     if problem.interpolate:  # on their way back, all land on the times asked for
-        back = [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in back]
+        back = stopping_at(times, back)
     layout = problem.layout.regrouped(samples=by_sample(back))
     fused, rate, known = _taken_back(prepared, settings, back, layout, z0)
     parameters = tuple(p for p in known or () if p.requires_grad)

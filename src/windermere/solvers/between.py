@@ -58,7 +58,10 @@ class Between:
     def _within(self, at: Floats, h: Floats, group: NDArray[np.int64], z: Tensor, rates: Sequence[Tensor]) -> Tensor:
         """[p, ...]: z + h sum_i b_i(s) k_i at the fractions s of steps h."""
         groups, dense = self.problem.layout.groups, np.asarray(self.problem.tableau.dense)
-        weights = dense @ np.stack([at ** (j + 1) for j in range(dense.shape[1])]) * h
+        weights = np.zeros((len(dense), at.size))
+        for column in dense.T[::-1]:  # by Horner: a matrix product would round one time by the number of the others
+            weights = (weights + column[:, None]) * at
+        weights *= h
         rest = z.shape[len(groups) :]
         columns = torch.as_tensor(weights, dtype=z.dtype, device=z.device).reshape(*weights.shape, *(1,) * len(rest))
         chosen = torch.as_tensor(group, device=z.device)

@@ -15,9 +15,10 @@ from windermere.solvers.counting import Ledger, note_span
 from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
 from windermere.solvers.gradients import Adjoint, Gradient, check_gradient, solve_with_checkpoints
 from windermere.solvers.integrate import integrate
+from windermere.solvers.landing import has_to_land
 from windermere.solvers.members import by_sample, members_of, tally
 from windermere.solvers.runge_kutta import Problem, Walked
-from windermere.solvers.solver import Adaptive, Solver, Solvers, check_times, default_times
+from windermere.solvers.solver import Adaptive, Solver, Solvers, check_times, default_times, stopping_at
 from windermere.solvers.surroundings import check_transforms, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
@@ -72,7 +73,7 @@ def solve(
     times: Sequence[float] | None = None,
     *,
     gradient: Gradient = "backprop",
-    interpolate: bool = False,
+    interpolate: bool | None = None,
     record: bool = False,
 ) -> Solution:
     """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, and return a `Solution`.
@@ -84,9 +85,11 @@ def solve(
     times: rising or falling; (0, 1) unless the solver has a grid of its own.
     gradient: "backprop" through the solver, "checkpoint" (the same gradient in less memory), "adjoint", or an `Adjoint`
         with settings of its own.
-    interpolate: step as if only the last time were asked for, and interpolate the states between, at the method's
-        order. Otherwise steps land on every time, as the adjoint's way back always does: dL/dz jumps at each.
-    record: keep every step in `solution.trajectory`.
+    interpolate: True steps as if only the last time were asked for, and interpolates the states between, at the
+        method's order. False lands on every time. None interpolates with adaptive steps, and lands with fixed ones:
+        where a time lies off its grid, a `FixedStep` cuts the step before it short and goes on from there with whole
+        ones; an `OnGrid` refuses it. The adjoint's way back always lands: dL/dz jumps at each time.
+    record: keep every step taken in `solution.trajectory`; among them are the times asked for only where steps land.
 
     >>> import torch
     >>> import windermere as wm
@@ -119,7 +122,7 @@ def _solved(
     times: Sequence[float] | None,
     gradient: Gradient,
     record: bool,
-    interpolate: bool = False,
+    interpolate: bool | None = None,
 ) -> tuple[Walked, Layout, tuple[float, ...]]:
     if torch.compiler.is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
         as_it_is: Callable[..., tuple[Walked, Layout, tuple[float, ...]]]
@@ -132,7 +135,10 @@ def _solved(
     prepared = prepare(field, z)
     if layout.parts is not None:  # a field's own ways know tensors, not tuples
         prepared = Prepared(prepared.rate, prepared.tensors)
-    walked = _walk(prepared, z, solvers, times, layout, gradient, record, interpolate and len(times) > 2)
+    between = len(times) > 2 and (isinstance(solvers[0], Adaptive) if interpolate is None else interpolate)
+    if has_to_land(len(times) - 2):
+        between, solvers = False, stopping_at(times, solvers)
+    walked = _walk(prepared, z, solvers, times, layout, gradient, record, between)
     return walked, layout, times
 
 

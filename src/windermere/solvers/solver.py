@@ -132,8 +132,11 @@ class OnGrid(_Method):
         return replace(self, times=tuple(np.interp(places, np.arange(intervals + 1), self.times).tolist()))
 
     def stopping_at(self, times: Sequence[float]) -> "OnGrid":
-        """The grid with these times among its nodes."""
-        return replace(self, times=tuple(sorted({*self.times, *times})))
+        """The grid with these times among its nodes, in place of those that are the same up to rounding."""
+        nodes = np.unique((*self.times, *times))
+        close = np.diff(nodes) <= SAME_STEP * np.abs(np.diff(self.times)).min()
+        doubled = np.append(False, close) | np.append(close, False)
+        return replace(self, times=tuple(nodes[~doubled | np.isin(nodes, times)].tolist()))
 
     def nodes(self, start: float, end: float) -> NDArray[np.float64]:
         """The part of the grid from start to end; both must be on it. A grid can be walked backwards."""
@@ -266,6 +269,11 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
     return values
+
+
+def stopping_at(times: Sequence[float], solvers: Sequence[Solver]) -> list[Solver]:
+    """Solvers that can land on these times: steps of one size or adaptive ones can as they are."""
+    return [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in solvers]
 
 
 def default_times(solver: Solver) -> tuple[float, ...]:

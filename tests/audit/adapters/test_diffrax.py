@@ -21,6 +21,7 @@ from windermere.audit import Candidate
 from windermere.audit.shared import share
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, UsageError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
+from windermere.solvers.landing import landing
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -108,6 +109,32 @@ def test_fixed_steps_cost_their_stages() -> None:
     subject = DiffraxSubject(make(fixed("Euler", 0.125)), X)
     assert subject.forward(X, None).evaluations == 8
     assert subject.forward(X, lambda own: FixedStep("rk4", step=0.25)).evaluations == 16
+
+
+@pytest.mark.parametrize(("compiled", "way"), [(False, -1.0), (True, 1.0)])
+def test_a_solve_that_has_to_land_steps_to_every_time_to_be_saved(compiled: bool, way: float) -> None:
+    times = way * np.array([0.125, 0.25, 0.34375, 0.359375, 0.75, 1.0])  # also in float32
+    how = {**fixed("Euler", way / 4), "t1": way, "saveat": diffrax.SaveAt(ts=jnp.asarray(times))}
+
+    def call(model: Any, x: Any) -> Any:
+        return jax.vmap(model)(x)
+
+    subject = DiffraxSubject(make(how), X, call=eqx.filter_jit(call) if compiled else call)
+
+    def evaluations(solver: Solver) -> int:
+        return subject.forward(X, lambda own: solver, double=True).evaluations
+
+    steps, grid = FixedStep("rk4", step=0.25), OnGrid("rk4", tuple(way * np.array([0.0, 0.5, 1.0])))
+    adaptive = Adaptive("dopri54", tolerance=1e-3)
+    assert [evaluations(s) for s in (steps, grid)] == [4 * 4, 4 * 2]
+    passed = evaluations(adaptive)
+    with landing() as landings:
+        # 0, 1/8, 1/4, 11/32, 23/64, 39/64, 3/4, 1
+        assert evaluations(steps) == 4 * 7
+        assert landings.times >= 6
+        assert evaluations(grid) == 4 * 7
+        assert evaluations(adaptive) >= 1 + 6 * 6 > passed
+    assert evaluations(steps) == 4 * 4
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import torchdiffeq
 from torchdiffeq import odeint, odeint_adjoint
 from torchdiffeq import odeint_adjoint as imported_odeint
 
+import windermere as wm
 from tests.audit.adapters.models import points
 from tests.audit.adapters.torchdiffeq_models import ODENet, ours, stepping
 from windermere.audit.adapters.torchdiffeq import TorchdiffeqSubject
@@ -78,6 +79,18 @@ def test_many_times_cost_an_adaptive_solver_of_ours_no_steps_as_they_cost_theirs
     done = [TorchdiffeqSubject(model, x).forward(x, lambda own: own) for model in (few, many)]
     assert done[0].evaluations == done[1].evaluations
     assert torch.equal(done[0].states, done[1].states)  # type: ignore[arg-type]
+
+
+def test_an_audit_of_a_hundred_times_tests_with_as_many_evaluations_as_torchdiffeqs_own() -> None:
+    x = points(40)
+    few, many = (ODENet(odeint, tuple(i / times for i in range(times + 1)), rtol=1e-3, atol=1e-3) for times in (1, 99))
+    rows = []
+    for model in (few, many):
+        verdict = wm.audit(model, (x, model(x).argmax(dim=1)))
+        same = next(row for row in verdict.table if row.solver == verdict.own.solver)
+        assert same.evaluations == verdict.own.evaluations
+        rows.append([row.evaluations for row in verdict.table])
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.parametrize("method", ["euler", "rk4"])

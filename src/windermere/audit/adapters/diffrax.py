@@ -24,6 +24,7 @@ from windermere.audit.shared import Shared, cut_places, holds_samples, plain
 from windermere.audit.subject import Change, Insight, Pass, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
 from windermere.solvers import Solver
+from windermere.solvers.landing import is_landing
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
@@ -120,7 +121,7 @@ class DiffraxSubject:
 
     def _program(self, given: Any, double: bool) -> Program | None:
         """None where all cannot be traced at once: a model may read values in Python."""
-        key = double, kind_of(given[1:])
+        key = double, is_landing(), kind_of(given[1:])
         if key not in self.programs:
             with self._fresh(), suppress(Exception):
                 self.programs[key] = Program(self.call, self.solvers, given, double=double)

@@ -13,11 +13,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from windermere.audit.adapters.diffrax_landing import asked_times, stopping_at
 from windermere.audit.adapters.interception import Interception
 from windermere.audit.adapters.solves import nearest_method, stand_in_note
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.solvers import METHODS as TABLEAUS
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers.landing import has_to_land
 
 METHODS = {
     "Euler": "euler",
@@ -111,15 +113,21 @@ class Solve:
         """The same call with a solver as `diffrax_solver` gives it."""
         jnp = import_module("jax.numpy")
         self.used = stepper
-        span = jnp.asarray(self.given["t1"]) - jnp.asarray(self.given["t0"])
+        # In the precision of this pass, also where the times to be saved were made in another.
+        start, end = (jnp.asarray(self.given[name], float) for name in ("t0", "t1"))
         saveat = self.given["saveat"]
+        times = asked_times(saveat)
+        if times is not None and has_to_land(len(times)):
+            controller = stopping_at(controller, times)
         parts = import_module("jax").tree_util.tree_leaves(saveat.subs, is_leaf=lambda part: hasattr(part, "steps"))
         most = MOST_STEPS_KEPT if saveat.dense or any(part.steps for part in parts) else MOST_STEPS
         return {
             **self.given,
             "solver": stepper,
             "stepsize_controller": controller,
-            "dt0": None if step is None else jnp.sign(span) * step,
+            "t0": start,
+            "t1": end,
+            "dt0": None if step is None else jnp.sign(end - start) * step,
             "max_steps": max(most, self.given["max_steps"] or 0),
         }
 
