@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from windermere.arguments import takes_two
 from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.evidence import Drawn, gather_evidence
+from windermere.audit.functions import as_module
 from windermere.audit.options import check_metric, check_numbers, checked_candidates, checked_threshold
 from windermere.audit.reference import Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_elsewhere, safe_precision
@@ -76,8 +77,8 @@ def audit(
 ) -> Verdict:
     """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
-    model: a module with ODEBlocks, a module that solves with torchdiffeq, torchdyn, torchode or diffrax, or a function
-        predict(x, solver) together with `trained_with`.
+    model: a module with ODEBlocks, a module or a function that solves with torchdiffeq, torchdyn, torchode or diffrax,
+        or a function predict(x, solver) together with `trained_with`.
     batches: a pair (inputs, labels), such as a split of windermere.data, an iterable of such pairs, or a torch
         Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.
@@ -144,6 +145,7 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     """However a model came in."""
+    model = as_module(model, x) if trained_with is None else model
     if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
         if trained_with is not None:
             raise UsageError(
@@ -167,8 +169,9 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), or give predict(x, solver) "
-            "together with trained_with=..."
+            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap a function in a "
+            "torch.nn.Module that has its networks as submodules, or give predict(x, solver) together with "
+            "trained_with=..."
         )
     return found
 
