@@ -10,33 +10,36 @@ Count evaluations              `counting`, `Count`, `checking`
 Load a trained run             `load_run`
 """
 
-from windermere.adaptation import (
-    Score,
-    SteadySteps,
-    SteadyTolerances,
-    StepAdaptation,
-    ToleranceAdaptation,
-    moved_mass,
-    relative_distance,
-    review,
-)
-from windermere.audit import Verdict, audit
-from windermere.models import Autonomous, ODEBlock, using
-from windermere.solvers import (
-    Adaptive,
-    Adjoint,
-    Count,
-    FixedStep,
-    OnGrid,
-    Solution,
-    Stats,
-    Trajectory,
-    checking,
-    counting,
-    initial_step,
-    solve,
-)
-from windermere.training import load_run
+from windermere.starting import importing
+
+with importing():
+    from windermere.adaptation import (
+        Score,
+        SteadySteps,
+        SteadyTolerances,
+        StepAdaptation,
+        ToleranceAdaptation,
+        moved_mass,
+        relative_distance,
+        review,
+    )
+    from windermere.audit import Verdict, audit
+    from windermere.models import Autonomous, ODEBlock, using
+    from windermere.solvers import (
+        Adaptive,
+        Adjoint,
+        Count,
+        FixedStep,
+        OnGrid,
+        Solution,
+        Stats,
+        Trajectory,
+        checking,
+        counting,
+        initial_step,
+        solve,
+    )
+    from windermere.training import load_run
 
 __version__ = "0.1.0"
 

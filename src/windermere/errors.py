@@ -1,5 +1,6 @@
 """Every failure a user can meet, each raised with one sentence: what happened, where, and what to do."""
 
+import re
 import textwrap
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -16,6 +17,14 @@ def shown(value: object) -> str:
     """What a user gave, as a part of a sentence."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory was too small: Python's error, PyTorch's for a GPU, or that for a CPU, which only words tell."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    words = r"can't allocate memory|not enough memory|out of memory|bad_alloc"
+    return isinstance(error, RuntimeError) and re.search(words, str(error)) is not None
 
 
 class WindermereError(Exception):

@@ -1,5 +1,7 @@
 """Intervals of paired differences."""
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,10 @@ def test_real_scores_get_the_normal_interval() -> None:
     gap = paired_gap(first, second)
     assert gap.value == pytest.approx(0.5, abs=0.15)
     assert gap.high - gap.low == pytest.approx(2 * 1.96 * np.sqrt(2 / 1000), rel=0.1)
+
+
+@pytest.mark.parametrize("threshold", [5e-324, 1e-200, 1e308])
+def test_the_samples_that_a_threshold_takes_are_a_number_however_extreme_it_is(threshold: float) -> None:
+    """Squares of what lies between overflow."""
+    more = paired_gap(np.ones(10), np.ones(10)).more_samples(threshold)
+    assert more == (inf if threshold < 1 else 0)

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.solvers.fields import DOUBLE, elementwise
 from windermere.errors import FieldError, UsageError
-from windermere.models import Autonomous
+from windermere.models import Autonomous, ODEBlock
 from windermere.solvers import Adaptive, Adjoint, FixedStep, initial_step, solve
 
 FIXED = FixedStep("rk4", step=1 / 10)
@@ -135,6 +135,42 @@ def test_a_constant_field_may_return_one_tensor_for_good(solver: Any) -> None:
     assert np.array_equal(shared.stats.evaluations, own.stats.evaluations)
 
 
+class Unfinished(nn.Module):
+    """A field whose author forgot its forward."""
+
+
+@EVERY
+@pytest.mark.parametrize("field", [Unfinished(), Autonomous(Unfinished())], ids=["field", "network"])
+def test_a_module_without_a_forward_is_told_to_have_one(solver: Any, field: Any) -> None:
+    for call in (lambda: solve(field, torch.ones(3, 2), solver), lambda: ODEBlock(field, solver)(torch.ones(3, 2))):
+        with pytest.raises(
+            FieldError, match=r"has no forward \(Module \[Unfinished\].*\): give it one, which takes t and z"
+        ):
+            call()
+
+
+def test_a_field_that_is_not_implemented_comes_out_as_it_is() -> None:
+    def field(t: Any, z: Any) -> Any:
+        raise NotImplementedError("mine")
+
+    with pytest.raises(NotImplementedError, match=r"^mine$"):
+        solve(field, torch.ones(2), FIXED)
+
+
+@pytest.mark.parametrize("evaluations", [2, 4], ids=["on the way there", "on the way back"])
+def test_an_iterator_that_ends_inside_a_checkpointed_field_is_told_in_a_sentence(evaluations: int) -> None:
+    """PyTorch checkpoints by generators, which a StopIteration would end."""
+    rates, start = iter([-1.0] * evaluations), torch.ones(2, requires_grad=True)
+    solver = FixedStep("euler", step=1 / 4)
+
+    def there_and_back() -> None:
+        end: Any = solve(lambda t, z: next(rates) * z * z, start, solver, gradient="checkpoint").final
+        end.sum().backward()
+
+    with pytest.raises(FieldError, match=r"the field raises StopIteration.*: give next\(\) a default"):
+        there_and_back()
+
+
 def test_a_type_error_inside_a_field_comes_out_as_it_is() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         solve(lambda t, z: z + "1", torch.ones(3, 2), FIXED)
@@ -178,6 +214,15 @@ def test_times_that_are_not_monotone_are_refused(times: Any) -> None:
         (torch.ones(3, dtype=torch.int64), r"of a floating dtype, not torch.int64: call .float\(\)"),
         (torch.ones(3, dtype=torch.complex64), "of a floating dtype, not torch.complex64: take torch.view_as_real"),
         ((torch.ones(3), torch.ones(3, dtype=torch.bool)), "of a floating dtype"),
+        (torch.ones(3).to(torch.float8_e4m3fn), r"dtype, of 16 bits or more, not torch.float8_e4m3fn: call .float\(\)"),
+        (torch.ones(3, device="meta"), "on the device 'meta', where tensors have no values: make it on another"),
+        (torch.eye(3).to_sparse(), r"must be a dense tensor, not a sparse_coo one: call .to_dense\(\)"),
+        ((torch.ones(3, 3), torch.eye(3).to_sparse()), "a dense tensor, not a sparse_coo one"),
+        (torch.eye(3).to_mkldnn(), r"a dense tensor, not a mkldnn one: call .to_dense\(\)"),
+        (
+            torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
+            r"a dense tensor, not a nested one: take .to_padded_tensor\(0\.0\)",
+        ),
         ((torch.ones(3), torch.ones(3, dtype=DOUBLE)), "one dtype and one device"),
         ((torch.ones(3), torch.ones(3, device="meta")), "one dtype and one device"),
         (np.ones(3), "a tensor or a tuple of tensors, but has a ndarray"),

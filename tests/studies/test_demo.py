@@ -94,7 +94,8 @@ def test_a_damaged_model_is_made_again_from_its_checkpoint(tmp_path: Path) -> No
 
 def test_runs_of_a_demo_with_other_settings_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     demo.run(tmp_path, progress=Watched())
-    monkeypatch.setattr(demo, "configs", lambda: {"coarse": a_config(lr=0.5, iterations=10)})
+    others = {**demo.configs(), "coarse": a_config(lr=0.5, iterations=10)}
+    monkeypatch.setattr(demo, "configs", lambda: others)
     with pytest.raises(RunError, match=r"was started with --lr 0\.001 \(not 0\.5\)"):
         demo.run(tmp_path, progress=Watched())
 

@@ -24,6 +24,7 @@ from windermere.audit.double import double_of
 from windermere.errors import SolverError, ToleranceError, UsageError
 from windermere.models import ODEBlock, using
 from windermere.models.ode_block import ode_blocks
+from windermere.records.atomic import open_to_read
 from windermere.solvers import Solver, counting, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP
 
@@ -209,7 +210,7 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
 
 def _opened(path: str | Path) -> Mapping[str, Any]:
     try:
-        with open(path, "rb") as file:
+        with open_to_read(Path(path)) as file:
             whole = is_zipfile(file)  # which is what PyTorch writes
         if not whole:
             raise UsageError(f"{path} is damaged, or no checkpoint of Lightning's: save it again, or name another")

@@ -15,6 +15,7 @@ from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.axes import FEW, by_sample, half, on_fewer
 from windermere.audit.copies import copy_of, without_replicas
 from windermere.audit.evidence import Drawn, gather_evidence
+from windermere.audit.functions import as_module
 from windermere.audit.labels import as_classes
 from windermere.audit.options import (
     check_axis,
@@ -101,8 +102,8 @@ def audit(
 ) -> Verdict:
     """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
-    model: a module with ODEBlocks, a module that solves with torchdiffeq, torchdyn, torchode or diffrax, or a function
-        predict(x, solver) together with `trained_with`.
+    model: a module with ODEBlocks, a module or a function that solves with torchdiffeq, torchdyn, torchode or diffrax,
+        or a function predict(x, solver) together with `trained_with`.
     batches: a pair (inputs, labels), such as a split of windermere.data, an iterable of such pairs, or a torch
         Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.
@@ -188,6 +189,7 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     """However a model came in; a module is copied, so that nobody else meets what is changed in it."""
     model = without_replicas(model)
+    model = as_module(model, x) if trained_with is None else model
     if isinstance(model, nn.Module) and trained_with is None:
         model = copy_of(model)
     if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
@@ -213,8 +215,9 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), or give predict(x, solver) "
-            "together with trained_with=..."
+            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap a function in a "
+            "torch.nn.Module that has its networks as submodules, or give predict(x, solver) together with "
+            "trained_with=..."
         )
     return found
 

@@ -1,10 +1,11 @@
 """Copies of users' modules: an audit sets modes, hooks and dtypes, and must do so where nobody else looks."""
 
-import copy
 from itertools import count
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
+
+from windermere.audit.functions import deep_copy
 
 MARK = "_windermere_audit"
 """An attribute of every module in a copy: the copy's number. DataParallel's replicas have it too."""
@@ -21,9 +22,10 @@ def copy_of(model: nn.Module) -> nn.Module:
     except (RuntimeError, TypeError, ValueError, AttributeError):  # a lock in it, say
         return model
     number = next(_numbers)
-    for module in twin.modules():
+    for module in twin.modules:  # those too that are not registered as submodules
         vars(module)[MARK] = number
-    return twin.eval()
+        module.eval()
+    return twin.model
 
 
 def why_not_copied(model: nn.Module) -> tuple[str, ...]:
@@ -40,14 +42,6 @@ def number_of(owner: Any) -> int | None:
     """The number of the copy that a module, or a method of one, belongs to."""
     number: int | None = getattr(getattr(owner, "__self__", owner), MARK, None)
     return number
-
-
-def deep_copy(model: nn.Module) -> nn.Module:
-    """Tensors with a graph behind them, which models keep of their last pass, refuse to be copied: values suffice."""
-    modules = list(model.modules())
-    strays = [v for m in modules for v in vars(m).values() if isinstance(v, Tensor) and not v.is_leaf]
-    known: dict[int, Any] = {id(tensor): tensor.detach().clone() for tensor in strays}
-    return copy.deepcopy(model, known)
 
 
 def without_replicas(model: Any) -> Any:

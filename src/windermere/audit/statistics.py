@@ -29,9 +29,11 @@ class Gap:
         """How many more samples would bring the interval to one side, should the difference stay as it is."""
         distance = abs(abs(self.value) - threshold)
         half = (self.high - self.low) / 2
-        if distance == 0 or half == inf:
+        if distance == 0:
             return inf
-        return max(0, ceil(self.samples * ((half / distance) ** 2 - 1)))
+        ratio = half / distance
+        more = self.samples * (ratio * ratio - 1)  # a power would raise where this is infinite
+        return max(0, ceil(more)) if more < inf else inf
 
 
 def paired_gap(first: NDArray[np.float64], second: NDArray[np.float64]) -> Gap:

@@ -1,19 +1,23 @@
 """The command line: parse, call one function, print. Answers go to standard output, progress to standard error."""
 
+import re
 import sys
 from typing import Annotated, NoReturn
 
-import typer
+from windermere.starting import INTERRUPTED, importing
 
-import windermere
-from windermere.cli import data, study
-from windermere.cli.audit import audit_command
-from windermere.cli.demo import demo_command
-from windermere.cli.evaluate import evaluate_command
-from windermere.cli.options import FLAG, stdout
-from windermere.cli.train import train_command
-from windermere.errors import WindermereError
-from windermere.terminal import stderr
+with importing():
+    import typer
+
+    import windermere
+    from windermere.cli import data, study
+    from windermere.cli.audit import audit_command
+    from windermere.cli.demo import demo_command
+    from windermere.cli.evaluate import evaluate_command
+    from windermere.cli.options import FLAG, stdout
+    from windermere.cli.train import train_command
+    from windermere.errors import WindermereError, is_out_of_memory
+    from windermere.terminal import stderr
 
 __all__ = ["app", "main"]
 
@@ -47,12 +51,34 @@ def _fail(message: str) -> NoReturn:
     sys.exit(1)
 
 
+SMALLER = {
+    "train": "take fewer --seeds at once, a smaller --batch-size, fewer --steps or dimensions or --gradient checkpoint",
+    "evaluate": "take fewer --steps, or another --device",
+    "audit": "look at fewer --samples, or at one --seed",
+    "study": "take fewer --seeds at once",
+}
+"""What needs less memory, by command."""
+
+
+def _too_large(error: BaseException) -> str:
+    asked = re.search(r"allocate ([\d.,]+ \w+)", str(error))
+    how = f" ({asked[1]} more were asked for)" if asked else ""
+    advice = SMALLER.get(next(iter(sys.argv[1:]), ""), "let other programs leave it some")
+    return f"this does not fit into the memory{how}: {advice}"
+
+
 def main() -> None:
     """The entry point: an error of ours, or of the machine's, is one sentence and exit code 1. Flags that are not there
     are typer's, code 2; so are Ctrl-C outside of training, code 130, and a pipe that nobody reads."""
     try:
         app()
+    except KeyboardInterrupt:  # before typer is at work
+        sys.exit(INTERRUPTED)
     except WindermereError as error:
         _fail(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _fail(_too_large(error))
     except OSError as error:
         _fail(f"the machine refused ({error}): make room or mend what may be read and written, and try again")

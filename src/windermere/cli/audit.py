@@ -21,7 +21,7 @@ from windermere import data as data_sets
 from windermere.audit import Outcome, Verdict, audit
 from windermere.audit.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
-from windermere.errors import AuditError, RunError, UsageError, WindermereError, raised
+from windermere.errors import AuditError, RunError, UsageError, WindermereError, is_out_of_memory, raised
 from windermere.records import in_the_way
 from windermere.report import figure_path
 from windermere.report.numbers import rough, share
@@ -109,7 +109,7 @@ def _audited(found: Target, **options: Any) -> Verdict:
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises
-        if not found.users:
+        if not found.users or is_out_of_memory(error):
             raise
         raise AuditError(
             f"{found.name} could not be audited, since its model or batches raise {_told(error)}: mend that, or call "

@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 from windermere.data.catalogue import Remote
 from windermere.data.storage import matches
 from windermere.errors import DataError
-from windermere.records.atomic import storing
+from windermere.records.atomic import open_to_read, storing
 
 CHUNK = 1 << 16
 TIMEOUT = 30.0
@@ -51,7 +51,7 @@ def length(path: Path) -> int:
 
 
 def _is_right(path: Path, remote: Remote) -> bool:
-    with storing(path, "read"), path.open("rb") as handle:
+    with storing(path, "read"), open_to_read(path) as handle:
         return matches(handle, remote.digest)
 
 

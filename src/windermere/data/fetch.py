@@ -20,7 +20,7 @@ from windermere.data.storage import (
     versions,
 )
 from windermere.errors import DataError, UnknownNameError, UsageError
-from windermere.records.atomic import storing
+from windermere.records.atomic import open_to_read, storing
 
 Progress = Callable[[int, int], None]
 """Called with the bytes done and the bytes in total, over all files of a download."""
@@ -140,7 +140,7 @@ def _contents(remote: Remote, packed: Path) -> Iterator[tuple[str, Readable]]:
         with open_content(packed) as content:
             yield remote.holds[0], content
         return
-    with tarfile.open(packed) as archive:
+    with open_to_read(packed) as file, tarfile.open(fileobj=file) as archive:
         for member in archive:
             if member.isreg() and (unpacked := archive.extractfile(member)):
                 yield member.name.rsplit("/", 1)[-1], unpacked

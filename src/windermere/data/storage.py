@@ -12,7 +12,7 @@ from typing import IO, Protocol
 
 from windermere.data.catalogue import Catalogue, DataFile
 from windermere.errors import DataError
-from windermere.records.atomic import storing
+from windermere.records.atomic import open_to_read, storing
 
 CHUNK = 1 << 20
 GZIP_MAGIC = b"\x1f\x8b"
@@ -82,8 +82,10 @@ def open_content(path: Path) -> Iterator[Readable]:
     Its first bytes decide, not its name: browsers unpack on the way and keep the `.gz`. No data file of ours
     starts with gzip's two bytes: idx has zeros there, CIFAR-10 a label from 0 to 9.
     """
-    with path.open("rb") as packed:
-        if packed.peek(2)[:2] != GZIP_MAGIC:
+    with open_to_read(path) as packed:
+        magic = packed.read(2)
+        packed.seek(0)
+        if magic != GZIP_MAGIC:
             yield packed
             return
         with gzip.GzipFile(fileobj=packed) as content:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from windermere.errors import RunError, StorageError, UsageError
 
@@ -80,18 +80,32 @@ def read_json(path: Path) -> Any:
     """What `write_json` wrote."""
     try:
         return json.loads(read_bytes(path))
-    except ValueError as error:  # not JSON, or not even text
+    except (ValueError, RecursionError) as error:  # not JSON, not even text, or brackets without end
         raise damaged(path, str(error)) from error
 
 
 def read_bytes(path: Path) -> bytes:
     try:
-        with storing(path, "read"):
-            return path.read_bytes()
+        with storing(path, "read"), open_to_read(path) as file:
+            return file.read()
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise RunError(f"{path} is missing: name a folder that a run was written to") from error
         raise
+
+
+@contextmanager
+def open_to_read(path: Path) -> Iterator[BinaryIO]:
+    """A regular file, open to be read: a pipe would wait for its writer for ever, and some devices have no end."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise _not_a_file(path, "read")
+        yield file
+
+
+def _not_a_file(path: Path, done: str) -> StorageError:
+    reason = "it is a pipe or a device, not a file: move it away, or choose another path"
+    return StorageError(f"{path} could not be {done}, because {reason}")
 
 
 def damaged(path: Path, reason: str) -> RunError:

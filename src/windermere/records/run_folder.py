@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +32,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from windermere.errors import RunError, StorageError
+from windermere.errors import RunError, StorageError, is_out_of_memory
 from windermere.records.atomic import (
     append,
     damaged,
@@ -39,6 +40,7 @@ from windermere.records.atomic import (
     open_file,
     read_bytes,
     read_json,
+    refuse_unless_file,
     storing,
     write_json,
 )
@@ -69,12 +71,15 @@ class RunFolder:
     config: dict[str, Any]
     """As config.json has it."""
 
-    def __init__(self, path: Path, lock: FileIO) -> None:
-        """For `create` and `reopen` only, which take the lock."""
+    def __init__(self, path: Path, lock: FileIO | None) -> None:
+        """For `create`, `reopen` and `glance` only."""
         self.path = path
         self.config = _read_config(path)
         self._lock = lock
-        self._metrics = open_file(path / METRICS, "a", "opened")
+
+    @cached_property
+    def _metrics(self) -> FileIO:
+        return open_file(self.path / METRICS, "a", "opened")
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Self:
@@ -87,6 +92,8 @@ class RunFolder:
             _remove_partial_files(path)
             write_json(path / ENVIRONMENT, dict(environment))
             write_json(path / CONFIG, dict(config))
+            with storing(path / METRICS, "written"):
+                (path / METRICS).touch()
             return cls(path, lock)
 
     @classmethod
@@ -97,9 +104,19 @@ class RunFolder:
             _remove_partial_files(path)
             return cls(path, lock)
 
+    @classmethod
+    @contextmanager
+    def glance(cls, path: Path) -> Iterator[Self]:
+        """A run that nobody writes, to look at: none of its files is touched, not even the lock's."""
+        _refuse_unless_run(path)
+        with not_in_use(path):
+            yield cls(path, None)
+
     def look_over(self, check: Check = lambda meta: None) -> None:
         """Refuses a run that cannot go on, because a file is damaged, missing or not its own; nothing is written."""
         _read_environment(self.path)
+        for name in (METRICS, CHECKPOINT, MODEL):
+            refuse_unless_file(self.path / name, "written")
         self._read_checkpoint(check)
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
@@ -145,8 +162,10 @@ class RunFolder:
 
     def close(self) -> None:
         """Frees the lock; may be called twice."""
-        self._metrics.close()
-        self._lock.close()
+        if "_metrics" in vars(self):
+            self._metrics.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def __enter__(self) -> Self:
         return self
@@ -155,6 +174,20 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if error is not None and is_out_of_memory(error) and self._is_blank():
+            self._remove()
+
+    def _is_blank(self) -> bool:
+        """Whether there is nothing but what `create` wrote."""
+        blank = {CONFIG, ENVIRONMENT, METRICS, LOCK}
+        return {entry.name for entry in self.path.iterdir()} == blank and not (self.path / METRICS).stat().st_size
+
+    def _remove(self) -> None:
+        """A run that did not fit into the memory never began, and would be in the way of a smaller one."""
+        with storing(self.path, "removed"):
+            for name in (CONFIG, ENVIRONMENT, METRICS, LOCK):  # first what makes it a run
+                (self.path / name).unlink()
+            self.path.rmdir()
 
     def _read_checkpoint(self, check: Check) -> tuple[TensorFile | None, int]:
         """The checkpoint, None where there is none yet, and how long the metrics were, which are no shorter now."""
@@ -171,7 +204,7 @@ class RunFolder:
             check(checkpoint.meta)
         length = _metrics_bytes(path, checkpoint) if checkpoint else 0
         with storing(metrics, "read"):
-            there = os.fstat(self._metrics.fileno()).st_size
+            there = metrics.stat().st_size if metrics.exists() else 0
         if there < length:  # truncating would fill it up with zeros
             raise damaged(metrics, f"it has {there} bytes, and had {length} when the checkpoint was saved")
         return checkpoint, length
@@ -323,7 +356,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 def _row(file: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(file, f"line {number}: {error}") from error
     if not isinstance(row, dict):
         raise damaged(file, f"line {number} is not a row")

@@ -27,6 +27,8 @@ Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z (or
 against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
+WITHOUT_FORWARD = 'is missing the required "forward" function'
+"""How PyTorch says that a module cannot be called."""
 Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor | None]
 
 
@@ -244,11 +246,20 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
 def _check_part(part: Any, first: Any) -> None:
     if not isinstance(part, Tensor):
         raise UsageError(f"the state must be a tensor or a tuple of tensors, but has a {type(part).__name__}")
-    if not part.dtype.is_floating_point:
+    if not part.dtype.is_floating_point or part.dtype.itemsize < 2:  # in 8 bits PyTorch stores, but does not compute
         advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
-        raise UsageError(f"the state must be of a floating dtype, not {part.dtype}: {advice}")
+        wide = ", of 16 bits or more" if part.dtype.is_floating_point else ""
+        raise UsageError(f"the state must be of a floating dtype{wide}, not {part.dtype}: {advice}")
+    if part.is_nested or part.layout is not torch.strided:
+        kind = "nested" if part.is_nested else str(part.layout).removeprefix("torch.").lstrip("_")
+        advice = "take .to_padded_tensor(0.0) of it" if part.is_nested else "call .to_dense() on it"
+        raise UsageError(f"the state must be a dense tensor, not a {kind} one: {advice}")
     if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
+    if part.device.type == "meta":
+        raise UsageError(
+            "the state is on the device 'meta', where tensors have no values: make it on another, as the cpu"
+        )
 
 
 def _called(rate: Any, t: Tensor, z: State) -> Any:
@@ -263,6 +274,13 @@ def _called(rate: Any, t: Tensor, z: State) -> Any:
         raise FieldError(
             f"a field is called as field(t, z), and '{name}' cannot be: let it take both, or where it takes z alone "
             "wrap it in windermere.Autonomous"
+        ) from error
+    except NotImplementedError as error:
+        if WITHOUT_FORWARD not in str(error):
+            raise
+        raise FieldError(
+            f"the field cannot be called, since a module in it has no forward ({error}): give it one, which takes t "
+            "and z, or in windermere.Autonomous z alone"
         ) from error
     if _versions(z) != before:
         raise FieldError(

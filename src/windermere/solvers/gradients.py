@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import UnknownNameError, UsageError
+from windermere.errors import FieldError, UnknownNameError, UsageError, raised
 from windermere.solvers.counting import Ledger
 from windermere.solvers.field import Prepared
 from windermere.solvers.integrate import integrate, is_plain
@@ -90,7 +90,13 @@ def checkpointed(record: Callable[[Evaluations], None], check: Callable[[], None
                 if check is not None:
                     check()
                 record(evaluations)
-            return piece(*inputs)
+            try:
+                return piece(*inputs)
+            except StopIteration as error:  # inside of PyTorch's generators it would end one of those
+                raise FieldError(
+                    f"the field raises {raised(error)}, as next() does at the end of an iterator: give next() a "
+                    "default, or let the field end its iterators itself"
+                ) from error
 
         return lambda *inputs: checkpoint(run, *inputs, use_reentrant=False)
 

@@ -10,8 +10,10 @@ import numpy as np
 from windermere import data
 from windermere.audit import Outcome, Verdict, audit
 from windermere.errors import RunError
+from windermere.records import storing
 from windermere.report import Frame, TrajectoryPanel, draw_trajectories
 from windermere.solvers import FixedStep, Solver
+from windermere.studies.folder import refuse_other_files
 from windermere.studies.planes import COARSE, TEST_STEPS, config, head_rows, regions, walks
 from windermere.training import (
     Labelled,
@@ -68,16 +70,18 @@ def configs() -> dict[str, RunConfig]:
 
 def run(out: Path, *, progress: Progress) -> Demo:
     """Train both models (or take them from an earlier demo), audit them, and draw them."""
+    wanted_runs, figure = configs(), out / "trajectories.png"
+    with storing(out, "read"):
+        refuse_other_files(out, (*wanted_runs, figure.name))
     loaded = data.load("sphere2")
     entries, panels = [], []
-    for name, wanted in configs().items():
+    for name, wanted in wanted_runs.items():
         trained = _trained(out / name, name, wanted, loaded, progress)
         verdict = audit(trained.member(0), loaded.test)
         entry = Entry(run=out / name, verdict=verdict, figure=out / name / "audit.png")
         verdict.plot(entry.figure)
         entries.append(entry)
         panels.append(_panel(trained, loaded.test, verdict))
-    figure = out / "trajectories.png"
     draw_trajectories(panels, figure)
     return Demo(entries=entries, figure=figure)
 

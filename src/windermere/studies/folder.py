@@ -9,7 +9,7 @@ runs/            run folders, with checkpoints and weights; not for git
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -53,7 +53,8 @@ class StudyFolder:
                 read_provenance(path)
                 self._tidy_up()
                 return
-            _refuse_other_files(path)
+            # They would be taken for tables of the study. One that was killed at once leaves the folder of its runs.
+            refuse_other_files(path, (RUNS, "notes.md"))
             (path / RUNS).mkdir(parents=True, exist_ok=True)
         write_json(path / ABOUT, about)
 
@@ -255,11 +256,10 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
         raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder{flag}")
 
 
-def _refuse_other_files(path: Path) -> None:
-    """They would be taken for tables of the study. One that was killed at once leaves the folder of its runs; hidden
-    files are in nobody's way."""
+def refuse_other_files(path: Path, own: Collection[str]) -> None:
+    """Hidden files are in nobody's way."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-    if others := [name for name in names if name not in (RUNS, "notes.md") and not name.startswith(".")]:
+    if others := [name for name in names if name not in own and not name.startswith(".")]:
         raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")
 
 

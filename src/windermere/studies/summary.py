@@ -11,6 +11,7 @@ from typing import Any
 
 from windermere.errors import RunError
 from windermere.records import Row, read_json, refuse_unless_file, write_atomically
+from windermere.records.atomic import read_bytes
 from windermere.report import draw_losses
 from windermere.studies.critical import THRESHOLD
 from windermere.studies.folder import from_tables, read_provenance, read_tables, refuse_another_study
@@ -173,7 +174,7 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
         yield from _images(study, seeds, page)
         yield from ("</details>", "")
     for text in sorted(set(folder.glob("*.md")) - {folder / NOTES}):
-        yield f"{text.read_text().strip()}\n"
+        yield f"{read_bytes(text).decode().strip()}\n"
     if findings:
         yield from ("| the paper | ours | |", "|---|---|---|")
         for finding in findings:
@@ -182,7 +183,7 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
         yield ""
     yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(study, folder)) if line)
     if (folder / NOTES).exists():
-        yield f"{(folder / NOTES).read_text().strip()}\n"
+        yield f"{read_bytes(folder / NOTES).decode().strip()}\n"
 
 
 def _images(study: Study, figures: Iterable[Path], page: Path) -> Iterator[str]:

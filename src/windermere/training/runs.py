@@ -42,12 +42,11 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
     path = Path(path)
     if not resume:
         return RunFolder.create(path, config.to_dict(), environment(config.device))
+    with RunFolder.glance(path) as run:
+        _refuse_what_cannot_go_on(run, config)  # before the lock, whose file would be written,
     run = RunFolder.reopen(path)
     try:
-        stored = RunConfig.from_dict(run.config)
-        _refuse_a_contradiction(path, stored, config)
-        # First: a longer config.json on a run that cannot go on would hide its trained model.
-        run.look_over(partial(check_it_belongs, path, config))
+        stored = _refuse_what_cannot_go_on(run, config)  # and after it, since another process may have been faster
         run.note_environment(environment(config.device))
         if config != stored:
             run.rewrite_config(config.to_dict())
@@ -55,6 +54,14 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
         run.close()
         raise
     return run
+
+
+def _refuse_what_cannot_go_on(run: RunFolder, config: RunConfig) -> RunConfig:
+    """What it was started with. First of all: a longer config.json on such a run would hide its trained model."""
+    stored = RunConfig.from_dict(run.config)
+    _refuse_a_contradiction(run.path, stored, config)
+    run.look_over(partial(check_it_belongs, run.path, config))
+    return stored
 
 
 def leave_behind(path: str | Path, seeds: Sequence[int]) -> RunConfig:
@@ -68,7 +75,7 @@ def leave_behind(path: str | Path, seeds: Sequence[int]) -> RunConfig:
 
 def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
     """What the run in a folder was started with, and these settings on top, where they do not contradict it."""
-    with RunFolder.reopen(Path(path)) as run:
+    with RunFolder.glance(Path(path)) as run:
         stored = RunConfig.from_dict(run.config)
     config = replace(stored, **settings)
     _refuse_a_contradiction(path, stored, config)
