@@ -15,8 +15,16 @@ from torch import Tensor
 
 from tests.processes import ROOT, surroundings
 
+ACCURACY = 2e-6
+"""Of float32, relative to the norm: a few roundings."""
+ON_GPU = {"tf32": 2e-3, "tf32x3": 1e-5}
+"""Where tensor cores make float32 of smaller numbers; the interpreter computes in float32 itself."""
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+
+
+def accuracy(device: str, precision: str) -> float:
+    return ON_GPU.get(precision, ACCURACY) if device == "cuda" else ACCURACY
 
 
 def run_kernels(module: str, cases: dict[str, Any], device: str, folder: Path) -> Any:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
-from tests.models.kernels import DEVICES, run_kernels
+from tests.models.kernels import DEVICES, accuracy, run_kernels
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.models import SphereField
 from windermere.models.fused import can_walk, steps_on_device, with_kernels
@@ -18,9 +18,6 @@ from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
-ACCURACY = 2e-6
-"""Of float32, relative to the norm: a few roundings."""
-
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
@@ -62,9 +59,14 @@ CASES = {
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def device(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once."""
-    return run_kernels("interpreted", CASES, request.param, tmp_path_factory.mktemp("fused"))
+    return run_kernels("interpreted", CASES, device, tmp_path_factory.mktemp("fused"))
 
 
 def expected(case: dict[str, Any]) -> list[Tensor]:
@@ -88,10 +90,11 @@ def convolved(own: dict[str, Tensor], z: Tensor) -> Any:
 
 @needs_triton
 @pytest.mark.parametrize("name", CASES)
-def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: Any) -> None:
+def test_the_kernels_give_the_eager_walks_end_and_gradients(name: str, found: Any, device: str) -> None:
+    closeness = accuracy(device, CASES[name]["precision"])
     for got, want in zip(found[name], expected(CASES[name]), strict=False):
         assert got.shape == want.shape
-        assert (got - want).norm() <= ACCURACY * want.norm()
+        assert (got - want).norm() <= closeness * want.norm()
 
 
 @needs_triton

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.models.kernels import DEVICES, run_kernels
+from tests.models.kernels import DEVICES, accuracy, run_kernels
 from tests.models.spheres import samples, sphere_field
 from tests.models.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
@@ -16,7 +16,7 @@ from windermere.models.fused_adaptive import can_adapt
 from windermere.solvers import METHODS, Adaptive, Prepared, Solution, solve
 from windermere.solvers.tableaus import adaptive_names
 
-ACCURACY, CLOSENESS = 2e-6, 2e-3
+CLOSENESS = 2e-3
 """Relative to the norm: of float32 over the same steps, and over steps that differ a little, as in float32 an error
 estimate of high order is rounding for a good part."""
 
@@ -76,10 +76,15 @@ OUT_OF_THE_ORDINARY = {
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def device(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once."""
     cases = {**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}
-    return run_kernels("interpreted_adaptive", cases, request.param, tmp_path_factory.mktemp("adaptive"))
+    return run_kernels("interpreted_adaptive", cases, device, tmp_path_factory.mktemp("adaptive"))
 
 
 class ByTheHost:
@@ -124,11 +129,11 @@ def test_the_steps_costs_end_and_gradients_are_those_of_the_host_driven_walk(nam
 
 @needs_triton
 @pytest.mark.parametrize("name", ORDINARY)
-def test_the_gradient_is_that_of_the_accepted_steps(name: str, found: Any) -> None:
+def test_the_gradient_is_that_of_the_accepted_steps(name: str, found: Any, device: str) -> None:
     """Against autograd through the convolutions in float64, over exactly these steps."""
     ours = found[name]
     wanted = expected({**ORDINARY[name], "sizes": ours["sizes"], "counts": ours["costs"][1]})
-    assert_close([ours["end"], *ours["gradients"]], wanted, ACCURACY)
+    assert_close([ours["end"], *ours["gradients"]], wanted, accuracy(device, ORDINARY[name]["precision"]))
 
 
 @needs_triton

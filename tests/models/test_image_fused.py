@@ -113,11 +113,14 @@ CASES = EXACT | {"levels": LEVELS} | ADAPTIVE | {f"rounded, {name}": case for na
 
 
 @pytest.fixture(scope="module", params=DEVICES)
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def device(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """All cases at once."""
-    return run_kernels(
-        "interpreted_images", {**CASES, "failing": FAILING}, request.param, tmp_path_factory.mktemp("images")
-    )
+    return run_kernels("interpreted_images", {**CASES, "failing": FAILING}, device, tmp_path_factory.mktemp("images"))
 
 
 def rounded(x: Tensor) -> Tensor:

@@ -483,7 +483,7 @@ def test_all_is_private_whatever_the_umask(workshop: Workshop, sound: Sound, sha
     for _ in range(2):
         assert workshop.solve(cache, **given) == Answer(code=0, values=sound.values, in_c=True)
     assert workshop.calls == before + 1
-    found = {path.relative_to(home): stat.S_IMODE(path.stat().st_mode) for path in sorted(home.rglob("*"))}
+    found = {path.relative_to(home): stat.S_IMODE(path.stat().st_mode) for path in (cache, *sorted(cache.rglob("*")))}
     kept = (libraries(cache) / sound.name).relative_to(home)
     assert found == {kept: 0o600, **{folder: 0o700 for folder in kept.parents if folder.name}}
 

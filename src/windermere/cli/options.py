@@ -103,7 +103,7 @@ def check_device(name: str | None) -> str:
         there = torch.zeros(1, device=name)
         there.item()
     except (RuntimeError, AssertionError, ImportError) as error:
-        why = textwrap.shorten(str(error), 100, placeholder=" ...")
+        why = textwrap.shorten(str(error).removeprefix("CUDA error: "), 100, placeholder=" ...")
         raise UsageError(f"there is no device '{name}' here ({why}): use --device cpu") from error
     if torch.device(name).index != there.device.index and torch.device(name).index:  # the cpu takes any number
         raise UsageError(f"there is no device '{name}' here (PyTorch takes all of the cpu for one): use --device cpu")

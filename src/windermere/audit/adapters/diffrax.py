@@ -129,11 +129,11 @@ class DiffraxSubject:
 
     @contextmanager
     def _fresh(self) -> Iterator[None]:
-        """What JAX compiles inside serves this subject alone; this pass alone where calls are compiled away."""
+        """What JAX compiles inside serves audits alone; this pass alone where calls are compiled away."""
         clear = import_module("jax").clear_caches if self.compiled else lambda: None
         clear()
         try:
-            with _context()(f"{id(self)}.{next(self.numbers) if self.compiled else 0}"):
+            with _context()(f"{id(self)}.{next(self.numbers)}" if self.compiled else "an audit"):
                 yield
         finally:
             clear()
