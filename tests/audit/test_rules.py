@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import windermere as wm
 from tests.audit.test_known_cases import gap_of
@@ -245,3 +245,28 @@ def test_one_batch_whose_reference_is_not_found_leaves_all_of_them_undecided(fou
     verdict = wm.audit(predict, batches, trained_with=OWN, candidates=[], evidence=False, samples=None)
     assert verdict.reference.converged is all(found)
     assert verdict.outcome is (Outcome.FLOW if all(found) else Outcome.UNDECIDED)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0.1, 0.1), (0.4, 0.4)])
+def test_a_step_that_output_times_cut_short_is_not_told_as_a_safe_one(step: float, kept: float) -> None:
+    """All steps of 0.1 and more are the same solve here: the model's own is told, or the finest."""
+
+    class Series(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            times = tuple(k / 10 for k in range(11))
+            self.block = wm.ODEBlock(Still(), wm.FixedStep("euler", step=step), times=times)
+
+        def forward(self, x: Tensor) -> Any:
+            return self.block(x).movedim(0, 1).flatten(1)
+
+    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    verdict = wm.audit(Series(), (x, torch.zeros(50, dtype=torch.int64)), threshold=0.9, agreement=0.5)
+    assert verdict.outcome == "FLOW"
+    assert verdict.safe_step == kept
+    assert len({(line.method, line.evaluations, line.error) for line in verdict.table}) == len(verdict.table)
+
+
+class Still(nn.Module):
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return -0.5 * z

@@ -43,6 +43,7 @@ from windermere.audit.sweep import (
     default_candidates,
     joined,
     try_out,
+    without_repeats,
 )
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import FLOW_ITSELF, Compared, recommendation, sentence
@@ -155,12 +156,13 @@ def audit(
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
     asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
-    rungs = [c for c in ladder(own) if c in asked]
     try:
         parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     except MissedSolvesError as error:
         return undecided(str(error))
     whole = _joined(parts)
+    whole = replace(whole, rows=without_repeats(whole.rows))
+    rungs = [c for c in ladder(own) if c in whole.rows]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen = parts[0]
     drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference) if evidence else Drawn()

@@ -3,7 +3,7 @@
 Shapes: n samples. A row holds numbers for every sample; means are taken when it is shown.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, TypeAlias
@@ -260,6 +260,22 @@ def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
             return subject.forward(x, candidate, double=True)
         except DoublePrecisionError:
             raise error from None
+
+
+def without_repeats(rows: Mapping[Candidate, Row]) -> dict[Candidate, Row]:
+    """Each solve once: fixed steps that land on output times are no longer than those are apart, whatever is asked for.
+    Of several such candidates the model's own step stays, or else the finest: a coarser one would seem to be safe."""
+    kept: dict[Any, Candidate] = {}
+    for candidate in sorted(rows, key=lambda c: (c.factor != 1, c.factor)):
+        kept.setdefault(_solve_of(candidate, rows[candidate]), candidate)
+    return {candidate: row for candidate, row in rows.items() if candidate in set(kept.values())}
+
+
+def _solve_of(candidate: Candidate, row: Row) -> Any:
+    """The same for candidates that gave the same solve; where evaluations are not known, nothing is."""
+    if not row.evaluations or row.error is None:
+        return candidate
+    return candidate.method, row.evaluations, row.error.tobytes(), row.scores.tobytes()
 
 
 def joined(rows: Sequence[Row]) -> Row:
