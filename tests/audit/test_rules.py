@@ -3,6 +3,7 @@
 Shapes: samples x are [n, 2]: the sign of the first entry is the class, the second is the sample's rank in [0, 1).
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -265,6 +266,28 @@ def test_a_step_that_output_times_cut_short_is_not_told_as_a_safe_one(step: floa
     assert verdict.outcome == "FLOW"
     assert verdict.safe_step == kept
     assert len({(line.method, line.evaluations, line.error) for line in verdict.table}) == len(verdict.table)
+
+
+def test_a_grid_with_output_times_on_it_is_audited_on_coarser_grids_that_stop_there_too() -> None:
+    grid = wm.OnGrid("euler", tuple(k / 16 for k in range(17)))
+    block = wm.ODEBlock(Still(), grid, times=(0.0, 0.3125, 1.0))
+    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.stack([x * math.exp(-t / 2) for t in block.times], 1)
+
+    def error(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).square().flatten(1).mean(dim=1).log10()
+
+    class Series(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = block
+
+        def forward(self, x: Tensor) -> Any:
+            return self.block(x).movedim(0, 1)
+
+    verdict = wm.audit(Series(), (x, targets), metric=error, threshold=20.0)
+    assert verdict.outcome == "FLOW"
+    assert all(line.failed is None for line in verdict.table)
 
 
 class Still(nn.Module):

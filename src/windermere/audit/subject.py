@@ -22,7 +22,8 @@ from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesErro
 from windermere.models import ODEBlock, ode_blocks, using
 from windermere.models.architectures import arithmetic_of, unrounded
 from windermere.models.ode_block import is_swapped
-from windermere.solvers import FixedStep, Solver, State, checking, counting
+from windermere.solvers import FixedStep, OnGrid, Solver, State, checking, counting
+from windermere.solvers.landing import landing
 
 UNROUNDED = (
     "made to round its products to {}, and audited without: solvers in its dtype, the reference flow in float64; the "
@@ -145,6 +146,9 @@ class ModelSubject:
         notes = () if rounded == "float32" else (UNROUNDED.format(rounded),)
         self.notes: tuple[str, ...] = (*notes, *why_not_copied(model))
         self._count = SolveCount()
+        blocks = ode_blocks(model)
+        self._stops = all(isinstance(block.solver, OnGrid) and not block.interpolate for block in blocks)
+        """Whether all grids have the output times on them: then coarser ones are made to stop there too."""
         self._double: nn.Module | None = None
         self._insists = False
 
@@ -153,6 +157,8 @@ class ModelSubject:
         with ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
+                if self._stops:
+                    stack.enter_context(landing())
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
         outer = [each for each in solved if not each.nested]
