@@ -95,6 +95,19 @@ def test_derivatives_in_forward_mode_are_those_backwards_or_there_is_a_sentence(
         torch.testing.assert_close(forward_ad.unpack_dual(end).tangent, backwards)  # type: ignore[no-untyped-call]
 
 
+@FUNCTIONS
+@pytest.mark.parametrize("solver", [FIXED, DOPRI], ids=str)
+def test_a_derivative_in_forward_mode_has_its_gradient_after_it_has_ended(solver: Any) -> None:
+    gradients = []
+    for gradient in ("backprop", "checkpoint"):
+        field, z = Network(), some_states(3, 2)
+        with forward_ad.dual_level():
+            end = ends(field, solver, gradient)(forward_ad.make_dual(z, torch.ones_like(z)))  # type: ignore[no-untyped-call]
+            tangent = forward_ad.unpack_dual(end).tangent  # type: ignore[no-untyped-call]
+        gradients.append(torch.autograd.grad(tangent.square().sum(), [*field.parameters()], allow_unused=True))
+    torch.testing.assert_close(*gradients)
+
+
 class Layers(nn.Module):
     """In float32; autocast rounds the products of both layers."""
 
