@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint bench bench-gpu quick-studies quick-image-studies clean
+.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -20,7 +20,9 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+test: lint pytest
+
+pytest: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal  # two processes of two threads each would fight
 
 bench: $(READY)

@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 
 from benchmarks.gpu_image_kernel import BATCH, KERNELS, SHAPES, candidates, label
 from windermere.models import image_kernels
+from windermere.models.arithmetic import FUSION
 from windermere.models.image_evaluation import Evaluation, Launch, Shares
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.uint8: "*u8"}
@@ -66,7 +67,7 @@ def arguments(data: str, kernel: str, launch: Launch) -> tuple[tuple[Any, ...], 
 
 def compiled(kernel: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     function = getattr(image_kernels, NAMES.get(kernel, kernel))
-    chosen = {k: options[k] for k in ("num_warps", "num_stages", "maxnreg") if k in options}
+    chosen = {k: options[k] for k in ("num_warps", "num_stages", "maxnreg", *FUSION) if k in options}
     constants = {k: v for k, v in options.items() if k not in chosen}
     given = dict(zip(function.arg_names, args, strict=False))
     types = {k: TYPES[v.dtype] if isinstance(v, Tensor) else "i32" for k, v in given.items()}

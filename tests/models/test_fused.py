@@ -1,5 +1,6 @@
 """The Triton kernels, interpreted and on a GPU, against the eager walk in float64: values and gradients."""
 
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,9 +12,9 @@ from torch.autograd import forward_ad
 
 from tests.models.kernels import DEVICES, accuracy, run_kernels
 from tests.models.spheres import Convolving, assert_same, samples, solved, sphere_field
-from windermere.models import SphereField
-from windermere.models.fused import can_walk, steps_on_device, with_kernels
-from windermere.solvers import METHODS, FixedStep
+from windermere.models import SphereField, fused_adaptive
+from windermere.models.fused import can_walk, fused_walk, steps_on_device, with_kernels
+from windermere.solvers import METHODS, Adaptive, FixedStep
 from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages
 
@@ -147,3 +148,19 @@ def test_a_state_that_is_no_gpus_takes_the_ordinary_walk() -> None:
     assert not can_walk(METHODS["rk4"], z.float(), list(field.parameters()))
     solver = FixedStep("rk4", step=1 / 4)
     assert_same(solved(field, z, solver, field.parameters()), solved(Convolving(field), z, solver, field.parameters()))
+
+
+@needs_triton
+def test_every_kernel_of_spheres_is_told_how_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not, Triton warns: its default is about to change."""
+    bench: Any = import_module("benchmarks.compile_image_kernel")
+    noted = {name: bench.Caught() for name in ("walk_forward", "walk_backward", "adapt_forward", "adapt_backward")}
+    for name, kernel in noted.items():
+        module = "kernels" if name.startswith("walk") else "adaptive_kernels"
+        monkeypatch.setattr(import_module(f"windermere.models.{module}"), name, kernel)
+    case = CASES["rk4, one member"]
+    z, weights = case["z"].requires_grad_(), case["weights"]
+    fused_walk(METHODS["rk4"], case["sizes"], case["counts"], z, weights).sum().backward()  # type: ignore[no-untyped-call]
+    whole = fused_adaptive._Solve.of(METHODS["dopri54"], z.detach(), fused_adaptive.Launch(), 4)
+    whole.back(whole.there([Adaptive("dopri54", tolerance=1e-3)], (0.0, 1.0), z.detach(), weights), weights)
+    assert [kernel.arguments[1]["enable_fp_fusion"] for kernel in noted.values()] == 4 * [True]

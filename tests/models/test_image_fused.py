@@ -278,6 +278,14 @@ def test_compiled_for_hopper_relu_keeps_what_is_not_a_number(kernel: str, assemb
     assert "max.f32" not in text
 
 
+@needs_triton
+@pytest.mark.parametrize("kernel", ["forward", "backward", "mix_gradient", "lower_gradient", "combine"])
+def test_every_kernel_of_images_is_told_how_to_round(kernel: str) -> None:
+    """Where it is not, Triton warns: its default is about to change."""
+    bench: Any = import_module("benchmarks.compile_image_kernel")
+    assert bench.arguments("mnist", kernel, Launch())[1]["enable_fp_fusion"]
+
+
 def test_too_many_channels_are_an_error() -> None:
     weights = [torch.zeros(32, 5, 1, 1), torch.zeros(32), torch.zeros(32, 32, 3, 3), torch.zeros(32)]
     weights += [torch.zeros(5, 32, 1, 1), torch.zeros(5)]

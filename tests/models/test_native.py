@@ -214,7 +214,7 @@ def test_what_fills_up_a_tile_does_not_spoil_the_gradients_by_blowing_up(solver:
     assert_same(solved(field, z, solver, field.parameters()), solved(Eagerly(field), z, solver, field.parameters()))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # by PyTorch itself
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is")  # by PyTorch itself
 @pytest.mark.parametrize("solver", [FixedStep("euler", step=1 / 8), Adaptive("dopri54", tolerance=1e-3)], ids=str)
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
 @pytest.mark.parametrize("points", [2, 30])
@@ -228,7 +228,7 @@ def test_derivatives_in_forward_mode_are_those_of_the_convolutions(solver: Any, 
     torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.trace:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace. is")
 def test_traces_and_transforms_do_not_go_by_way_of_c() -> None:
     """A trace would hold the numbers of its example; a transform's tensors have no memory of their own."""
     needs_a_compiler()

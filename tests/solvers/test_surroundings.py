@@ -20,7 +20,11 @@ KINDS = pytest.mark.parametrize(
     ids=str,
 )
 GRADIENTS = pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
-FUNCTIONS = pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")  # by PyTorch's jvp itself
+# PyTorch's own: its jvp scripts a function, Dynamo asks tensors for their .grad and complains of a Python.
+FUNCTIONS = pytest.mark.filterwarnings("ignore:.torch.jit.script. is")
+COMPILING = pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor", "ignore:Guards may run slower on Python 3.13.0"
+)
 
 
 def ends(field: Any, solver: Any, gradient: Any = "backprop") -> Any:
@@ -93,6 +97,19 @@ def test_derivatives_in_forward_mode_are_those_backwards_or_there_is_a_sentence(
             return
         end = ends(field, solver, gradient)(dual)
         torch.testing.assert_close(forward_ad.unpack_dual(end).tangent, backwards)  # type: ignore[no-untyped-call]
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("solver", [FIXED, DOPRI], ids=str)
+def test_a_derivative_in_forward_mode_has_its_gradient_after_it_has_ended(solver: Any) -> None:
+    gradients = []
+    for gradient in ("backprop", "checkpoint"):
+        field, z = Network(), some_states(3, 2)
+        with forward_ad.dual_level():
+            end = ends(field, solver, gradient)(forward_ad.make_dual(z, torch.ones_like(z)))  # type: ignore[no-untyped-call]
+            tangent = forward_ad.unpack_dual(end).tangent  # type: ignore[no-untyped-call]
+        gradients.append(torch.autograd.grad(tangent.square().sum(), [*field.parameters()], allow_unused=True))
+    torch.testing.assert_close(*gradients)
 
 
 class Layers(nn.Module):
@@ -179,7 +196,7 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo's own, which it means to hide
+@COMPILING
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
 def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
@@ -195,7 +212,7 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")
+@COMPILING
 def test_torch_compile_takes_what_is_around_a_solve_and_leaves_the_solve_alone() -> None:
     torch.compiler.reset()
     field, z, compiled = Network(), some_states(3, 2), ""

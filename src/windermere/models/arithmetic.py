@@ -13,6 +13,9 @@ from windermere.errors import UnknownNameError, UsageError
 ARITHMETICS = ("float32", "tf32", "bfloat16")
 IMAGES = ("mnist", "cifar10")
 """Data sets whose fields take the choice: those of the spheres are too small to gain by it."""
+FUSION = {"enable_fp_fusion": True}
+"""How Triton compiles every kernel: a product and the sum that it goes into are rounded once. Triton 3.9 warns that
+this will no longer be its default."""
 
 
 def check_arithmetic(name: str) -> str:

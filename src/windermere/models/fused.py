@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere.models.arithmetic import FUSION
 from windermere.solvers import Tableau
 from windermere.solvers.field import Walk
 from windermere.solvers.grid import Grid, Steps
@@ -172,5 +173,6 @@ def _run(
             PRECISION=launch.precision,
             num_warps=launch.warps if name == "walk_forward" else launch.warps_back,
             num_stages=1,  # nothing to load ahead: all is on chip
+            **FUSION,
             **more,
         )

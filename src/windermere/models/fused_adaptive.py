@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere.models.arithmetic import FUSION
 from windermere.models.fused import Precision, Weights, fits
 from windermere.models.native import DONE, FULL
 from windermere.models.native_call import is_graded
@@ -187,6 +188,7 @@ class _Solve:
             "WIDTH": max(32, 1 << (channels - 1).bit_length()),
             "PRECISION": self.launch.precision,
             "num_stages": 1,  # nothing to load ahead: all is on chip
+            **FUSION,
         }
 
 

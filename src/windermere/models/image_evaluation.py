@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from windermere.errors import UsageError
+from windermere.models.arithmetic import FUSION
 from windermere.models.fused import Weights
 
 PATCH, WIDTH_TRIED = 16, 128
@@ -151,7 +152,7 @@ def assembly_works(device: torch.device) -> bool:
     bits = torch.randint(-(2**31), 2**31, (64, 4), device=device, generator=generator).to(torch.int32)
     found = torch.zeros(1, dtype=torch.int32, device=device)
     kernel: Any = image_kernels.compare_assembly
-    kernel[(1,)](left.bfloat16(), right.bfloat16(), bits, found, SIZE=WIDTH_TRIED, num_warps=4)
+    kernel[(1,)](left.bfloat16(), right.bfloat16(), bits, found, SIZE=WIDTH_TRIED, num_warps=4, **FUSION)
     works = int(found) == 0
     if not works:
         warnings.warn("the image kernels' PTX fails here, so they go without it and are slower", stacklevel=2)
@@ -220,6 +221,7 @@ class Evaluation:
             "num_warps": tile.warps,
             "num_stages": tile.stages,
             "maxnreg": tile.registers,
+            **FUSION,
         }
 
     def combine(
@@ -242,6 +244,7 @@ class Evaluation:
             FROM_BASE=base is not None,
             CHANNELS=self.channels,
             TILE=tile,
+            **FUSION,
             **self.sides,
         )
 

@@ -1,9 +1,9 @@
 """Three gradients of one solve.
 
 `backprop` differentiates the solver's own operations. `checkpoint` gives the same gradient, but keeps only the state
-before each step and recomputes the stages. `adjoint` (adjoint.py) integrates the continuous adjoint equation
-backwards, with solver settings of its own: memory for a single state, and a gradient of the flow rather than of the
-numbers computed.
+before each step and recomputes the stages; in forward mode, whose tangents a step run again would not find, it is
+`backprop`. `adjoint` (adjoint.py) integrates the continuous adjoint equation backwards, with solver settings of its
+own: memory for a single state, and a gradient of the flow rather than of the numbers computed.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -19,7 +19,7 @@ from windermere.solvers.landing import has_to_land
 from windermere.solvers.members import by_sample, members_of, tally
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, Solver, Solvers, check_times, default_times, stopping_at
-from windermere.solvers.surroundings import check_transforms, is_transformed
+from windermere.solvers.surroundings import check_transforms, is_forward_mode, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
@@ -159,7 +159,7 @@ def _walk(
         check_transforms(adaptive=isinstance(solvers[0], Adaptive), gradient=gradient)
     problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout, interpolate=interpolate)
     try:
-        if gradient == "backprop" or not torch.is_grad_enabled():
+        if gradient == "backprop" or not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
             walked = integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
         elif gradient == "checkpoint":
             walked = solve_with_checkpoints(problem, prepared, solvers, times, z0, record, ledger)
