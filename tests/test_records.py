@@ -231,8 +231,9 @@ def test_a_run_is_not_reopened_through_a_link_in_the_place_of_its(tmp_path: Path
     (tmp_path / "precious").write_text("1234\n")
     (tmp_path / "run" / name).unlink()
     (tmp_path / "run" / name).symlink_to(tmp_path / "precious")
-    with pytest.raises(StorageError, match=f"{name} could not be .* a link of that name is in its place: move it away"):
-        RunFolder.reopen(tmp_path / "run")
+    told = f"{name} could not be .* a link of that name is in its place: move it away"
+    with pytest.raises(StorageError, match=told), RunFolder.reopen(tmp_path / "run") as run:
+        run.look_over()
     assert (tmp_path / "precious").read_text() == "1234\n"
 
 

@@ -98,12 +98,13 @@ class Counted(Noisy):
 
 
 def test_noise_that_is_found_at_the_start_ends_the_audit_there() -> None:
-    """One pass shows which solves there are, two the noise, and one is scored: there is no reference and no sweep."""
+    """One pass shows which solves there are, two the samples' axis, two the noise, and one is scored: there is no
+    reference and no sweep."""
     field = Counted(3.0)
     model = nn.Sequential(wm.ODEBlock(field, OWN), right_of_zero())
     batches = [(ring(), torch.zeros(400, dtype=torch.int64))] * 3
     verdict = wm.audit(model, batches, samples=None)
-    assert len(field.calls) == 4 * 4
+    assert len(field.calls) == 6 * 4
     assert (verdict.evaluations, verdict.table, verdict.evidence) == (3, (), ())
     assert (verdict.samples, verdict.population) == (400, "the first batch")
     assert "noise" in verdict.sentence
