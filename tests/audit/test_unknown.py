@@ -98,12 +98,13 @@ class Counted(Noisy):
 
 
 def test_noise_that_is_found_at_the_start_ends_the_audit_there() -> None:
-    """One pass shows which solves there are, two the noise, and one is scored: there is no reference and no sweep."""
+    """One pass shows which solves there are, two of a few samples which axis is theirs, two the noise, and one is
+    scored: there is no reference and no sweep."""
     field = Counted(3.0)
     model = nn.Sequential(wm.ODEBlock(field, OWN), right_of_zero())
     batches = [(ring(), torch.zeros(400, dtype=torch.int64))] * 3
     verdict = wm.audit(model, batches, samples=None)
-    assert len(field.calls) == 4 * 4
+    assert len(field.calls) == 6 * 4
     assert (verdict.evaluations, verdict.table, verdict.evidence) == (3, (), ())
     assert (verdict.samples, verdict.population) == (400, "the first batch")
     assert "noise" in verdict.sentence
@@ -184,3 +185,9 @@ def test_a_solver_whose_scores_are_not_finite_has_failed_and_stands_in_no_gap() 
     assert failed.failed == "the metric's scores are not finite for 400 of 400 samples"
     assert (failed.metric, failed.gap, failed.agreement_own) == (None, None, None)
     assert verdict.outcome is Outcome.FLOW
+
+
+def test_the_figure_calls_no_solver_accurate_where_the_flow_is_not_known() -> None:
+    words = " ".join(text.get_text() for text in without_budget().plot().findobj(Text))
+    assert "the flow is not known" in words
+    assert "accurate" not in words
