@@ -266,3 +266,33 @@ def test_functions_that_share_a_network_share_its_copy() -> None:
     twin: Any = deep_copy(both).model
     assert twin.one() is twin.two()
     assert twin.one() is not net
+
+
+class Inside(nn.Module):
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Any:
+        return self.model(x)
+
+
+@pytest.mark.parametrize("part", ["the whole", "a part", "a function"])
+def test_what_is_compiled_is_audited_as_it_was_before_and_not_compiled_for_it(part: str) -> None:
+    graphs = list[Any]()
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    def compiled(what: Any) -> Any:
+        return torch.compile(what, backend=backend)
+
+    model = Registered(network(), head())
+    forms = {
+        "the whole": compiled(model),
+        "a part": Inside(compiled(model)),
+        "a function": compiled(lambda x: model(x)),
+    }
+    assert audit(forms[part], data()).to_dict() == audit(model, data()).to_dict()
+    assert graphs == []

@@ -214,3 +214,10 @@ def test_one_input_alone_or_those_of_a_data_set_cannot_be_shared() -> None:
         judged(Timed(), (swings(40), torch.zeros(40)), shared=(0,))
     with pytest.raises(UsageError, match=r"a Dataset gives each sample inputs of its own.*leave shared=\.\.\. out"):
         judged(Timed(), torch.utils.data.TensorDataset(swings(40), torch.zeros(40)), shared=("t",))
+
+
+def test_what_is_shared_inside_of_an_input_that_is_not_is_to_be_one_of_its_own() -> None:
+    x, labels = torch.zeros(12, 2), torch.zeros(12, dtype=torch.int64)
+    words = "an array inside of the input 'seen' of a batch has 5 entries .* make it an input of its own"
+    with pytest.raises(UsageError, match=words):
+        wm.audit(nn.Linear(2, 2), ({"seen": {"x": x, "t": torch.zeros(5)}}, labels))

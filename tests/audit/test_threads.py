@@ -121,7 +121,36 @@ def test_a_model_that_cannot_be_copied_is_audited_itself_and_the_verdict_says_so
     model.lock = Lock()
     verdict = wm.audit(model, labelled(), **SMALL)
     assert any("cannot be copied" in note for note in verdict.notes)
+    assert not any("hard-codes" in note for note in verdict.notes)
     assert model.training
+
+
+class Itself(Theirs):
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+
+class Uncopied(Theirs):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise LookupError("no copies")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"), [(Itself, "a copy of it is the module itself"), (Uncopied, "LookupError: no copies")]
+)
+def test_what_copying_a_model_does_wrong_is_noted_and_not_taken_for_float32(make: type[Theirs], words: str) -> None:
+    verdict = wm.audit(make(), labelled(), **SMALL)
+    alone, in_float64 = verdict.notes
+    assert "cannot be copied, so it is audited itself" in alone
+    assert in_float64 == f"this {make.__name__} cannot be copied into float64: {words}"
+
+
+def test_an_audit_inside_of_using_is_about_the_solver_used() -> None:
+    model, finer = ours(), wm.FixedStep("rk4", step=1 / 4)
+    with wm.using(model, finer):
+        inside = wm.audit(model, labelled(), **SMALL)
+    assert inside.own.solver == str(finer)
+    assert wm.audit(model, labelled(), **SMALL).own.solver == "euler, h = 1/2"
 
 
 def test_the_module_inside_of_data_parallel_is_audited() -> None:

@@ -185,3 +185,9 @@ def test_a_solver_whose_scores_are_not_finite_has_failed_and_stands_in_no_gap() 
     assert failed.failed == "the metric's scores are not finite for 400 of 400 samples"
     assert (failed.metric, failed.gap, failed.agreement_own) == (None, None, None)
     assert verdict.outcome is Outcome.FLOW
+
+
+def test_the_figure_calls_no_solver_accurate_where_the_flow_is_not_known() -> None:
+    words = " ".join(text.get_text() for text in without_budget().plot().findobj(Text))
+    assert "the flow is not known" in words
+    assert "accurate" not in words

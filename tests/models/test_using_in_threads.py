@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+from collections.abc import Iterator
 from functools import partial
 from threading import Event, Thread
 from typing import Any
@@ -86,6 +87,31 @@ def test_tasks_of_one_thread_swap_for_themselves() -> None:
         await asyncio.gather(swapped(1 / 4), swapped(1 / 8))
 
     asyncio.run(both())
+    assert block.solver == OWN
+
+
+def scope(block: ODEBlock, solver: FixedStep) -> Iterator[FixedStep]:
+    with using(block, solver):
+        while True:
+            yield solver
+
+
+def test_scopes_of_generators_may_be_left_in_any_order() -> None:
+    block, (first, second) = some_block(), (FixedStep("rk4", step=1 / 4), FixedStep("rk4", step=1 / 8))
+    outer, inner = scope(block, first), scope(block, second)
+    next(outer)
+    next(inner)
+    outer.close()  # type: ignore[attr-defined]
+    assert block.solver == second
+    inner.close()  # type: ignore[attr-defined]
+    assert block.solver == OWN
+
+
+def test_a_scope_that_another_thread_leaves_is_left_everywhere() -> None:
+    block = some_block()
+    opened: Any = scope(block, FixedStep("rk4", step=1 / 4))
+    next(opened)
+    run_together(opened.close)
     assert block.solver == OWN
 
 

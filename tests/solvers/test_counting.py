@@ -1,5 +1,6 @@
 """`counting()` sees what every solve inside costs, whoever asked for it and whenever."""
 
+from collections.abc import Iterator
 from threading import Thread
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from tests.solvers.fields import Network, Recorder, elementwise, some_states
 from windermere.errors import SolverError, UsageError
-from windermere.solvers import Adaptive, FixedStep, Gradient, checking, counting, solve
+from windermere.solvers import Adaptive, Count, FixedStep, Gradient, checking, counting, solve
 
 TEN = FixedStep("rk4", step=1 / 10)
 FORTY = 40
@@ -236,3 +237,17 @@ def test_a_tolerance_that_cannot_be_resolved_has_cost_nothing() -> None:
     with counting() as count, pytest.raises(SolverError):
         solve(elementwise, some_states(3, 2), Adaptive("dopri54", tolerance=1e-20))
     assert count.forward == 0
+
+
+def test_counts_of_generators_may_be_left_in_any_order() -> None:
+    def opened() -> Iterator[Count]:
+        with counting() as count:
+            yield count
+
+    first, second = opened(), opened()
+    outer, inner = next(first), next(second)
+    first.close()  # type: ignore[attr-defined]
+    solved()
+    second.close()  # type: ignore[attr-defined]
+    solved()
+    assert (outer.forward, inner.forward) == (0, FORTY)

@@ -5,7 +5,9 @@ from typing import Any
 
 from torch import nn
 
-from windermere.audit.functions import deep_copy
+from windermere.audit.functions import CopyError, deep_copy
+from windermere.models import ODEBlock
+from windermere.models.ode_block import is_swapped
 
 MARK = "_windermere_audit"
 """An attribute of every module in a copy: the copy's number. DataParallel's replicas have it too."""
@@ -14,17 +16,20 @@ _numbers = count(1)
 
 def copy_of(model: nn.Module) -> nn.Module:
     """A copy in eval mode that an audit may write to; the module itself where that is such a copy already, or where it
-    cannot be copied (see `why_not_copied`)."""
+    cannot be copied (see `why_not_copied`). A `using` around the audit counts: its solvers are the copy's own."""
     if number_of(model) is not None:
         return model
     try:
         twin = deep_copy(model)
-    except (RuntimeError, TypeError, ValueError, AttributeError):  # a lock in it, say
+    except CopyError:  # a lock in it, say
         return model
     number = next(_numbers)
     for module in twin.modules:  # those too that are not registered as submodules
         vars(module)[MARK] = number
         module.eval()
+    for own, block in zip(model.modules(), twin.model.modules(), strict=False):
+        if isinstance(own, ODEBlock) and is_swapped(own) and isinstance(block, ODEBlock):
+            block.solver = own.solver
     return twin.model
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from torch import Tensor, float64, nn
 
-from windermere.audit.functions import deep_copy, in_double
+from windermere.audit.functions import CopyError, deep_copy, in_double
 from windermere.errors import DoublePrecisionError, FieldError, UsageError
 
 
@@ -16,7 +16,7 @@ def double_of(model: nn.Module) -> nn.Module:
     attributes (times, constants), are converted too."""
     try:
         twin = deep_copy(model)
-    except (RuntimeError, TypeError) as error:
+    except CopyError as error:
         raise DoublePrecisionError(f"this {type(model).__name__} cannot be copied into float64: {error}") from error
     for module in twin.modules:
         module.double().eval()

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from windermere.audit.calls import inputs_for
-from windermere.errors import AuditError
+from windermere.errors import AuditError, raised
 from windermere.solvers.field import WITHOUT_FORWARD
 
 
@@ -110,6 +110,10 @@ def _holds_weights(one: Any) -> bool:
     return any(isinstance(part, nn.Module | Tensor) for part in held(one))
 
 
+class CopyError(AuditError):
+    """A model that cannot be copied, and why."""
+
+
 @dataclass(frozen=True)
 class Copy:
     """Of a model, and of all that it holds."""
@@ -121,7 +125,21 @@ class Copy:
 
 
 def deep_copy(model: nn.Module) -> Copy:
-    """Networks and tensors are copied wherever they are, with the functions that use them."""
+    """Networks and tensors are copied wherever they are, with the functions that use them. What torch.compile made is
+    copied as it was before: compiling anew for an audit's dtypes and sizes would use up the limit for the user's own.
+
+    Raises `CopyError`.
+    """
+    try:
+        made = _deep_copied(model)
+    except Exception as error:  # whatever a class of the user's raises
+        raise CopyError(raised(error)) from error
+    if made.model is model:
+        raise CopyError("a copy of it is the module itself")
+    return made
+
+
+def _deep_copied(model: nn.Module) -> Copy:
     found = held(model)
     # Tensors with a graph behind them, which models keep of their last pass, refuse to be copied: their values suffice.
     known: dict[int, Any] = {id(t): t.detach().clone() for t in found if isinstance(t, Tensor) and not t.is_leaf}
@@ -133,6 +151,9 @@ def deep_copy(model: nn.Module) -> Copy:
     for one in found:  # of a method, copying leaves the function as it is
         if isinstance(one, MethodType) and id(one.__func__) in known:
             known[id(one)] = MethodType(known[id(one.__func__)], copy.deepcopy(one.__self__, known))
+    for one in found:
+        if (origin := _uncompiled(one)) is not one:
+            known[id(one)] = copy.deepcopy(origin, known)
     # Only now, when every function has its twin: functions and networks may hold each other in a circle.
     copied = copy.deepcopy(model, known)
     for cell, own in cells.values():
@@ -144,6 +165,13 @@ def deep_copy(model: nn.Module) -> Copy:
     users = set(map(id, found))  # a module may have its own way to be copied, and give itself
     modules = [one for one in held(copied) if isinstance(one, nn.Module) and id(one) not in users]
     return Copy(copied, modules, twins)
+
+
+def _uncompiled(one: Any) -> Any:
+    """What torch.compile was given."""
+    if isinstance(one, nn.Module):
+        return vars(one).get("_modules", {}).get("_orig_mod", one)
+    return vars(one).get("_torchdynamo_orig_callable", one) if isinstance(one, FunctionType) else one
 
 
 def _copied(value: Any, known: dict[int, Any]) -> Any:

@@ -146,10 +146,13 @@ def _check_sizes(inputs: Any, samples: int) -> None:
     if len(found) == 1:
         raise UsageError(f"a batch has {size(inputs)} inputs but {samples} labels")
     place, wrong = next((place, sizes[place] - {samples}) for place in sizes if sizes[place] - {samples})
-    raise UsageError(
-        f"the input {place!r} of a batch has {wrong.pop()} entries along its first axis, but there are {samples} "
-        f"labels: if all samples share it, give shared=({place!r},)"
-    )
+    has = f"{wrong.pop()} entries along its first axis, but there are {samples} labels"
+    if samples in sizes[place]:
+        raise UsageError(
+            f"an array inside of the input {place!r} of a batch has {has}: if all samples share it, make it an input "
+            "of its own, and name that by shared=..."
+        )
+    raise UsageError(f"the input {place!r} of a batch has {has}: if all samples share it, give shared=({place!r},)")
 
 
 def _what(batch: Any) -> str:

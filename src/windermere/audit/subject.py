@@ -138,8 +138,8 @@ class ModelSubject:
     library = "windermere"
 
     def __init__(self, model: nn.Module) -> None:
-        self.solvers = tuple(block.solver for block in ode_blocks(model))
         self.model = model = copy_of(model)
+        self.solvers = tuple(block.solver for block in ode_blocks(model))
         if not all(isinstance(solver, Solver) for solver in self.solvers):
             raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
         rounded = arithmetic_of(model)
@@ -187,7 +187,8 @@ class ModelSubject:
         """What the model returns, and its solves."""
         solved: list[_Solved] = []
         arguments, named = inputs_for(model, x, double=double)
-        with self._noting_double(double), evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
+        naming = naming_double(type(model).__name__, double)
+        with self._noting_double(), naming, evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
             result = model(*arguments, **named)
         if not solved:
             raise AuditError(f"this {type(model).__name__} has ODEBlocks, but its forward pass called none of them")
@@ -198,16 +199,15 @@ class ModelSubject:
 
     def _in_double(self) -> nn.Module:
         if self._double is None:
-            with self._noting_double(True):
+            with self._noting_double():
                 self._double = double_of(self.model)
         return self._double
 
     @contextmanager
-    def _noting_double(self, double: bool) -> Iterator[None]:
+    def _noting_double(self) -> Iterator[None]:
         """A model that insists on float32 is noted, once."""
         try:
-            with naming_double(type(self.model).__name__, double):
-                yield
+            yield
         except DoublePrecisionError as error:
             if not self._insists:
                 self._note(str(error))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,10 +17,19 @@ from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
 from windermere.solvers.solver import check_times, default_times
 
-_swaps: ContextVar[Mapping[int, tuple[nn.Module, Solver]]]
-_swaps = ContextVar("solvers of `using`, by block", default=MappingProxyType({}))
-"""A context variable is one thread's (or task's): what others solve with is never changed. Each block stands beside its
-solver, so that no other can get its id."""
+
+@dataclass(eq=False)
+class _Scope:
+    """One `with using(...)`."""
+
+    solvers: Mapping[int, tuple[nn.Module, Solver]]
+    """By block; each stands beside its solver, so that no other can get its id."""
+    is_open: bool = True
+
+
+_scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("scopes of `using`, the innermost last", default=())
+"""A context variable is one thread's (or task's): what others solve with is never changed. Scopes of generators may be
+left in any order, and even in another thread: so each is closed by itself, wherever it is still listed."""
 
 
 class ODEBlock(nn.Module):
@@ -137,18 +146,25 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     blocks = ode_blocks(model)
     asked = [solver(b.solver) if callable(solver) and not isinstance(solver, type) else solver for b in blocks]
     swapped = {id(block): (block, _checked(s)) for block, s in zip(blocks, asked, strict=True)}
-    token = _swaps.set({**_swaps.get(), **swapped})
+    scope = _Scope(swapped)
+    _scopes.set((*_open_scopes(), scope))
     try:
         yield model
     finally:
-        _swaps.reset(token)
+        scope.is_open = False
+        _scopes.set(_open_scopes())
+
+
+def _open_scopes() -> tuple[_Scope, ...]:
+    return tuple(scope for scope in _scopes.get() if scope.is_open)
 
 
 def _swap_of(block: nn.Module) -> Solver | None:
     if torch.compiler.is_dynamo_compiling():  # compiled code would keep the answer of its first pass
         as_it_is: Callable[..., Solver | None] = torch.compiler.disable(_swap_of)  # type: ignore[no-untyped-call]
         return as_it_is(block)
-    return _swaps.get().get(id(block), (block, None))[1]
+    found = (scope.solvers[id(block)][1] for scope in reversed(_open_scopes()) if id(block) in scope.solvers)
+    return next(found, None)
 
 
 def is_swapped(block: nn.Module) -> bool:

@@ -144,13 +144,14 @@ def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None
 
 
 def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
-    """Words for the markers, their colours, and the band."""
+    """Words for the markers, their colours, and the band; where the flow is not known, no solver counts or does not."""
+    known = any(isfinite(point.error) for point in figure.points)
+    meanings = {COUNTS: "at least as accurate: counts", COARSE: "less accurate: does not count"} if known else {}
     methods = [Line2D([], [], **_look(method, INK, 7), label=method) for method in figure.methods]
     return [
         *methods,
         Line2D([], [], **_look(figure.own.method, INK, 10, filled=True), label=f"trained with: {figure.trained_with}"),
-        Line2D([], [], marker="s", color=COUNTS, linewidth=0, label="at least as accurate: counts"),
-        Line2D([], [], marker="s", color=COARSE, linewidth=0, label="less accurate: does not count"),
+        *(Line2D([], [], marker="s", color=color, linewidth=0, label=label) for color, label in meanings.items()),
         Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.digits.limit} of its own score"),
     ]
 

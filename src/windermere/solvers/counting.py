@@ -68,11 +68,11 @@ def counting() -> Iterator[Count]:
     (16, 8)
     """
     count = Count()
-    token = _open.set((*_open.get(), count))
+    _open.set((*_open.get(), count))
     try:
         yield count
-    finally:
-        _open.reset(token)
+    finally:  # those of generators may be left in any order, and even in another thread
+        _open.set(tuple(other for other in _open.get() if other is not count))
 
 
 @contextmanager
