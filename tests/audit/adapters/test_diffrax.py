@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from threading import Event
 from typing import Any
 from weakref import ref
@@ -379,6 +380,24 @@ def test_too_many_steps_are_a_sentence() -> None:
     model = make({**controlled("Tsit5", 1e-6, 1e-6), "max_steps": 2})
     with pytest.raises(SolverError, match="diffrax stopped: The maximum number of solver steps"):
         DiffraxSubject(model, X)
+
+
+class Failed:
+    """What JAX keeps of a computation that a GPU was stopped in."""
+
+    def block_until_ready(self) -> None:
+        raise jax.errors.JaxRuntimeError("EquinoxRuntimeError: The maximum number of solver steps was reached.")
+
+
+def test_what_a_stopped_solve_leaves_in_jax_stops_nothing_after_it() -> None:
+    def stopped(model: Any, x: Any) -> Any:
+        import_module("jax._src.dispatch").runtime_tokens.set_output_runtime_token(jax.devices()[0], Failed())
+        return jax.vmap(model)(x)
+
+    with pytest.raises(SolverError, match="diffrax stopped"):
+        DiffraxSubject(make({**controlled("Tsit5", 1e-6, 1e-6), "max_steps": 2}), X, call=stopped)
+    with pytest.raises(AuditError, match="not once"):
+        DiffraxSubject(eqx.nn.MLP(2, 2, 8, 1, key=jax.random.PRNGKey(0)), X)
 
 
 def test_a_model_without_a_solve_is_refused() -> None:

@@ -157,6 +157,7 @@ def _naming_failures(double: bool) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
+        _settle()
         said = re.search(r"EquinoxRuntimeError: (.+)", str(error))  # below a stack, above advice
         if not said and not isinstance(error, equinox.EquinoxRuntimeError):
             raise
@@ -165,6 +166,14 @@ def _naming_failures(double: bool) -> Iterator[None]:
         if not double or "float32" not in str(error):
             raise
         raise DoublePrecisionError(f"the model cannot run in float64: {str(error).splitlines()[0]}") from error
+
+
+def _settle() -> None:
+    """JAX raises what stopped a GPU again wherever it waits for effects, until something with effects ran there."""
+    jax = import_module("jax")
+    run = jax.jit(lambda x: jax.debug.callback(lambda _: None, x))
+    for device in jax.local_devices():
+        run(jax.device_put(0.0, device))
 
 
 def _precision(double: bool) -> AbstractContextManager[Any]:
