@@ -632,6 +632,13 @@ def test_only_files_are_replaced_or_opened(tmp_path: Path, make: Callable[[Path]
     assert all(entry.read_text() == "mine" for entry in tmp_path.glob("target"))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
+def test_a_socket_that_is_to_be_read_is_called_one(tmp_path: Path) -> None:
+    a_socket(tmp_path / "page.json")
+    with pytest.raises(StorageError, match="could not be read, because a socket of that name is in its place: move it"):
+        records.read_json(tmp_path / "page.json")
+
+
 def test_a_missing_folder_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="its folder does not exist"):
         records.write_atomically(tmp_path / "nowhere" / "file", json.dumps({}).encode())

@@ -149,7 +149,7 @@ def test_a_function_without_weights_is_audited() -> None:
 def test_a_function_that_no_solve_is_seen_in_is_told_what_to_do() -> None:
     last = head()
     with pytest.raises(
-        AuditError, match=r"no solve was seen in this Function: .*wrap a function in a torch\.nn\.Module"
+        AuditError, match=r"no solve was seen in this function: .*wrap a function in a torch\.nn\.Module"
     ):
         audit(lambda x: last(x), data())
     with pytest.raises(AuditError, match=r"no solve was seen in this function: .*or give predict\(x, solver\)"):
@@ -161,8 +161,13 @@ def test_a_function_that_no_solve_is_seen_in_is_told_what_to_do() -> None:
 
 
 def test_a_module_without_a_forward_is_told_so() -> None:
-    with pytest.raises(AuditError, match='this ModuleList is missing the required "forward" function'):
-        audit(nn.ModuleList([ODEBlock(Autonomous(network()), FixedStep("euler", step=1 / 8))]), data())
+    listed = nn.ModuleList([ODEBlock(Autonomous(network()), FixedStep("euler", step=1 / 8))])
+    for model in (listed, nn.Sequential(listed, head())):
+        words = (
+            rf"this {type(model).__name__} cannot be called \(Module \[ModuleList\] is missing .*: audit a module that"
+        )
+        with pytest.raises(AuditError, match=words):
+            audit(model, data())
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -79,6 +79,23 @@ def test_what_holds_no_samples_is_refused_in_a_sentence(batches: Any, words: str
         wm.audit(rotating(right_of_zero()), batches)
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (lambda t: t.to("meta"), "is on the device 'meta', where tensors have no values"),
+        (lambda t: t.to_sparse(), r"must be a dense tensor, not a sparse_coo one: call \.to_dense\(\) on it"),
+        (lambda t: torch.nested.nested_tensor(list(t.reshape(len(t), -1))), "must be a dense tensor, not a nested one"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_inputs_and_labels_without_values_are_refused_in_a_sentence(changed: Any, words: str) -> None:
+    x, y = ring(20), torch.zeros(20, dtype=torch.int64)
+    with pytest.raises(UsageError, match=f"an input of a batch {words}"):
+        wm.audit(rotating(), (changed(x), y))
+    with pytest.raises(UsageError, match=f"the tensor of labels {words}"):
+        wm.audit(rotating(), (x, changed(y)))
+
+
 def test_the_same_seed_draws_the_same_samples_whatever_the_batches() -> None:
     model = rotating(right_of_zero())
     x, y = ring(), labelled_by_itself(model, ring())

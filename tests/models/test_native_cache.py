@@ -540,6 +540,13 @@ def test_a_compiler_that_hangs_is_ended_with_its_children_and_asked_once_only(
     assert list(libraries(tmp_path / "cache").iterdir()) == []
 
 
+def test_ending_a_compiler_that_has_just_ended_hides_no_ctrl_c_behind_an_error() -> None:
+    """At Ctrl-C Python waits for its child a little, and the child is gone where it ends in that time."""
+    with subprocess.Popen(["true"], start_new_session=True) as process:
+        process.wait()
+        compiled._end(process)
+
+
 def test_what_a_killed_compilation_leaves_is_swept_when_nobody_can_be_at_work_there(
     workshop: Workshop, sound: Sound, tmp_path: Path
 ) -> None:

@@ -243,7 +243,7 @@ def test_a_checkpoint_that_does_not_name_its_run_is_refused(tmp_path: Path) -> N
     saved = checkpoint(tmp_path)
     nameless = {name: value for name, value in saved.meta.items() if name != "config"}
     write_tensors(tmp_path / "checkpoint.safetensors", saved.tensors, nameless)
-    with pytest.raises(RunError, match="does not belong to this run"):
+    with pytest.raises(RunError, match="does not belong to this run, since it does not say which run saved it"):
         trained(tmp_path, a_config(), resume=True)
 
 

@@ -15,7 +15,7 @@ from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
 from windermere.audit.axes import FEW, by_sample, half, on_fewer
 from windermere.audit.copies import copy_of, without_replicas
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.functions import as_module
+from windermere.audit.functions import as_module, telling_of_missing_forwards
 from windermere.audit.labels import as_classes
 from windermere.audit.options import (
     check_axis,
@@ -143,7 +143,8 @@ def audit(
     first = next(pieces, None)
     if first is None:
         raise UsageError("an audit needs samples, but there are none in the batches given")
-    subject = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
+    with telling_of_missing_forwards(model):
+        subject = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
     measure = Measure(metric or accuracy, metric is None, threshold)
 
     def undecided(why: str) -> Verdict:
@@ -190,7 +191,7 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     """However a model came in; a module is copied, so that nobody else meets what is changed in it."""
-    model = without_replicas(model)
+    given = model = without_replicas(model)
     model = as_module(model, x) if trained_with is None else model
     if isinstance(model, nn.Module) and trained_with is None:
         model = copy_of(model)
@@ -216,7 +217,7 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     found: Subject | None = find_subject(model, x)
     if found is None:
         raise AuditError(
-            f"no solve was seen in this {type(model).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
+            f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
             "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap a function in a "
             "torch.nn.Module that has its networks as submodules, or give predict(x, solver) together with "
             "trained_with=..."

@@ -8,6 +8,7 @@ functions that use them: nothing of the user's is changed.
 import copy
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
@@ -32,8 +33,6 @@ class Function(nn.Module):
 def as_module(model: Any, x: Any) -> Any:
     """A function of a batch's inputs as a module; all else, and what solves with JAX, as it is."""
     if isinstance(model, nn.Module):
-        if getattr(getattr(model, "forward", None), "__func__", None) is nn.Module.forward:
-            raise AuditError(f"this {type(model).__name__} {WITHOUT_FORWARD}: audit a module that can be called")
         return model
     if not callable(model) or isinstance(model, type) or hasattr(model, "insight"):
         return model
@@ -46,6 +45,20 @@ def as_module(model: Any, x: Any) -> Any:
     except AuditError:  # it takes other arguments, such as a solver
         return model
     return module
+
+
+@contextmanager
+def telling_of_missing_forwards(model: Any) -> Iterator[None]:
+    """Of the model's own, or of a module in it."""
+    try:
+        yield
+    except NotImplementedError as error:
+        if WITHOUT_FORWARD not in str(error):
+            raise
+        raise AuditError(
+            f"this {type(model).__name__} cannot be called ({error}): audit a module that has a forward, as all have "
+            "that it calls"
+        ) from error
 
 
 def held(root: Any) -> list[Any]:

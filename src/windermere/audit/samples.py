@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from windermere.audit.shared import Place, Shared, arrays_of, holds_samples, places_of, share
 from windermere.errors import UsageError
+from windermere.solvers.field import check_has_values
 
 Batch: TypeAlias = tuple[Any, Any]
 """Inputs and labels."""
@@ -133,6 +134,9 @@ def _checked(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
             "inputs and labels must be tensors or arrays with samples along their first axis: give single samples as a "
             "torch Dataset or in a DataLoader"
         )
+    for array in arrays_of(inputs):
+        if isinstance(array, Tensor):
+            check_has_values("an input of a batch", array)
     _check_sizes(inputs, len(labels))
     return inputs, labels
 
@@ -163,6 +167,7 @@ def _what(batch: Any) -> str:
 def _targets(labels: Any) -> Any:
     """As a tensor on the CPU, as outputs are, wherever they come from; what is no number stays for a metric to read."""
     if isinstance(labels, Tensor):
+        check_has_values("the tensor of labels", labels)
         return labels.detach().cpu()
     values = np.asarray(labels)
     return torch.as_tensor(values.copy()) if values.dtype.kind in "biuf" else values

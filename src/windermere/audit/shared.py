@@ -54,7 +54,7 @@ def places_of(x: Any) -> dict[Any, Any]:
 
 def holds_samples(leaf: Any) -> bool:
     """Whether it is an array with a first axis, and not marked."""
-    return bool(getattr(leaf, "shape", ()))
+    return bool(getattr(leaf, "ndim", 0))
 
 
 def arrays_of(tree: Any) -> Iterator[Any]:

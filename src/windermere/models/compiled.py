@@ -139,7 +139,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     if sys.platform == "win32":
         process.kill()
     else:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # at Ctrl-C Python waits a little: it may have ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 

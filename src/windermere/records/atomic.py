@@ -138,6 +138,7 @@ _REFUSALS = {
     "EEXIST": "a part of its path is a file, not a folder: choose another path",
     "EISDIR": f"a folder {_IN_ITS_PLACE}",
     "ELOOP": f"a link {_IN_ITS_PLACE}",
+    "ENXIO": f"a socket {_IN_ITS_PLACE}",
     "ENOENT": "its folder does not exist: make it, or choose another path",
     "ENAMETOOLONG": "its name is too long: choose a shorter one",
     "EIO": "the disk failed: check it, or choose another one",

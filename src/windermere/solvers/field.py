@@ -250,15 +250,20 @@ def _check_part(part: Any, first: Any) -> None:
         advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
         wide = ", of 16 bits or more" if part.dtype.is_floating_point else ""
         raise UsageError(f"the state must be of a floating dtype{wide}, not {part.dtype}: {advice}")
-    if part.is_nested or part.layout is not torch.strided:
-        kind = "nested" if part.is_nested else str(part.layout).removeprefix("torch.").lstrip("_")
-        advice = "take .to_padded_tensor(0.0) of it" if part.is_nested else "call .to_dense() on it"
-        raise UsageError(f"the state must be a dense tensor, not a {kind} one: {advice}")
     if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
         raise UsageError("all parts of the state must have one dtype and one device")
-    if part.device.type == "meta":
+    check_has_values("the state", part)
+
+
+def check_has_values(what: str, tensor: Tensor) -> None:
+    """Refuse tensors without an entry in every place, or without any."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.").lstrip("_")
+        advice = "take .to_padded_tensor(0.0) of it" if tensor.is_nested else "call .to_dense() on it"
+        raise UsageError(f"{what} must be a dense tensor, not a {kind} one: {advice}")
+    if tensor.device.type == "meta":
         raise UsageError(
-            "the state is on the device 'meta', where tensors have no values: make it on another, as the cpu"
+            f"{what} is on the device 'meta', where tensors have no values: make it on another, as the cpu"
         )
 
 

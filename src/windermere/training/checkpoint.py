@@ -42,7 +42,9 @@ def unpack(tensors: dict[str, Tensor], ensemble: Ensemble, optimizer: Optimizer)
 
 def check_it_belongs(path: Path, config: RunConfig, meta: Mapping[str, Any]) -> None:
     """Refuse a checkpoint that another run has saved. One with more seeds may be this run's, which left some behind."""
-    if meta.get("config") != config.digest:
+    if "config" not in meta:
+        why = "it does not say which run saved it, as those of earlier versions do not"
+    elif meta["config"] != config.digest:
         why = "it was saved by one with other settings"
     elif not set(config.seeds) <= set(meta["seeds"]):
         why = f"it has seeds {meta['seeds']}, not {list(config.seeds)}"
