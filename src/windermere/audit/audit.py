@@ -3,19 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from windermere.arguments import takes_two
-from windermere.audit.adapters import find_subject, refuse_solves_beside_blocks
-from windermere.audit.axes import FEW, by_sample, half, on_fewer
-from windermere.audit.copies import copy_of, without_replicas
+from windermere.audit.axes import FEW, by_sample
+from windermere.audit.comparable import why_not_comparable
 from windermere.audit.evidence import Drawn, gather_evidence
-from windermere.audit.functions import as_module, telling_of_missing_forwards
+from windermere.audit.functions import telling_of_missing_forwards
+from windermere.audit.intake import as_subject
 from windermere.audit.labels import as_classes
 from windermere.audit.options import (
     check_axis,
@@ -27,11 +26,10 @@ from windermere.audit.options import (
 )
 from windermere.audit.reference import UNKNOWN, Reference, reference_flow
 from windermere.audit.safe_step import ladder, safe_elsewhere, safe_precision
-from windermere.audit.samples import choose, size
+from windermere.audit.samples import choose
 from windermere.audit.samples import first as first_samples
-from windermere.audit.shared import cut_places, share
 from windermere.audit.statistics import no_better_than_chance, paired_gap
-from windermere.audit.subject import ModelSubject, Pass, PredictSubject, Subject, one_step
+from windermere.audit.subject import Pass, Subject
 from windermere.audit.sweep import (
     Candidate,
     Measure,
@@ -39,7 +37,6 @@ from windermere.audit.sweep import (
     Numbers,
     Row,
     accuracy,
-    check_one_each,
     default_candidates,
     joined,
     try_out,
@@ -48,17 +45,11 @@ from windermere.audit.sweep import (
 from windermere.audit.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.audit.wording import FLOW_ITSELF, Compared, recommendation, sentence
 from windermere.errors import (
-    AuditError,
-    DoublePrecisionError,
     MissedSolvesError,
-    SolverError,
     UsageError,
-    WindermereError,
 )
-from windermere.models import ODEBlock
 from windermere.report.numbers import ACCURACY, Digits
 from windermere.solvers import Adaptive, FixedStep, Solver, counting
-from windermere.solvers.members import members_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,93 +180,12 @@ def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
     return sorted(set(candidates), key=lambda c: (methods.index(c.method), c.factor))
 
 
-def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
-    """However a model came in; a module is copied, so that nobody else meets what is changed in it."""
-    given = model = without_replicas(model)
-    model = as_module(model, x) if trained_with is None else model
-    if isinstance(model, nn.Module) and trained_with is None:
-        model = copy_of(model)
-    if isinstance(model, nn.Module) and any(isinstance(m, ODEBlock) for m in model.modules()):
-        if trained_with is not None:
-            raise UsageError(
-                "trained_with is for predict(x, solver): a model with ODEBlocks has its own solvers; change those by "
-                "windermere.using(model, solver), or leave it out"
-            )
-        blocks = ModelSubject(model)
-        refuse_solves_beside_blocks(model, x)
-        return blocks
-    if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
-        subject: Subject = model
-        return subject
-    if trained_with is not None and callable(model):
-        if members_of(trained_with)[1] is not None or not takes_two(model):
-            raise UsageError(
-                "a function to audit is called as predict(x, solver), with one solver: let it take both, and give "
-                "trained_with=... one that is no list"
-            )
-        return PredictSubject(model, trained_with)
-    found: Subject | None = find_subject(model, x)
-    if found is None:
-        raise AuditError(
-            f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap a function in a "
-            "torch.nn.Module that has its networks as submodules, or give predict(x, solver) together with "
-            "trained_with=..."
-        )
-    return found
-
-
-def why_not_comparable(subject: Subject, x: Any) -> str | None:
-    """The same batch twice, and a part of it with another solver: noise, dropout, batch statistics and solves that no
-    other solver reaches show here."""
-    one, two = subject.forward(x, None), subject.forward(x, None)
-    check_one_each(one, size(x))
-    if _apart(one.outputs, two.outputs) > 1e-4:
-        return "the same batch gives other outputs the second time: there is noise or dropout in the model"
-    try:
-        if _is_independent(subject, x):
-            return None
-    except (DoublePrecisionError, SolverError):
-        return None
-    except MissedSolvesError as error:
-        return str(error)
-    apart = "a sample's output depends on the batch it comes in"
-    for place in _left_whole(subject, x):
-        sharing = f"if all samples share it, give shared=({place!r},)"
-        return f"{apart}, but no more where the input {place!r} is left whole: {sharing}"
-    return f"{apart}: there are batch statistics in the model"
-
-
-def _is_independent(subject: Subject, x: Any) -> bool:
-    """Whether a few samples have the same outputs without the rest. By one step: adaptive ones depend on the batch, and
-    many of a chaotic field magnify rounding; neither counts."""
-    whole, part = on_fewer(subject, x, one_step, double=True)
-    return size(x) == 1 or _apart(whole.outputs[: half(x)], part.outputs) <= 1e-6
-
-
-def _left_whole(subject: Subject, x: Any) -> Iterator[Any]:
-    """Each of several inputs that makes samples independent if it is not cut into them."""
-    places = cut_places(x)
-    for place in places if len(places) > 1 else ():
-        try:
-            if _is_independent(subject, share(x, (place,))):
-                yield place
-        except WindermereError:  # a model need not take it so
-            continue
-
-
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
     """A predict that passes its solver over would seem to be the perfect flow."""
     errors = [row.error for row in (whole.own, *whole.rows.values()) if row.error is not None]
     if subject.library != "predict" or whole.flow is None or any(error.any() for error in errors):
         return None
     return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
-
-
-def _apart(one: Tensor, other: Tensor) -> float:
-    if one.shape != other.shape:
-        return inf
-    return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))
 
 
 def examine(
