@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.training.small import a_config, assert_same_run
-from windermere.errors import RunError
+from windermere.errors import RunError, StorageError
 from windermere.solvers import FixedStep
 from windermere.studies import demo
 from windermere.training import Report, RunConfig, StopSign
@@ -105,3 +105,10 @@ def test_the_real_demo_compares_two_euler_steps_with_no_choice_of_step_at_all(mo
     coarse, adapted = demo.configs()["coarse"], demo.configs()["adapted"]
     assert (coarse.data, coarse.solver) == ("sphere2", FixedStep.of("euler", steps=2))
     assert (adapted.adapt, adapted.first_step) == ("steady", "initial")
+
+
+def test_a_folder_in_the_place_of_the_figure_is_told_before_any_training(tmp_path: Path) -> None:
+    (tmp_path / "trajectories.png").mkdir()
+    with pytest.raises(StorageError, match="could not be written, because a folder of that name is in its place"):
+        demo.run(tmp_path, progress=lambda *_: pytest.fail("it trains"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["trajectories.png"]

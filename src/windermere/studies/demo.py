@@ -10,7 +10,7 @@ import numpy as np
 from windermere import data
 from windermere.audit import Outcome, Verdict, audit
 from windermere.errors import RunError
-from windermere.records import storing
+from windermere.records import refuse_unless_file, storing
 from windermere.report import Frame, TrajectoryPanel, draw_trajectories
 from windermere.solvers import FixedStep, Solver
 from windermere.studies.folder import refuse_other_files
@@ -73,6 +73,7 @@ def run(out: Path, *, progress: Progress) -> Demo:
     wanted_runs, figure = configs(), out / "trajectories.png"
     with storing(out, "read"):
         refuse_other_files(out, (*wanted_runs, figure.name))
+    refuse_unless_file(figure, "written")  # before any training
     loaded = data.load("sphere2")
     entries, panels = [], []
     for name, wanted in wanted_runs.items():
