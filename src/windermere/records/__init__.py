@@ -11,7 +11,8 @@ from windermere.records.atomic import (
     write_json,
 )
 from windermere.records.environment import environment
-from windermere.records.run_folder import Run, RunFolder, not_in_use, plain, read_metrics, read_run
+from windermere.records.lock import not_in_use
+from windermere.records.run_folder import Run, RunFolder, plain, read_metrics, read_run
 from windermere.records.table import Row, read_rows, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 

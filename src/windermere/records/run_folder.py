@@ -14,12 +14,10 @@ the old version or the new one. Rows of metrics.jsonl that are younger than the 
 run is resumed, since the iterations that wrote them are carried out again.
 """
 
-import errno
 import json
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +30,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from windermere.errors import RunError, StorageError, is_out_of_memory
+from windermere.errors import RunError, is_out_of_memory
 from windermere.records.atomic import (
     append,
     damaged,
@@ -45,17 +43,14 @@ from windermere.records.atomic import (
     write_json,
 )
 from windermere.records.environment import is_environment
+from windermere.records.lock import LOCK, holder_of, locked, not_in_use, other_files
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
-
-if sys.platform != "win32":
-    import fcntl
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 MODEL = "model.safetensors"
-LOCK = "lock"
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
 """Refuses a checkpoint, by the plain values that are stored in it, where it is not the run's."""
 
@@ -87,7 +82,7 @@ class RunFolder:
         with storing(path, "created"):
             path.mkdir(parents=True, exist_ok=True)
         _refuse_unless_vacant(path)  # before the lock, which would leave its file in someone else's folder
-        with _locked(path) as lock:
+        with locked(path) as lock:
             _refuse_unless_vacant(path)  # and after it, since another process may have been faster
             _remove_partial_files(path)
             write_json(path / ENVIRONMENT, dict(environment))
@@ -100,7 +95,7 @@ class RunFolder:
     def reopen(cls, path: Path) -> Self:
         """Opens a run to go on with it; call `load_checkpoint` before anything is logged."""
         _refuse_unless_run(path)
-        with _locked(path) as lock:
+        with locked(path) as lock:
             _remove_partial_files(path)
             return cls(path, lock)
 
@@ -228,54 +223,6 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@contextmanager
-def not_in_use(path: Path) -> Iterator[None]:
-    """Refuses a run that some process writes, and inside lets none begin to. Nothing is written there."""
-    if not (path / LOCK).exists():
-        yield
-        return
-    with open_file(path / LOCK, "r", "read") as lock:
-        _take(lock, path, shared=True)
-        yield
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[FileIO]:
-    """Holds the folder's lock, for good if the body succeeds (closing the file frees it)."""
-    lock = open_file(path / LOCK, "a+", "written")
-    try:
-        _take(lock, path)
-        with storing(path / LOCK, "written"):
-            if _holder(lock) is None:
-                raise _other_files(path, LOCK)
-            lock.truncate(0)
-            append(lock, f"{os.getpid()}\n".encode())
-        yield lock
-    except BaseException:
-        lock.close()
-        raise
-
-
-def _take(lock: FileIO, path: Path, *, shared: bool = False) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = f"process {pid}" if (pid := _holder(lock)) else "another process"
-        raise RunError(f"{path} is in use by {holder}: wait until it ends, or choose another folder") from error
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # this disk knows no locks
-            raise StorageError(f"{path / LOCK} could not be locked: {error.strerror}") from error
-
-
-def _holder(lock: FileIO) -> str | None:
-    """The process that has, or had, a lock of ours; "" where it does not say yet; None where it is somebody else's."""
-    lock.seek(0)
-    content = lock.read(100)  # which a power cut may have made zeros of
-    return content.decode().strip("\0\n") if re.fullmatch(rb"[0-9\0]{0,20}\n?", content) else None
-
-
 def _is_run(path: Path) -> bool:
     with storing(path, "read"):
         return (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file()
@@ -293,7 +240,7 @@ def _refuse_unless_vacant(path: Path) -> None:
     with storing(path, "read"):
         others = sorted(entry.name for entry in path.iterdir() if not _is_left_over(entry))
     if others:
-        raise _other_files(path, others[0])
+        raise other_files(path, others[0])
 
 
 def _is_left_over(entry: Path) -> bool:
@@ -305,15 +252,11 @@ def _is_left_over(entry: Path) -> bool:
         return False
     if entry.name == LOCK:
         with open_file(entry, "r", "read") as lock:
-            return _holder(lock) is not None
+            return holder_of(lock) is not None
     try:
         return is_environment(read_json(entry))
     except (RunError, RecursionError):
         return False
-
-
-def _other_files(path: Path, name: str) -> RunError:
-    return RunError(f"{path} holds other files ({name}, ...): choose a new or empty folder as --out")
 
 
 def _remove_partial_files(path: Path) -> None:
