@@ -22,10 +22,10 @@ from torch import Tensor
 
 from benchmarks.gpu_training import InMemory  # first: it stands in for packages that are missing
 
-from windermere import data as data_sets  # isort: skip
-from windermere.models.arithmetic import ARITHMETICS, convolving_in  # isort: skip
+from windermere.paper import data as data_sets  # isort: skip
+from windermere.nn.arithmetic import ARITHMETICS, convolving_in  # isort: skip
 from windermere.solvers import FixedStep  # isort: skip
-from windermere.training import RunConfig, evaluate, make_ensemble, train  # isort: skip
+from windermere.paper.training import RunConfig, evaluate, make_ensemble, train  # isort: skip
 
 Sets: TypeAlias = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 PART, THRESHOLD = 13_000, 0.1

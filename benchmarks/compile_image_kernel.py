@@ -20,9 +20,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from benchmarks.gpu_image_kernel import BATCH, KERNELS, SHAPES, candidates, label
-from windermere.models import image_kernels
-from windermere.models.arithmetic import FUSION
-from windermere.models.image_evaluation import Evaluation, Launch, Shares
+from windermere.paper.arithmetic import FUSION
+from windermere.paper.fast import image_kernels
+from windermere.paper.fast.image_evaluation import Evaluation, Launch, Shares
 
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.uint8: "*u8"}
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
-from windermere.audit.crossings import count_crossings
-from windermere.models import SphereField, initialise
+from windermere.auditing.evidence.crossings import count_crossings
+from windermere.paper.architectures import SphereField, initialise
 
 SAMPLES, STEPS = 1000, 128
 

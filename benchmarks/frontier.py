@@ -26,11 +26,9 @@ import windermere as wm
 from benchmarks.frontier_figure import draw, gaps
 from benchmarks.measuring import RESULTS, Bar
 from windermere import data
+from windermere.cli.terminal import training_progress
 from windermere.errors import RunError
-from windermere.records import environment, read_json, read_metrics, write_json
-from windermere.solvers import Solver
-from windermere.terminal import training_progress
-from windermere.training import (
+from windermere.paper.training import (
     Labelled,
     RunConfig,
     Trained,
@@ -42,6 +40,8 @@ from windermere.training import (
     train,
     trained_ensemble,
 )
+from windermere.records import environment, read_json, read_metrics, write_json
+from windermere.solvers import Solver
 
 SEEDS = (0, 1, 2, 3, 4)
 TARGETS = (0.01, 0.02, 0.04, 0.08)

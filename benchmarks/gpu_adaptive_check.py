@@ -19,11 +19,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu_kernel import BATCH, milliseconds, noted, short
-from windermere.models import architecture, fused_adaptive, initialise
-from windermere.models.fused_adaptive import Launch
+from windermere.paper.architectures import architecture, initialise
+from windermere.paper.fast import fused_adaptive
+from windermere.paper.fast.fused_adaptive import Launch
+from windermere.paper.training import Ensemble
 from windermere.solvers import Adaptive, solve
 from windermere.solvers.grid import Grid
-from windermere.training import Ensemble
 
 SOLVERS = DOPRI54, _ = Adaptive("dopri54", tolerance=1e-4), Adaptive("fehlberg21", tolerance=1e-3)
 LAUNCHES = {

@@ -21,10 +21,10 @@ from torch import Tensor
 
 from benchmarks import gpu_images
 from benchmarks.gpu_kernel import captured, milliseconds, noted, short
-from windermere.models import image_fused, images
-from windermere.models.image_evaluation import Evaluation, Launch, Shares, Tile
-from windermere.models.image_fused import image_walk
-from windermere.models.images import evaluate
+from windermere.paper.fast import image_fused, images
+from windermere.paper.fast.image_evaluation import Evaluation, Launch, Shares, Tile
+from windermere.paper.fast.image_fused import image_walk
+from windermere.paper.fast.images import evaluate
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.grid import make_grid
 from windermere.solvers.runge_kutta import combine, stages

@@ -29,15 +29,15 @@ from benchmarks.gpu_kernel import short  # first: it stands in for packages that
 from benchmarks.gpu_training import InMemory
 from benchmarks.gpu_training import compared as runs_compared
 
-from windermere.models import images  # isort: skip
-from windermere.models.arithmetic import ARITHMETICS, convolving_in  # isort: skip
+from windermere.paper.fast import images  # isort: skip
+from windermere.nn.arithmetic import ARITHMETICS, convolving_in  # isort: skip
 from windermere.solvers import Adaptive, FixedStep, Solver  # isort: skip
-from windermere.training import RunConfig, captured, make_ensemble, train  # isort: skip
-from windermere.training.batches import Batches  # isort: skip
-from windermere.training.captured import CapturedSteps, CaptureFailed  # isort: skip
-from windermere.training.evaluation import member_losses  # isort: skip
-from windermere.training.loop import one_iteration  # isort: skip
-from windermere.training.under_way import Training  # isort: skip
+from windermere.paper.training import RunConfig, captured, make_ensemble, train  # isort: skip
+from windermere.paper.training.batches import Batches  # isort: skip
+from windermere.paper.training.captured import CapturedSteps, CaptureFailed  # isort: skip
+from windermere.paper.training.evaluation import member_losses  # isort: skip
+from windermere.paper.training.loop import one_iteration  # isort: skip
+from windermere.paper.training.trainer import Training  # isort: skip
 
 SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 IMAGES = {"cifar10": 50_000, "mnist": 60_000}

@@ -43,8 +43,9 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.append(_Absent())
 
-from windermere.models import SphereField, architecture, fused, initialise  # noqa: E402
-from windermere.models.fused import Launch, Precision, fused_walk, steps_on_device  # noqa: E402
+from windermere.paper.architectures import SphereField, architecture, initialise  # noqa: E402
+from windermere.paper.fast import fused  # noqa: E402
+from windermere.paper.fast.fused import Launch, Precision, fused_walk, steps_on_device  # noqa: E402
 from windermere.solvers import METHODS, FixedStep  # noqa: E402
 from windermere.solvers.grid import make_grid  # noqa: E402
 
@@ -194,8 +195,8 @@ def times(problem: Problem, launch: Launch) -> dict[str, float]:
 
 def training_iteration(members: int, kernels: bool) -> dict[str, float]:
     """As the training loop does it, uncaptured, on one batch."""
-    from windermere.training import Ensemble
-    from windermere.training.checkpoint import make_optimizer
+    from windermere.paper.training import Ensemble
+    from windermere.paper.training.checkpoint import make_optimizer
 
     solver, can_walk = FixedStep.of("euler", steps=64), fused.can_walk
     models = [initialise(architecture("sphere2", solver), seed).cuda() for seed in range(members)]

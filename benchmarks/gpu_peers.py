@@ -26,10 +26,10 @@ import torch
 
 from benchmarks import peers_jax, peers_torch
 from benchmarks.peers_work import BATCH, LEARNING_RATE, Contender, Work, batch, difference, model
-from windermere.training import Ensemble
-from windermere.training.batches import Batches
-from windermere.training.captured import CapturedSteps, can_capture
-from windermere.training.checkpoint import make_optimizer
+from windermere.paper.training import Ensemble
+from windermere.paper.training.batches import Batches
+from windermere.paper.training.captured import CapturedSteps, can_capture
+from windermere.paper.training.checkpoint import make_optimizer
 
 FORMS = {
     "lax.scan": ("unroll=1", "unroll=8"),

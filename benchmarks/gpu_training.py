@@ -20,14 +20,14 @@ import torch
 
 from benchmarks.gpu_kernel import compile_variant, short  # first: it stands in for packages that are missing
 
-from windermere.data import spheres  # isort: skip
-from windermere.models import fused  # isort: skip
-from windermere.models.fused import Launch  # isort: skip
+from windermere.paper.data import spheres  # isort: skip
+from windermere.paper.fast import fused  # isort: skip
+from windermere.paper.fast.fused import Launch  # isort: skip
 from windermere.solvers import FixedStep, Solver  # isort: skip
-from windermere.training import Labelled, RunConfig, evaluate, make_ensemble, train, train_together  # isort: skip
-from windermere.training.batches import Batches  # isort: skip
-from windermere.training.captured import CapturedSteps  # isort: skip
-from windermere.training.checkpoint import make_optimizer  # isort: skip
+from windermere.paper.training import Labelled, RunConfig, evaluate, make_ensemble, train, train_together  # isort: skip
+from windermere.paper.training.batches import Batches  # isort: skip
+from windermere.paper.training.captured import CapturedSteps  # isort: skip
+from windermere.paper.training.checkpoint import make_optimizer  # isort: skip
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

@@ -7,7 +7,7 @@ from torch import nn
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
-from tests.audit.test_known_cases import Fan, separating_head
+from tests.auditing.test_known_cases import Fan, separating_head
 
 
 def verdict(exponent: float) -> tuple[wm.Verdict, float]:

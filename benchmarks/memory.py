@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
-from windermere.models import architecture, initialise
+from windermere.paper.architectures import architecture, initialise
 from windermere.solvers import GRADIENTS, Gradient
 
 STEPS, BATCH = 64, 32

@@ -52,7 +52,7 @@ def _multiplied(layers: Any, z: Any) -> Any:
 
 
 def _banded(weight: Any) -> Any:
-    """As windermere.models.dense.banded, for two points."""
+    """As windermere.paper.fast.dense.banded, for two points."""
     out, into, width = weight.shape
     tap = np.arange(2)[:, None] - np.arange(2)[None, :] + width // 2
     taps = weight[..., tap.clip(0, width - 1)] * ((tap >= 0) & (tap < width))

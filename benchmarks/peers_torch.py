@@ -18,10 +18,10 @@ from torchdiffeq import odeint, odeint_adjoint
 import windermere as wm
 from benchmarks.peers_work import LEARNING_RATE, Contender, Gradient, Work, model, weights
 from benchmarks.sphere_step import ConvField
-from windermere.models.dense import Layers, banded, evaluate, repeated
-from windermere.training import Ensemble
-from windermere.training.checkpoint import update
-from windermere.training.classifying import classify_and_differentiate
+from windermere.paper.fast.dense import Layers, banded, evaluate, repeated
+from windermere.paper.training import Ensemble
+from windermere.paper.training.checkpoint import update
+from windermere.paper.training.classifying import classify_and_differentiate
 
 try:
     import torchode

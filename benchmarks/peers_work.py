@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import windermere as wm
 from windermere import data
-from windermere.models import architecture, initialise
+from windermere.paper.architectures import architecture, initialise
 from windermere.solvers import Solver
 
 BATCH, LEARNING_RATE = 128, 1e-4

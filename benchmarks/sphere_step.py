@@ -11,9 +11,10 @@ from torchdiffeq import odeint
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show, side_by_side
 from windermere import data
-from windermere.models import architecture, initialise, ode_blocks
-from windermere.training import Ensemble
-from windermere.training.checkpoint import make_optimizer
+from windermere.nn import ode_blocks
+from windermere.paper.architectures import architecture, initialise
+from windermere.paper.training import Ensemble
+from windermere.paper.training.checkpoint import make_optimizer
 
 STEPS, BATCH = 64, 128
 SOLVER = wm.FixedStep.of("euler", steps=STEPS)

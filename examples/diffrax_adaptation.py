@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.example_libraries.optimizers import adam
 
 import windermere as wm
-from windermere.data import load
+from windermere.paper.data import load
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--iterations", type=int, default=800)

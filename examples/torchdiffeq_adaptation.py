@@ -7,7 +7,7 @@ from torch import nn
 from torchdiffeq import odeint
 
 import windermere as wm
-from windermere.data import load
+from windermere.paper.data import load
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--iterations", type=int, default=800)

@@ -16,10 +16,8 @@ from typing import Any, TypeAlias
 import pytest
 
 import windermere
-from tests.data.small import cifar_contents, mnist_contents, write
-from tests.processes import surroundings
-from tests.test_records import mount, tiny_disk  # noqa: F401
-from tests.training.small import (
+from tests.paper.data.small import cifar_contents, mnist_contents, write
+from tests.paper.training.small import (
     a_config,
     assert_same_bits,
     assert_same_run,
@@ -27,10 +25,12 @@ from tests.training.small import (
     model,
     rows,
 )
+from tests.processes import surroundings
+from tests.test_records import mount, tiny_disk  # noqa: F401
 from windermere import cli, data
+from windermere.paper import demo
+from windermere.paper.training import RunConfig, StopSign, paper_settings
 from windermere.solvers import Adaptive, FixedStep
-from windermere.studies import demo
-from windermere.training import RunConfig, StopSign, paper_settings
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.paper.training.small import a_config
 from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
-from tests.training.small import a_config
 from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from tests.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
-from windermere.audit import Outcome
+from windermere.auditing import Outcome
 from windermere.cli.audit import EXIT_CODES
 
 ROTATION = """

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.paper.training.small import a_config
 from tests.processes import surroundings
 from tests.test_cli import EULER, QUICK, Command, assert_one_sentence, files, run  # noqa: F401
-from tests.training.small import a_config
 from windermere import cli
 from windermere.cli.options import check_device
 from windermere.errors import RunError, UsageError
+from windermere.paper import demo
 from windermere.records import RunFolder, read_metrics
-from windermere.studies import demo
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes, limits and signals of POSIX")
 DEEP = "[" * 100_000

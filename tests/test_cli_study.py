@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.paper.studies.small import SMALL
 from tests.processes import ROOT
-from tests.studies.small import SMALL
 from tests.test_cli import Command, run  # noqa: F401
+from windermere.paper.studies import registry
 from windermere.records import read_rows
-from windermere.studies import registry
 
 
 @pytest.fixture(autouse=True)

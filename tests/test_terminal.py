@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from windermere import terminal
-from windermere.studies.running import Progress
-from windermere.terminal import describe, download_progress, study_progress, training_progress
-from windermere.training import Report, StopSign
+from windermere.cli.terminal import describe, download_progress, study_progress, training_progress
+from windermere.paper.studies.running import Progress
+from windermere.paper.training import Report, StopSign
 
 REPORT = Report(
     iteration=50,

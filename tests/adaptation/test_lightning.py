@@ -27,7 +27,7 @@ from windermere.adaptation import (
 )
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import NonFiniteError, SolverError, StepBudgetError, UsageError, VanishingStepError
-from windermere.models import Autonomous, ODEBlock, using
+from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting
 
 pytestmark = [

@@ -23,7 +23,7 @@ from windermere.adaptation import (
     review,
 )
 from windermere.errors import ThresholdWarning, UsageError
-from windermere.models import Autonomous, ODEBlock, using
+from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 

@@ -13,7 +13,7 @@ import torch
 from windermere.adaptation import Review, Score, State, SteadySteps, SteadyTolerances, StepAdaptation, review
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import UsageError
-from windermere.models import Autonomous, ODEBlock, using
+from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
 

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from tests.solvers.fields import DOUBLE, Network, some_states
 from windermere.errors import UnknownNameError, UsageError
-from windermere.models import ODEBlock
+from windermere.nn import ODEBlock
 from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Solver, adaptive_names, solve
 
 FIXED: list[Solver] = [*(FixedStep(name, step=1 / 3) for name in METHODS), OnGrid("rk4", (0, 0.1, 1))]

@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.solvers.fields import DOUBLE, elementwise
 from windermere.errors import FieldError, UsageError
-from windermere.models import Autonomous, ODEBlock
+from windermere.nn import Autonomous, ODEBlock
 from windermere.solvers import Adaptive, Adjoint, FixedStep, initial_step, solve
 
 FIXED = FixedStep("rk4", step=1 / 10)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from math import inf, isclose, isfinite, nan
 from typing import Any, Protocol, TypeAlias
 
-from windermere.arguments import as_number, is_whole
+from windermere.checks import as_number, is_whole
 from windermere.errors import UsageError, shown
 from windermere.solvers import Solver
 from windermere.solvers.counting import noting_spans

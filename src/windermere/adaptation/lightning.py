@@ -19,11 +19,11 @@ from windermere.adaptation.controller import FAILED, Controller, Score, State, c
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
-from windermere.audit.calls import evaluating
-from windermere.audit.double import double_of
 from windermere.errors import SolverError, ToleranceError, UsageError
-from windermere.models import ODEBlock, using
-from windermere.models.ode_block import ode_blocks
+from windermere.nn import ODEBlock, using
+from windermere.nn.float64 import double_of
+from windermere.nn.model_calls import evaluating
+from windermere.nn.ode_block import ode_blocks
 from windermere.records.atomic import open_to_read
 from windermere.solvers import Solver, counting, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP

@@ -17,7 +17,7 @@ from windermere.adaptation.controller import (
     decided,
     precision_of,
 )
-from windermere.arguments import as_number
+from windermere.checks import as_number
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive
 

@@ -15,9 +15,9 @@ with importing():
     from windermere.cli.demo import demo_command
     from windermere.cli.evaluate import evaluate_command
     from windermere.cli.options import FLAG, stdout
+    from windermere.cli.terminal import stderr
     from windermere.cli.train import train_command
     from windermere.errors import WindermereError, is_out_of_memory
-    from windermere.terminal import stderr
 
 __all__ = ["app", "main"]
 

@@ -7,10 +7,10 @@ from typing import Any
 from windermere.adaptation.step_size import higher_orders
 from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.errors import RunError, UnknownNameError, UsageError
-from windermere.report import draw_adaptation
+from windermere.paper.figures import draw_adaptation
+from windermere.paper.training import RunConfig
+from windermere.paper.training.config import ADAPTATIONS
 from windermere.solvers import Adaptive, Solver
-from windermere.training import RunConfig
-from windermere.training.config import ADAPTATIONS
 
 MODES = {"check": ("paper", "steady"), "threshold": ("paper",), "target": ("steady",)}
 """Flags that mean something for some values of --adapt only."""

@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.table import Column, Table
 
 import windermere
-from windermere import data as data_sets
-from windermere.audit import Outcome, Verdict, audit
-from windermere.audit.options import check_samples, checked_threshold
+from windermere.auditing import Outcome, Verdict, audit
+from windermere.auditing.options import check_samples, checked_threshold
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
+from windermere.cli.terminal import stderr
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, is_out_of_memory, raised
+from windermere.paper import data as data_sets
+from windermere.paper.training import trained_ensemble
 from windermere.records import in_the_way
 from windermere.report import figure_path
 from windermere.report.numbers import rough, share
-from windermere.terminal import stderr
-from windermere.training import trained_ensemble
 
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
 """So that a script can gate on it; 1 and 2 stay errors."""
@@ -113,7 +113,7 @@ def _audited(found: Target, **options: Any) -> Verdict:
             raise
         raise AuditError(
             f"{found.name} could not be audited, since its model or batches raise {_told(error)}: mend that, or call "
-            "windermere.audit in Python to see where it comes from"
+            "windermere.auditing in Python to see where it comes from"
         ) from error
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from windermere import data as data_sets
 from windermere.cli.options import AsJson, print_json, stdout
-from windermere.terminal import download_progress
+from windermere.cli.terminal import download_progress
+from windermere.paper import data as data_sets
 
 app = typer.Typer(no_args_is_help=True, help="Get and list data sets.")
 

@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from windermere.cli.options import exit_if_stopped, stdout
-from windermere.studies import demo as demo_study
-from windermere.terminal import stderr, training_progress
+from windermere.cli.terminal import stderr, training_progress
+from windermere.paper import demo as demo_study
 
 
 def demo_command(

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from windermere import data as data_sets
 from windermere.cli.options import (
     ARITHMETIC,
     AsJson,
@@ -24,9 +23,10 @@ from windermere.cli.options import (
     read_solver,
     stdout,
 )
-from windermere.models.arithmetic import convolving_in
+from windermere.nn.arithmetic import convolving_in
+from windermere.paper import data as data_sets
+from windermere.paper.training import evaluate, trained_ensemble
 from windermere.solvers import Solver
-from windermere.training import evaluate, trained_ensemble
 
 
 def evaluate_command(

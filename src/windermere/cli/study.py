@@ -20,14 +20,14 @@ from windermere.cli.options import (
     read_seeds,
     stdout,
 )
+from windermere.cli.terminal import stderr, study_progress
 from windermere.errors import RunError, UsageError
-from windermere.models.arithmetic import check_arithmetic
-from windermere.studies.folder import StudyFolder, refuse_unless_folder_of
-from windermere.studies.registry import STUDIES, find_study
-from windermere.studies.running import Choice, Ended, draw_study, run_study
-from windermere.studies.summary import write_summary
-from windermere.terminal import stderr, study_progress
-from windermere.training import StopSign, stop_sign
+from windermere.nn.arithmetic import check_arithmetic
+from windermere.paper.studies.folder import StudyFolder, refuse_unless_folder_of
+from windermere.paper.studies.registry import STUDIES, find_study
+from windermere.paper.studies.running import Choice, Ended, draw_study, run_study
+from windermere.paper.studies.summary import write_summary
+from windermere.paper.training import StopSign, stop_sign
 
 app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 

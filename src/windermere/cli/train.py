@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from windermere import data as data_sets
 from windermere.cli.adapted import (
     adaptation_of,
     check_flags,
@@ -38,11 +37,11 @@ from windermere.cli.options import (
     read_start,
     stdout,
 )
+from windermere.cli.terminal import stderr, training_progress
 from windermere.errors import UsageError
-from windermere.models.arithmetic import IMAGES
-from windermere.records import read_metrics
-from windermere.terminal import stderr, training_progress
-from windermere.training import (
+from windermere.paper import data as data_sets
+from windermere.paper.arithmetic import IMAGES
+from windermere.paper.training import (
     Outcome,
     RunConfig,
     check_batch_size,
@@ -53,6 +52,7 @@ from windermere.training import (
     stop_sign,
     train,
 )
+from windermere.records import read_metrics
 
 ADAPTATION, OPTIMIZATION, RECORDS = "Adaptation", "Optimization", "Records"
 """Headings of the help text."""

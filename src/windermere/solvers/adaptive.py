@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
-from windermere.solvers.between import Between
+from windermere.solvers.dense_output import Between
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages

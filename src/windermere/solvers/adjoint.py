@@ -15,14 +15,13 @@ from torch.autograd.graph import get_gradient_edge
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.counting import Ledger
 from windermere.solvers.field import FusedAdjoint, Layout, Prepared, Rate
-from windermere.solvers.gradients import Adjoint
+from windermere.solvers.gradients import Adjoint, differentiable_once
 from windermere.solvers.integrate import integrate
 from windermere.solvers.members import by_sample, members_of, tally
-from windermere.solvers.once import differentiable_once
 from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept, times_written
 from windermere.solvers.solver import Adaptive, Solver, stopping_at
-from windermere.solvers.surroundings import is_forward_mode
 from windermere.solvers.tableaus import Tableau
+from windermere.solvers.torch_modes import is_forward_mode
 
 
 def solve_with_adjoint(

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from windermere.arguments import takes_two
+from windermere.checks import takes_two
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.solver import Adaptive
-from windermere.solvers.surroundings import is_forward_mode, is_mixed, is_transformed
 from windermere.solvers.tableaus import Tableau
+from windermere.solvers.torch_modes import is_forward_mode, is_mixed, is_transformed
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
 Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from windermere.errors import NonFiniteError
-from windermere.solvers.between import Between
+from windermere.solvers.dense_output import Between
 from windermere.solvers.grid import Grid
 from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
-from windermere.solvers.surroundings import is_batched
+from windermere.solvers.torch_modes import is_batched
 
 
 def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:

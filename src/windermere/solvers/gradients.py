@@ -8,8 +8,10 @@ own: memory for a single state, and a gradient of the flow rather than of the nu
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Literal, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -126,3 +128,22 @@ def solve_with_checkpoints(
         evaluations = walked.evaluations  # not the states: a hook that held its own tensor would keep all its memory
         walked.states[-1].register_hook(lambda _: recomputed(evaluations))  # type: ignore[no-untyped-call]
     return walked
+
+
+Backward = Callable[..., Any]
+
+
+def differentiable_once(backward: Backward) -> Backward:
+    """Refuse to be asked with create_graph=True. PyTorch's `once_differentiable` would hand out what counts as a
+    constant: a penalty on such a gradient has no effect, and nobody says so."""
+
+    @wraps(backward)
+    def guarded(ctx: Any, *grads: Tensor) -> Any:
+        if torch.is_grad_enabled():
+            raise UsageError(
+                "the gradient of this solve, by the adjoint or by a field's own fast way, cannot be differentiated "
+                "again (create_graph=True): take gradient='backprop', and wrap a field of Windermere's in a module"
+            )
+        return backward(ctx, *grads)
+
+    return guarded

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.arguments import is_whole
+from windermere.checks import is_whole
 from windermere.errors import NonFiniteError, UsageError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
 from windermere.solvers.runge_kutta import check_kept, combine, times_written

@@ -6,7 +6,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from windermere.solvers.adaptive import walk_adaptively
-from windermere.solvers.between import Between
+from windermere.solvers.dense_output import Between
 from windermere.solvers.field import Adapt, Walk
 from windermere.solvers.fixed import explain_non_finite, is_finite, walk_grid
 from windermere.solvers.grid import Grid, make_grid

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windermere.arguments import as_number, is_whole, tidy
+from windermere.checks import as_number, is_whole, tidy
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError, shown
 from windermere.solvers.tableaus import Tableau, tableau
 

@@ -1,0 +1,59 @@
+"""Whether passes of a model can be compared at all: the same inputs must give the same outputs, sample by sample."""
+
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
+from torch import Tensor
+
+from windermere.auditing.axes import half, on_fewer
+from windermere.auditing.samples import size
+from windermere.auditing.subject import Subject, one_step
+from windermere.auditing.sweep import check_one_each
+from windermere.errors import DoublePrecisionError, MissedSolvesError, SolverError, WindermereError
+from windermere.nn.shared import cut_places, share
+
+
+def why_not_comparable(subject: Subject, x: Any) -> str | None:
+    """The same batch twice, and a part of it with another solver: noise, dropout, batch statistics and solves that no
+    other solver reaches show here."""
+    one, two = subject.forward(x, None), subject.forward(x, None)
+    check_one_each(one, size(x))
+    if _apart(one.outputs, two.outputs) > 1e-4:
+        return "the same batch gives other outputs the second time: there is noise or dropout in the model"
+    try:
+        if _is_independent(subject, x):
+            return None
+    except (DoublePrecisionError, SolverError):
+        return None
+    except MissedSolvesError as error:
+        return str(error)
+    apart = "a sample's output depends on the batch it comes in"
+    for place in _left_whole(subject, x):
+        sharing = f"if all samples share it, give shared=({place!r},)"
+        return f"{apart}, but no more where the input {place!r} is left whole: {sharing}"
+    return f"{apart}: there are batch statistics in the model"
+
+
+def _is_independent(subject: Subject, x: Any) -> bool:
+    """Whether a few samples have the same outputs without the rest. By one step: adaptive ones depend on the batch, and
+    many of a chaotic field magnify rounding; neither counts."""
+    whole, part = on_fewer(subject, x, one_step, double=True)
+    return size(x) == 1 or _apart(whole.outputs[: half(x)], part.outputs) <= 1e-6
+
+
+def _left_whole(subject: Subject, x: Any) -> Iterator[Any]:
+    """Each of several inputs that makes samples independent if it is not cut into them."""
+    places = cut_places(x)
+    for place in places if len(places) > 1 else ():
+        try:
+            if _is_independent(subject, share(x, (place,))):
+                yield place
+        except WindermereError:  # a model need not take it so
+            continue
+
+
+def _apart(one: Tensor, other: Tensor) -> float:
+    if one.shape != other.shape:
+        return inf
+    return float((one - other).abs().max() / one.abs().max().clamp_min(1e-30))

@@ -1,0 +1,75 @@
+"""The safe precision for test time: the coarsest one from which on everything finer agrees with the reference flow."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from windermere.auditing.sweep import Candidate, Row
+from windermere.solvers import Adaptive, Solver
+
+STEP_LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+TOLERANCE_LADDER = (0.01, 0.1, 1.0, 10.0, 100.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Safe:
+    """Which precision of the training method may be used at test time."""
+
+    precision: float | None
+    """The coarsest safe one on the ladder; None where not even the finest agrees with the reference."""
+    solver: str | None
+    ladder: tuple[tuple[float, float], ...]
+    """Precision and share of agreement with the reference, from fine to coarse."""
+    finest: str | None
+    """The first solver of the ladder, None where all failed."""
+
+
+UNKNOWN = Safe(precision=None, solver=None, ladder=(), finest=None)
+"""Where the flow is not known, and so nothing can be compared with it."""
+
+
+def ladder(own: Solver) -> list[Candidate]:
+    """The training method from fine to coarse."""
+    factors = TOLERANCE_LADDER if isinstance(own, Adaptive) else STEP_LADDER
+    return [Candidate(own.method, factor) for factor in factors]
+
+
+def safe_precision(rungs: Sequence[Row], reference: Row | None, *, agreement: float) -> Safe:
+    """Of the training method, from fine to coarse."""
+    if reference is None:
+        return UNKNOWN
+    safe = _coarsest_safe(rungs, reference, agreement)
+    shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
+    finest = next((r.solver for r in rungs if r.failed is None), None)
+    precision, solver = (None, None) if safe is None else (safe.precision, safe.solver)
+    return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
+
+
+def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row | None, *, agreement: float) -> Row | None:
+    """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
+    so; None where that is one of the training method, or the flow is not known."""
+    if reference is None:
+        return None
+    tried = sorted(rows, key=lambda row: row.precision)
+    names = dict.fromkeys([own.method, *(row.method for row in tried)])  # its own first: it stays where costs are equal
+    methods = [[row for row in tried if row.method == name] for name in names]
+    fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
+    found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
+    cheapest = min((row for row in found if row is not None), key=lambda row: row.evaluations, default=own)
+    return None if cheapest.method == own.method else cheapest
+
+
+def _coarsest_safe(rungs: Sequence[Row], reference: Row, agreement: float) -> Row | None:
+    """Walk from the finest rung to coarser ones until one fails: agreement is not monotone, so later luck is no help.
+
+    Rungs that a solver cannot resolve (tolerances below rounding) are passed over at the fine end only.
+    """
+    safe: Row | None = None
+    for rung in rungs:
+        if rung.failed is not None:
+            if safe is None:
+                continue
+            break
+        if rung.agreement(reference) < agreement:
+            break
+        safe = rung
+    return safe

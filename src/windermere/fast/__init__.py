@@ -1,0 +1,1 @@
+"""Whole solves as one piece, for any network."""

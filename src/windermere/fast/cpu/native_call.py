@@ -1,0 +1,213 @@
+"""The memory of a solve in C, calls of native.c's functions with it, and its gradient."""
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeAlias, cast
+
+import torch
+from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
+
+from windermere.fast.cpu.compiled import library, vector_bytes
+from windermere.fast.cpu.native_plan import Choice, Network, Walk, plan_of
+from windermere.solvers import Tableau
+from windermere.solvers.gradients import differentiable_once
+from windermere.solvers.grid import Grid
+from windermere.solvers.torch_modes import is_looked_through
+
+Weights: TypeAlias = Sequence[Tensor]
+Again: TypeAlias = Callable[[Tensor, Weights], Tensor]
+C_TYPES = {torch.float32: "float", torch.float64: "double"}
+WORTH_A_THREAD = 512
+"""Half microseconds of work, below which a second thread only costs."""
+
+
+_threads: ContextVar[int | None] = ContextVar("threads of native.c, where PyTorch has fewer", default=None)
+
+
+@contextmanager
+def threads_for_c_alone() -> Iterator[None]:
+    """PyTorch's operations take one thread, native.c's solves as many as before. Beside such solves the others are so
+    small that their threads would wait for one another, on a busy machine ten times as long as they work."""
+    threads = torch.get_num_threads()
+    token = _threads.set(threads)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        _threads.reset(token)
+
+
+def is_graded(z: Tensor, weights: Weights) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in (z, *weights))
+
+
+class _OnTape(torch.autograd.Function):
+    """A solve that has been done; the backward pass is the exact gradient of its operations."""
+
+    @staticmethod
+    def forward(ctx: Any, call: "Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
+        ctx.call = call  # which must not hold the end, as the end holds it
+        return end[0]
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, None, *ctx.call.back(grads[0], ctx.needs_input_grad[2])
+
+
+class _OnTapeAgain(torch.autograd.Function):
+    """The same for a field that may be differentiated more than once: then all its operations go on the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, call: "Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
+        ctx.call = call
+        ctx.save_for_backward(call.memory, z, *weights)  # so that its memory goes when PyTorch's own would
+        call.memory = None
+        return end[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        memory, *given = ctx.saved_tensors  # PyTorch says so if one was changed in place
+        needed, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
+        if not again and not is_legacy_batchedtensor(grads[0]) and not is_looked_through():
+            return None, None, *ctx.call.back(grads[0], needed[0], memory)
+        with torch.enable_grad():
+            # Views, which lead to no other: a weight may be made of z, or have hooks that the engine calls later.
+            z, *weights = own = [x.view_as(x) for x in given]
+            end = ctx.call.again(z, weights)
+        wanted = [x for x, need in zip(own, needed, strict=True) if need]
+        found = iter(torch.autograd.grad(end, wanted, grads[0], create_graph=again))
+        return None, None, *(next(found) if need else None for need in needed)
+
+
+def pull_back(end: Tensor, on_end: Tensor) -> bool:
+    """As `end.backward(on_end)`, without the engine's way around a single node; False, and nothing done, where `end` is
+    not that of a solve in C whose weights are leaves, or where there are hooks to be called."""
+    node: Any = end.grad_fn
+    if not isinstance(call := getattr(node, "call", None), Call) or call.memory is None or has_hooks(end):
+        return False
+    takers = [taker for taker, _ in node.next_functions]
+    leaves = [getattr(taker, "variable", None) for taker in takers]
+    if any(taker is not None and (leaf is None or has_hooks(leaf)) for taker, leaf in zip(takers, leaves, strict=True)):
+        return False
+    for leaf, gradient in zip(leaves, call.back(on_end, leaves[0] is not None), strict=True):
+        if leaf is not None:
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+    return True
+
+
+def has_hooks(tensor: Tensor) -> bool:
+    """Whether someone wants to see this tensor's gradient on its way."""
+    return bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
+
+
+def _laid_out(tensor: Tensor) -> Tensor:
+    """As C reads it: one number after the other, and none with its sign put off (as in the imaginary part of a complex
+    conjugate)."""
+    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
+
+
+def _pointers(tensors: Sequence[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
+    return (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
+
+
+class Call:
+    """A solve's memory, there and back."""
+
+    def __init__(
+        self,
+        tableau: Tableau,
+        steps: Grid | Choice,
+        z: Tensor,
+        weights: Weights,
+        network: Network,
+        adjoint: bool = False,
+    ) -> None:
+        """For a model alone the member axis is left out of the state and the weights."""
+        self.network, self.keep = network, not adjoint and is_graded(z, weights)
+        self.again: Again | None = None
+        """The same solve by operations that can be differentiated as often as one likes."""
+        kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
+        lanes = vector_bytes(real, network.field) // z.itemsize
+        plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
+        self.plan, self.walk = plan, Walk.from_buffer_copy(plan.walk)
+        self.walk.kept = []
+        self.longest = self.walk.room
+        """About how many steps the way back has."""
+        self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
+        self.memory: Tensor | None = self.start.new_empty(sum(plan.parts.values()))
+        """None once the tape has it."""
+        self.walk.start = self.start.data_ptr()
+        self.pointers = _pointers(self.weights)
+        self.walk.weights = ctypes.addressof(self.pointers)
+        self.place(self.walk, self.memory)
+        self.choice = steps if isinstance(steps, Choice) else None
+        if self.choice is not None:
+            for name, number in self.choice.numbers.items():
+                setattr(self.walk, name, number)
+            for name, array in self.choice.arrays.items():
+                setattr(self.walk, name, array.ctypes.data)
+
+    def place(self, walk: Walk, memory: Tensor) -> None:
+        """Let a walk's parts lie in this memory."""
+        address = memory.data_ptr()
+        for name, entries in self.plan.parts.items():
+            setattr(walk, name, address)
+            address += entries * memory.itemsize
+
+    def there(self, name: str, steps: int) -> Tensor:
+        """The state at the end, by a function of native.c, in about so many steps."""
+        end = torch.empty_like(self.start)
+        self.walk.end = end.data_ptr()
+        self.run(name, self.walk, steps)
+        return end
+
+    def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
+        if not self.keep:
+            return end
+        tape = _OnTape if self.again is None else _OnTapeAgain
+        return cast(Tensor, tape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
+
+    def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
+        """The cotangents of the start, if wanted, and of the weights."""
+        walk = Walk.from_buffer_copy(self.walk)  # as another thread may go back as well
+        if memory is not None and memory.data_ptr() != walk.layers:  # it was packed away (saved_tensors_hooks)
+            memory = memory.clone()  # to where vectors may lie
+            self.place(walk, memory)
+        walk.kept = [memory]
+        on_start = torch.empty_like(self.start) if wants_start else None
+        return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
+
+    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The state's cotangent, taken back in time with it, and the gradients of the weights."""
+        start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
+        self.walk.end = start.data_ptr()
+        return on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
+
+    def with_cotangents(
+        self, name: str, walk: Walk, steps: int, on_end: Tensor, on_start: Tensor | None
+    ) -> list[Tensor]:
+        """Run a function that also computes the gradients of the weights."""
+        gradients = [torch.empty_like(w) for w in self.weights]
+        rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
+        scratch = self.start.new_empty(rates + walk.members * walk.tiles * self.plan.share)
+        walk.rates = scratch.data_ptr()
+        walk.shares, walk.on_end = walk.rates + rates * scratch.itemsize, on_end.data_ptr()
+        walk.on_start = None if on_start is None else on_start.data_ptr()
+        pointers = _pointers(gradients)
+        walk.gradients = ctypes.addressof(pointers)
+        walk.kept += [on_end, on_start, scratch, pointers]
+        self.run(name, walk, steps)
+        return gradients
+
+    def run(self, name: str, walk: Walk, steps: int) -> None:
+        """Call a function of native.c, for about so many steps."""
+        members, tiles = walk.members, walk.tiles
+        work = int(members * tiles * steps * walk.stages * self.network.work)
+        items = members if name == "adapt" else members * tiles
+        threads = min(_threads.get() or torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
+        getattr(library(C_TYPES[self.start.dtype], self.network.field), name)(ctypes.byref(walk), threads)

@@ -1,0 +1,170 @@
+"""What solves in C of one kind and shape have in common: the network, how steps are chosen, and the memory needed."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from windermere.fast.cpu.compiled import library
+from windermere.solvers import Adaptive, Tableau
+from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.grid import Grid
+
+
+@dataclass(frozen=True)
+class Network:
+    """What native.c has to know of a field beside its weights: each layer's weight and bias."""
+
+    field: str
+    """Which it is: "sphere" (native_sphere.h) or "layers" (native_layers.h)."""
+    points: int
+    channels: int = 0
+    """Of a sphere network."""
+    units: tuple[int, ...] = ()
+    """Of a layered one, with the points at both ends, and what follows each layer."""
+    activations: tuple[int, ...] = ()
+    slopes: tuple[float, ...] = ()
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of the weights, without the member axis."""
+        if self.field == "layers":
+            return [shape for i, o in pairwise(self.units) for shape in ((o, i), (o,))]
+        c = self.channels
+        return [(c, 1, 1), (c,), (c, c, 3), (c,), (1, c, 1), (1,)]
+
+    @cached_property
+    def products(self) -> int:
+        """Of a layered network's evaluation for one sample."""
+        return sum(i * o for i, o in pairwise(self.units))
+
+    @property
+    def work(self) -> float:
+        """Half microseconds, or so, of an evaluation on a tile."""
+        return self.products / 512 if self.field == "layers" else self.points
+
+
+network_of = lru_cache(maxsize=16)(Network)
+"""Kept, as a training asks for the same one at each iteration."""
+
+
+class Walk(ctypes.Structure):
+    """As in native.c."""
+
+    kept: list[Any]
+    """What lies at its addresses: torch.compile lets go of local variables that are not read again."""
+    _fields_ = (
+        *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
+        *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
+        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
+        *((name, ctypes.c_void_p) for name in ("weights", "gradients")),
+        *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
+        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
+        ("adjoint", ctypes.c_long),
+        *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
+        *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
+        *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "rejected", "status")),
+    )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How steps are chosen, which they were, and what that cost."""
+
+    numbers: Mapping[str, float]
+    tolerances: Mapping[str, NDArray[np.float64]]
+    sizes: NDArray[np.float64]
+    """[members, room]"""
+    steps: NDArray[np.int64]
+    evaluations: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+    status: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], dtype: torch.dtype, room: int
+    ) -> "Choice":
+        """With room for the sizes of so many accepted steps."""
+        numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
+        numbers |= {"smallest": smallest_step(times, dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
+        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
+        tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
+        counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
+        return cls(numbers, tolerances, np.zeros((len(solvers), room)), *counts)
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        counts = {"evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
+        return {**self.tolerances, "sizes": self.sizes, "steps": self.steps, **counts}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What solves of one kind and shape have in common."""
+
+    walk: Walk
+    """Without what is a solve's own."""
+    arrays: Mapping[str, NDArray[Any]]
+    """Kept, as the walk has their addresses."""
+    parts: Mapping[str, int]
+    """Entries that the parts of a solve's memory take, one after the other."""
+    share: int
+    """Entries of a tile's share of the gradients; for an adjoint also of that of a step not yet accepted."""
+
+
+@lru_cache(maxsize=16)
+def plan_of(
+    tableau: Tableau,
+    steps: Grid | int,
+    shape: tuple[int, ...],
+    network: Network,
+    real: str,
+    lanes: int,
+    keep: bool,
+    adjoint: bool,
+) -> Plan:
+    """For steps on a grid, or room for so many that are chosen, with vectors of so many numbers. Kept, as a training
+    asks for the same one at each iteration."""
+    *lead, samples, points = shape
+    (members,) = lead or (1,)
+    width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau), "slopes": np.array(network.slopes, float)}
+    arrays |= {name: np.array(getattr(network, name), np.int64) for name in ("units", "activations")}
+    numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
+    numbers |= {"channels": network.channels, "width": width, "depth": len(network.activations)}
+    numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
+    if isinstance(steps, Grid):
+        numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
+        arrays |= {"sizes": steps.steps, "steps": steps.taken}
+    else:
+        numbers["room"] = steps
+    walk = Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
+    layers, notes, share = _measured(walk, real, network.field)
+    state = members * tiles * lanes * points * (1 + adjoint)
+    rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
+    parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages}
+    parts |= {"notes": members * tiles * notes * (rows if keep else 1)}
+    return Plan(walk, arrays, parts, share * (1 + adjoint))
+
+
+def _measured(walk: Walk, real: str, field: str) -> tuple[int, ...]:
+    """Numbers that a member's layers, a row's notes on a tile and a tile's share of the gradients take."""
+    found = (ctypes.c_long * 3)()
+    loaded = library(real, field)
+    assert loaded is not None
+    loaded.measure(ctypes.byref(walk), found)
+    return tuple(found)
+
+
+@cache
+def table(tableau: Tableau) -> NDArray[np.float64]:
+    """[stages + 2, stages]: a, b, and the weights of the error where there is an estimate."""
+    error = (0.0,) * tableau.stages if tableau.b_embedded is None else tableau.error_weights
+    lines = [(*line, *(0.0,) * tableau.stages)[: tableau.stages] for line in (*tableau.a, tableau.b, error)]
+    return np.array(lines, np.float64)

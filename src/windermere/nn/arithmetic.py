@@ -1,0 +1,71 @@
+"""How the products of a field are rounded: a named choice. States, sums, parameters and their gradients are float32 in
+all of them, and a solve in float64 is exact whatever the choice. A module that rounds has the name as its attribute
+`arithmetic`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from torch import nn
+from torch.backends import cudnn
+
+from windermere.errors import UnknownNameError
+
+ARITHMETICS = ("float32", "tf32", "bfloat16")
+
+
+def check_arithmetic(name: str) -> str:
+    if name not in ARITHMETICS:
+        raise UnknownNameError("arithmetic", name, ARITHMETICS)
+    return name
+
+
+@contextmanager
+def convolving_in(arithmetic: str, *, tuned: bool = False) -> Iterator[None]:
+    """Inside, cuDNN convolves in TF32 only if asked to (PyTorch lets it by default); `tuned` lets it try for each shape
+    which of its algorithms is fastest. These are flags of the whole process, afterwards as they were before."""
+    flags = cast(Any, cudnn)
+    own = [flags.conv.fp32_precision, flags.rnn.fp32_precision]
+    benchmark, legacy = flags.benchmark, _legacy_flag()
+    try:
+        # Not by `conv.fp32_precision` alone: PyTorch's own readers of `allow_tf32` refuse a mixture of both.
+        flags.allow_tf32, flags.benchmark = check_arithmetic(arithmetic) == "tf32", benchmark or tuned
+        yield
+    finally:
+        flags.benchmark = benchmark
+        if legacy is not None:
+            flags.allow_tf32 = legacy
+        flags.conv.fp32_precision, flags.rnn.fp32_precision = own
+
+
+def _legacy_flag() -> bool | None:
+    """None where it cannot be read, as the user has set its newer forms apart from each other."""
+    try:
+        return cudnn.allow_tf32
+    except RuntimeError:
+        return None
+
+
+def _rounding(model: nn.Module) -> list[Any]:
+    """The modules that say how they round."""
+    return [module for module in model.modules() if getattr(module, "arithmetic", None) in ARITHMETICS]
+
+
+@contextmanager
+def unrounded(model: nn.Module) -> Iterator[None]:
+    """Inside, a model's products are those of its dtype, whatever arithmetic it was made with."""
+    fields = [(module, module.arithmetic) for module in _rounding(model)]
+    try:
+        for field, _ in fields:
+            field.arithmetic = "float32"
+        with convolving_in("float32"):
+            yield
+    finally:
+        for field, own in fields:
+            field.arithmetic = own
+
+
+def arithmetic_of(model: nn.Module) -> str:
+    """What a model's modules were made with; the first that rounds, where they differ."""
+    found = [str(module.arithmetic) for module in _rounding(model)]
+    return next((name for name in found if name != "float32"), "float32")

@@ -1,0 +1,62 @@
+"""Modules in float64: a copy, and a sentence where one cannot run there."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from torch import Tensor, float64, nn
+
+from windermere.errors import DoublePrecisionError, FieldError, UsageError
+from windermere.nn.functions import CopyError, deep_copy, in_double
+
+
+def double_of(model: nn.Module) -> nn.Module:
+    """A copy in float64, in eval mode; networks that are not registered as submodules, and tensors that are plain
+    attributes (times, constants), are converted too."""
+    try:
+        twin = deep_copy(model)
+    except CopyError as error:
+        raise DoublePrecisionError(f"this {type(model).__name__} cannot be copied into float64: {error}") from error
+    for module in twin.modules:
+        module.double().eval()
+        for name, value in vars(module).items():
+            if isinstance(value, Tensor) and value.dtype.is_floating_point:
+                vars(module)[name] = value.double()
+    for function in twin.functions:
+        in_double(function)
+    return twin.model
+
+
+@contextmanager
+def naming_double(name: str, double: bool) -> Iterator[None]:
+    """A pass in float64 that stumbles over a dtype says so in one sentence."""
+    try:
+        yield
+    except (RuntimeError, FieldError, UsageError, DoublePrecisionError) as error:
+        told = "float32" if isinstance(error, FieldError) else r"dtype|scalar type|double|float64"
+        if not double or not re.search(told, str(error), re.IGNORECASE):
+            raise
+        first = str(error).splitlines()[0]
+        if (stray := _unregistered(error.__traceback__)) is not None:
+            raise DoublePrecisionError(
+                f"this {name} cannot run in float64, since it uses a {type(stray).__name__} that is not registered as "
+                f"a submodule, and that a copy in float64 does not reach: {first}; make it an attribute of the module"
+            ) from error
+        raise DoublePrecisionError(
+            f"this {name} cannot run in float64, so it hard-codes float32: {first}; for a reference in float64 take "
+            "dtypes from the inputs, as x.new_zeros(...) does"
+        ) from error
+
+
+def _unregistered(trace: TracebackType | None) -> nn.Module | None:
+    """The module that raised, where the outermost one does not know of it, and it was left as it is."""
+    called: list[nn.Module] = []
+    while trace is not None:
+        me = trace.tb_frame.f_locals.get("self")
+        called.extend([me] if isinstance(me, nn.Module) else [])
+        trace = trace.tb_next
+    if not called or any(module is called[-1] for module in called[0].modules()):
+        return None
+    kinds = {tensor.dtype for tensor in (*called[-1].parameters(), *called[-1].buffers())}
+    return called[-1] if any(kind.is_floating_point and kind != float64 for kind in kinds) else None

@@ -1,0 +1,172 @@
+"""`ODEBlock`, a layer that solves an ODE, and `using`, which swaps its solver for a while."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from windermere.errors import UsageError
+from windermere.fast.cpu.layered import layered_field
+from windermere.solvers import Gradient, OnGrid, Prepared, Solver, State, final_state, solve
+from windermere.solvers.gradients import check_gradient
+from windermere.solvers.grid import make_grid
+from windermere.solvers.members import members_of
+from windermere.solvers.solver import check_times, default_times
+
+
+@dataclass(eq=False)
+class _Scope:
+    """One `with using(...)`."""
+
+    solvers: Mapping[int, tuple[nn.Module, Solver]]
+    """By block; each stands beside its solver, so that no other can get its id."""
+    is_open: bool = True
+
+
+_scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("scopes of `using`, the innermost last", default=())
+"""A context variable is one thread's (or task's): what others solve with is never changed. Scopes of generators may be
+left in any order, and even in another thread: so each is closed by itself, wherever it is still listed."""
+
+
+class ODEBlock(nn.Module):
+    """A layer that solves dz/dt = field(t, z): it takes a state to the state at the last time.
+
+    `field`, `solver`, `times`, `gradient` and `interpolate` are as for `solve`. With more than two `times`, the layer
+    returns the states at all of them, stacked along a first axis. The solver can be changed: assign `block.solver`, or
+    see `using`. It is bound at the forward pass, so a backward pass that comes later uses the same one.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> field = wm.Autonomous(torch.nn.Linear(2, 2))
+    >>> model = torch.nn.Sequential(wm.ODEBlock(field, wm.FixedStep("euler", step=1 / 64)), torch.nn.Linear(2, 3))
+    >>> model(torch.ones(5, 2)).shape
+    torch.Size([5, 3])
+    """
+
+    interpolate: bool | None = False
+    """Of blocks that were pickled before there was a choice: they landed on every time."""
+
+    def __init__(
+        self,
+        field: nn.Module,
+        solver: Solver,
+        *,
+        times: Sequence[float] | None = None,
+        gradient: Gradient = "backprop",
+        interpolate: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self.field = field
+        self.solver = solver
+        self.times = check_times(times if times is not None else default_times(solver))
+        self.gradient, self.interpolate = gradient, interpolate
+        check_gradient(gradient)
+        if isinstance(solver, OnGrid):
+            make_grid(
+                [solver], (self.times[0], self.times[-1]) if interpolate else self.times
+            )  # times that are not on it fail here, not at the first solve
+
+    @property
+    def solver(self) -> Solver:
+        """What it solves with here and now: its own solver, or the one of a `using` around."""
+        swapped = _swap_of(self)
+        own: Solver = self.__dict__["solver"]
+        return own if swapped is None else swapped
+
+    @solver.setter
+    def solver(self, solver: Solver) -> None:
+        self.__dict__["solver"] = _checked(solver)
+
+    def forward(self, z: State) -> State:
+        """The state at the last time; with more than two times those at all, [len(times), ...]."""
+        solver = self.solver  # once: what runs later, perhaps in another thread, must not look again
+        if len(self.times) == 2:
+            return final_state(self.field, z, solver, self.times, gradient=self.gradient)
+        return solve(self.field, z, solver, self.times, gradient=self.gradient, interpolate=self.interpolate).states
+
+    def extra_repr(self) -> str:
+        shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
+        return shown if self.interpolate is None else f"{shown}, interpolate={self.interpolate}"
+
+
+def _checked(solver: Any) -> Any:
+    """A solver, or an ensemble's; a name or anything else fails here, not at the first solve."""
+    members_of(solver)
+    return solver
+
+
+class Autonomous(nn.Module):
+    """A field from a network that takes no time: field(t, z) = network(z). See `ODEBlock` for an example.
+
+    On a CPU, a network of linear layers and activations is solved in C: see docs/speed.md.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        """network(z), whatever the time."""
+        return self.network(z)
+
+    def prepare(self) -> Prepared:
+        """For a solve: in C, if the network is of linear layers and activations."""
+        return layered_field(self, self.network)
+
+
+def ode_blocks(model: nn.Module) -> list[ODEBlock]:
+    """All ODEBlocks inside a model; a model without one is an error."""
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"ODEBlocks are looked for in a torch.nn.Module, not in a {type(model).__name__}")
+    blocks = [module for module in model.modules() if isinstance(module, ODEBlock)]
+    if not blocks:
+        raise UsageError(f"this {type(model).__name__} has no ODEBlock inside: wrap its field in windermere.ODEBlock")
+    return blocks
+
+
+@contextmanager
+def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iterator[nn.Module]:
+    """Within `with using(model, solver):`, every ODEBlock in the model solves with this solver.
+
+    `solver` may also be a function from a block's own solver to another, where blocks differ. Afterwards every block
+    has its own solver back, also after an error. Only the thread (or asyncio task) that opened the scope sees it: the
+    others go on with theirs, and so do threads that the model itself starts, such as DataParallel's.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> block = wm.ODEBlock(wm.Autonomous(torch.nn.Linear(2, 2)), wm.FixedStep("euler", step=1 / 8))
+    >>> with wm.using(block, lambda own: own.with_precision(own.precision / 2)):
+    ...     print(block.solver)
+    euler, h = 1/16
+    """
+    blocks = ode_blocks(model)
+    asked = [solver(b.solver) if callable(solver) and not isinstance(solver, type) else solver for b in blocks]
+    swapped = {id(block): (block, _checked(s)) for block, s in zip(blocks, asked, strict=True)}
+    scope = _Scope(swapped)
+    _scopes.set((*_open_scopes(), scope))
+    try:
+        yield model
+    finally:
+        scope.is_open = False
+        _scopes.set(_open_scopes())
+
+
+def _open_scopes() -> tuple[_Scope, ...]:
+    return tuple(scope for scope in _scopes.get() if scope.is_open)
+
+
+def _swap_of(block: nn.Module) -> Solver | None:
+    if torch.compiler.is_dynamo_compiling():  # compiled code would keep the answer of its first pass
+        as_it_is: Callable[..., Solver | None] = torch.compiler.disable(_swap_of)  # type: ignore[no-untyped-call]
+        return as_it_is(block)
+    found = (scope.solvers[id(block)][1] for scope in reversed(_open_scopes()) if id(block) in scope.solvers)
+    return next(found, None)
+
+
+def is_swapped(block: nn.Module) -> bool:
+    """Whether a `using` around, in this very thread, gives this very block another solver."""
+    return _swap_of(block) is not None

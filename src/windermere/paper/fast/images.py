@@ -1,0 +1,216 @@
+"""The image networks' field in a chosen arithmetic, and whole fixed-step solves of it, member by member.
+
+`walk` goes on autograd's tape, which keeps the hidden layers of every evaluation. `lean_walk` keeps the inputs of the
+stages only, some forty times smaller, and computes the hidden layers again on its way back, by a hand-derived gradient.
+On a GPU both run compiled functions, which take the weights as arguments, so that they are compiled once for a shape.
+
+Shapes: S members, B samples, c channels. z is [B, c, height, width] or [S, B, c, height, width]; *weights* are those of
+Conv2d(c, w, 1), Conv2d(w, w, 3, padding=1) and Conv2d(w, c, 1), each with its bias, in an ensemble with a leading S.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, TypeAlias, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from windermere.errors import UsageError
+from windermere.paper.arithmetic import products_in
+from windermere.paper.fast.image_adaptive import image_adapt
+from windermere.paper.fast.image_evaluation import Hidden
+from windermere.paper.fast.image_fused import can_walk_images, image_walk, tuned
+from windermere.solvers import Adaptive, Prepared, Tableau
+from windermere.solvers.field import Adapted, Groups
+from windermere.solvers.gradients import differentiable_once
+from windermere.solvers.grid import Grid, Steps
+from windermere.solvers.runge_kutta import step_through
+
+Weights: TypeAlias = Sequence[Tensor]
+Function: TypeAlias = Callable[..., Any]
+
+
+def image_field(weights: Weights, arithmetic: str) -> Prepared:
+    """The field with these weights, made ready for one solve."""
+    return Prepared(
+        rate=lambda t, z: _by_member(lambda own, zs, _: rate(arithmetic, zs, own), weights, z),
+        tensors=lambda: tuple(weights),
+        walk=partial(_walked, walk, arithmetic, weights),
+        lean=partial(_walked, lean_walk, arithmetic, weights),
+        adapt=partial(_adapted, arithmetic, weights),
+    )
+
+
+def _walked(
+    one: Callable[..., Tensor], arithmetic: str, weights: Weights, tableau: Tableau, grid: Grid | Steps, z: Tensor
+) -> Tensor:
+    """Every member over its own grid, of which it takes no more steps than it has; by fused kernels where they can."""
+    if arithmetic == "bfloat16" and can_walk_images(z, weights):
+        hidden: Hidden = "recomputed" if one is lean_walk else "levels"
+        return image_walk(tableau, grid, z, weights, tuned(weights, hidden))
+    if isinstance(grid, Steps):
+        raise UsageError("an image field is walked over a grid of numbers, not of tensors")
+    rows = grid.steps if grid.nodes.ndim == 2 else grid.steps[None]
+
+    def alone(own: Weights, zs: Tensor, s: int) -> Tensor:
+        sizes = [float(h) for h in rows[s if len(rows) > 1 else 0] if h != 0.0]
+        return one(arithmetic, tableau, sizes, zs, own)
+
+    return _by_member(alone, weights, z)
+
+
+def _adapted(
+    arithmetic: str,
+    weights: Weights,
+    tableau: Tableau,
+    solvers: Sequence[Adaptive],
+    times: Sequence[float],
+    groups: Groups,
+    z: Tensor,
+) -> Adapted | None:
+    """By fused kernels where they can: with members as groups."""
+    by_member = groups == z.shape[:-4] and all(s.control == "batch" for s in solvers)
+    if arithmetic != "bfloat16" or not by_member or not can_walk_images(z, weights):
+        return None
+    return image_adapt(tableau, solvers, times, z, weights, tuned(weights, "levels"))
+
+
+def _by_member(work: Callable[[Weights, Tensor, int], Tensor], weights: Weights, z: Tensor) -> Tensor:
+    """One after the other: images are work enough for each by itself."""
+    if weights[0].ndim == 4:
+        return work(weights, z, 0) if z.ndim != 3 else work(weights, z.unsqueeze(0), 0).squeeze(0)
+    return torch.stack([work([w[s] for w in weights], zs, s) for s, zs in enumerate(z.unbind(0))])
+
+
+def rate(arithmetic: str, z: Tensor, weights: Weights) -> Tensor:
+    """One evaluation; compiled on a GPU where it is to be differentiated: trials and tests come in too many shapes."""
+    function = _fast(evaluate, z) if torch.is_grad_enabled() else evaluate
+    return cast(Tensor, function(products_in(arithmetic, z.dtype), z, *weights))
+
+
+def walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, weights: Weights) -> Tensor:
+    """z after steps of these sizes."""
+    z = z.contiguous(memory_format=torch.channels_last)
+    if _compiles(z) and torch.is_grad_enabled() and any(w.requires_grad for w in weights) and not z.requires_grad:
+        z = z.detach().requires_grad_()  # or the first evaluation would be compiled apart from the others
+    return step_through(tableau, lambda _, x: rate(arithmetic, x, weights), sizes, z)
+
+
+def lean_walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, weights: Weights) -> Tensor:
+    """The same, to be evaluated again for its gradient."""
+    return cast(Tensor, _LeanWalk.apply(arithmetic, tableau, sizes, z, *weights))  # type: ignore[no-untyped-call]
+
+
+class _LeanWalk(torch.autograd.Function):
+    """By any explicit method; the backward pass is the exact gradient of these operations."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, *weights: Tensor
+    ) -> Tensor:
+        z = z.contiguous(memory_format=torch.channels_last)
+        low, function = products_in(arithmetic, z.dtype), _fast(evaluate, z)
+        inputs: list[Tensor] = []
+
+        def noted(_: Tensor, x: Tensor) -> Tensor:
+            inputs.append(x)
+            return cast(Tensor, function(low, x, *weights))
+
+        z = step_through(tableau, noted, sizes, z)
+        ctx.tableau, ctx.sizes, ctx.low = tableau, sizes, low
+        ctx.save_for_backward(*weights, *inputs)
+        return z
+
+    @staticmethod
+    @differentiable_once
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        weights, inputs = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
+        tableau, count = ctx.tableau, ctx.tableau.propagating
+        on_z = grads[0].clone(memory_format=torch.channels_last)
+        function, gathered = _fast(pull_back, on_z), [torch.zeros_like(w) for w in weights]
+        for n in range(len(ctx.sizes) - 1, -1, -1):
+            h = ctx.sizes[n]
+            on_rates = [on_z * (h * tableau.b[i]) for i in range(count)]
+            for i in range(count - 1, -1, -1):
+                on_x, *shares = function(ctx.low, on_rates[i], inputs[n * count + i], *weights)
+                torch._foreach_add_(gathered, shares)
+                on_z.add_(on_x)
+                for j, a in enumerate(tableau.a[i]):
+                    if a != 0.0:
+                        on_rates[j].add_(on_x, alpha=h * a)
+        return None, None, None, on_z, *gathered
+
+
+def evaluate(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """The field at z. Weights are rounded here, in each evaluation, so that their gradients are summed in their own
+    dtype."""
+    w3, b3 = (rounded := _rounded_all(low, weights))[4:]
+    return F.conv2d(_hidden(_rounded(low, z), rounded)[1], w3, b3).to(z.dtype)
+
+
+def pull_back(low: torch.dtype, on_rate: Tensor, z: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """The cotangents of z and of the weights, from that of the field's value at z; both hidden layers anew."""
+    x, rounded = _rounded(low, z), _rounded_all(low, weights)
+    w1, _, w2, _, w3, _ = rounded
+    first, second = _hidden(x, rounded)
+    on_second, on_w3, on_b3 = _back(_rounded(low, on_rate), second, w3, 0)
+    on_second = torch.ops.aten.threshold_backward(on_second, second, 0)
+    on_first, on_w2, on_b2 = _back(on_second, first, w2, 1)
+    on_first = torch.ops.aten.threshold_backward(on_first, first, 0)
+    on_x, on_w1, on_b1 = _back(on_first, x, w1, 0)
+    return tuple(v.to(z.dtype) for v in (on_x, on_w1, on_b1, on_w2, on_b2, on_w3, on_b3))
+
+
+def _hidden(x: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+    """Both hidden layers."""
+    w1, b1, w2, b2, *_ = weights
+    first = F.relu(F.conv2d(x, w1, b1)).contiguous(memory_format=torch.channels_last)  # one channel lies either way
+    return first, F.relu(F.conv2d(first, w2, b2, padding=1))
+
+
+def _back(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of a convolution's input, weight and bias."""
+    sizes, pads, wanted = [weight.shape[0]], [padding, padding], [True, True, True]
+    found = torch.ops.aten.convolution_backward(
+        cotangent, x, weight, sizes, [1, 1], pads, [1, 1], False, [0, 0], 1, wanted
+    )
+    return cast(tuple[Tensor, Tensor, Tensor], found)
+
+
+def _rounded(low: torch.dtype, tensor: Tensor) -> Tensor:
+    return tensor.to(low, memory_format=torch.channels_last if tensor.ndim == 4 else torch.preserve_format)
+
+
+def _rounded_all(low: torch.dtype, tensors: Weights) -> list[Tensor]:
+    return [_rounded(low, tensor) for tensor in tensors]
+
+
+def _compiles(z: Tensor) -> bool:
+    return z.is_cuda
+
+
+def _fast(function: Function, z: Tensor) -> Function:
+    return compiled(function) if _compiles(z) else function
+
+
+@cache
+def compiled(function: Function) -> Function:
+    """The function compiled at its first call for a shape, or as it is where that fails: then with a warning, once."""
+    made, works = torch.compile(function, dynamic=False), True
+
+    def call(*args: Any) -> Any:
+        nonlocal works
+        if works:
+            from torch._dynamo.exc import TorchDynamoException  # a second's import, which torch.compile has made
+
+            try:
+                return made(*args)
+            except (TorchDynamoException, ImportError, OSError) as error:
+                works = False
+                why = (str(error).strip() or type(error).__name__).splitlines()[0]
+                warnings.warn(f"an image field cannot be compiled here, and is slower for it: {why}", stacklevel=2)
+        return function(*args)
+
+    return call

@@ -1,0 +1,272 @@
+"""The figure of an adapted run, as the paper's Figure 5: accuracy, where finer solvers score less, and the precision.
+
+Drawn from rows of metrics. Rows with `before` are decisions of reviews, those of a steady controller with the `signal`
+it watches; all others are those of iterations.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import MarkerStyle
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+from windermere.errors import UsageError
+from windermere.paper.figures.grid_layout import MARKS
+from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save
+
+SAME = 1e-6
+"""A step so close to T/N takes N steps, as for the solvers."""
+SIGNS = ("o", "s", "D", "P", "X", "*", "^")
+"""One for each seed beside its colour, so that prints in black and white can be read."""
+SIGNS_ON_A_LINE = 6
+STAGGER = 0.4
+"""Marks of all seeds at one review are spread over this share of the time between two, so that none hides another."""
+
+
+@house_style
+def draw_adaptation(
+    rows: Sequence[Mapping[str, Any]],
+    path: Path | str,
+    *,
+    check: str | None = None,
+    threshold: float = 0.1,
+    target: float | None = None,
+) -> Figure:
+    """Test accuracy over training, with marks where the solver of the `check` scored lower by more than `threshold`;
+    what a steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it
+    took. One colour and sign for each seed; saved as PNG or SVG."""
+    members = members_of(rows)
+    steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
+    below = 1 + steady + adapts_tolerance
+    figure = new_figure(8.0, 4.5 + 2.0 * below)
+    panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
+    signs = draw_accuracy(panels[0], members, threshold, check)
+    panels[0].legend(handles=signs, fontsize=8.5, loc="best").set_zorder(6)
+    if steady:
+        _draw_signal(panels[1], members, target)
+    if adapts_tolerance:
+        draw_tolerances(panels[-2], members)
+        draw_evaluations(panels[-1], members)
+    else:
+        draw_steps(panels[-1], members)
+    panels[-1].set(xlabel="iteration", xlim=(0, 1.01 * max(member.end for member in members)))
+    seeds = [Line2D([], [], **member.look, label=f"seed {member.seed}", linewidth=2) for member in members]
+    figure.legend(handles=seeds, loc="outside lower center", ncols=min(len(seeds), 7), frameon=False)
+    save(figure, path)
+    return figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Member:
+    """One seed's numbers."""
+
+    seed: Any
+    index: int
+    """Its place among the seeds, of which there are `of`."""
+    of: int
+    batches: Array
+    """[2, rows]: iteration and accuracy on its batch"""
+    tests: Array
+    """[2, tests]: iteration and test accuracy"""
+    evaluations: Array
+    """[2, rows]: iteration and forward evaluations since the start"""
+    reviews: Array
+    """[5, reviews]: iteration, scores of training and check solver, precision before and after"""
+    signals: Array
+    """[2, reviews of a steady controller]: iteration, and how far the check solver moved the outputs, smoothed"""
+
+    @property
+    def color(self) -> str:
+        return MEMBERS[self.index % len(MEMBERS)]
+
+    @property
+    def look(self) -> dict[str, Any]:
+        return {"color": self.color, "marker": SIGNS[self.index % len(SIGNS)], "markersize": 4.5}
+
+    def places(self, points: int) -> list[int]:
+        """Where along a line of so many points its sign is drawn: elsewhere for each seed."""
+        places = np.arange(SIGNS_ON_A_LINE) + (self.index + 0.5) / self.of
+        return sorted({int(place * points / SIGNS_ON_A_LINE) for place in places})
+
+    @property
+    def end(self) -> float:
+        """The last iteration of which there is a row."""
+        there = (self.batches, self.tests, self.evaluations, self.reviews)
+        return float(max(rows[0].max(initial=1) for rows in there))
+
+    @property
+    def precision(self) -> Array:
+        """[reviews + 1]: before the first review, and after each."""
+        return np.append(self.reviews[3, :1], self.reviews[4])
+
+    def lower(self, threshold: float) -> Array:
+        """[5, reviews] of those where the check solver scored lower."""
+        return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
+
+
+def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> list[Member]:
+    """Those that were reviewed; colours and signs go by their places among `seeds`, where runs stand side by side."""
+    reviewed = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
+    if not reviewed:
+        raise UsageError(
+            "there is nothing to draw: no row of metrics is the decision of a review; "
+            "train with --adapt, for at least as many iterations as lie between two reviews"
+        )
+    places = list(seeds or reviewed)
+    return [
+        _member(seed, places.index(seed), len(places), [row for row in rows if row.get("seed", 0) == seed])
+        for seed in reviewed
+    ]
+
+
+def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -> Member:
+    decisions, others = [row for row in rows if "before" in row], [row for row in rows if "before" not in row]
+    reviews = _columns(decisions, "iteration", "trained", "checked", "before", "after")
+    if reviews.shape[1] < len(decisions) or not np.all(reviews[3:] > 0):
+        raise UsageError(f"decisions need iteration, trained, checked, before and after (seed {seed} lacks some)")
+    signals = _columns(decisions, "iteration", "signal")
+    return Member(
+        seed=seed,
+        index=index,
+        of=of,
+        batches=_columns(others, "iteration", "accuracy"),
+        tests=_columns(others, "iteration", "test_accuracy"),
+        evaluations=_columns(others, "iteration", "evaluations_forward"),
+        reviews=reviews,
+        signals=signals[:, signals[1] > 0],
+    )
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
+    """[keys, rows] of the rows that have them all; a null becomes not a number, which leaves a gap."""
+    try:
+        there = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
+        return np.array(there, dtype=float).reshape(len(there), len(keys)).T
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{', '.join(keys)} must be one member's numbers in each row: {error}") from error
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Panels
+
+
+def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float, check: str | None) -> list[Line2D]:
+    """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold.
+    Returns what a legend has to explain."""
+    mark = _mark(check)
+    lower = [member.lower(threshold) for member in members]
+    for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
+        axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
+        axes.plot(*member.tests, **member.look, linewidth=1.6, zorder=4)
+        at = at + STAGGER * (member.index - (member.of - 1) / 2) / member.of * member.reviews[0, 0]
+        axes.vlines(at, checked, trained, color=member.color, linewidth=0.8, zorder=3)
+        edge = {"markeredgecolor": "white", "markeredgewidth": 0.5} if mark.is_filled() else {"markeredgewidth": 1.6}
+        axes.plot(at, checked, marker=mark, linestyle="", color=member.color, **edge, markersize=7, zorder=5)
+    marks, reviews = sum(own.shape[1] for own in lower), sum(member.reviews.shape[1] for member in members)
+    axes.set(ylabel="accuracy")
+    axes.set_ylim(top=1.02)
+    axes.set_title(
+        f"In {marks} of {reviews} reviews, a finer solver scored lower by more than {threshold:g}"
+        if marks
+        else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
+    )
+    axes.grid()
+    about = f"{check or 'the finer solver'} on that batch, if over {threshold:g} lower"
+    finer = Line2D([], [], color=INK, marker=mark, markersize=7, linestyle="", label=about)
+    return [*_signs(members), *([finer] if marks else [])]
+
+
+def _mark(check: str | None) -> MarkerStyle:
+    """The paper's, of the method."""
+    return MarkerStyle(MARKS.get(check or "", "v"))
+
+
+def _signs(members: Sequence[Member]) -> list[Line2D]:
+    """What is drawn for each seed, of what there is."""
+    tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
+    batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
+    return [*([tests] if any(member.tests.size for member in members) else []), batches]
+
+
+def _draw_signal(axes: Axes, members: Sequence[Member], target: float | None) -> None:
+    for member in members:
+        axes.plot(*member.signals, **member.look, markevery=member.places(member.signals.shape[1]), zorder=3)
+    values = np.concatenate([member.signals[1] for member in members])
+    if target is not None:
+        axes.axhline(target, color=INK, linestyle="--", linewidth=1.4, zorder=4)
+        values = np.append(values, target)
+    dashed = "" if target is None else f"; dashed: target {target:g}"
+    axes.set_title(f"Share of probability mass that a finer solver moves (smoothed{dashed})")
+    axes.set(ylabel="share moved")
+    _scale(axes, values, plain=values.max() < 300 * values.min())
+
+
+def draw_steps(axes: Axes, members: Sequence[Member]) -> None:
+    steps = [np.ceil((1 - SAME) / member.precision) for member in members]
+    _draw_precision(axes, members, steps, "number of steps", "{:.0f}")
+
+
+def draw_tolerances(axes: Axes, members: Sequence[Member]) -> None:
+    _draw_precision(axes, members, [member.precision for member in members], "tolerance", "{:.1e}")
+
+
+def _draw_precision(axes: Axes, members: Sequence[Member], values: Sequence[Array], name: str, written: str) -> None:
+    """As stairs, since a precision holds until the next review; the first seeds' wider, to be seen beneath others."""
+    widths = np.linspace(2.8, 1.2, len(members)) if len(members) > 1 else [1.4]
+    for member, own, width in zip(members, values, widths, strict=True):
+        edges = np.concatenate([[0.0], member.reviews[0], [member.end]])
+        _draw_stairs(axes, member, own, edges, width)
+    # What a review in the last iteration chose, nothing was trained with.
+    lasts = [own[-2 if m.reviews[0, -1] >= m.end else -1] for m, own in zip(members, values, strict=True)]
+    first, last = _range([own[0] for own in values], written), _range(lasts, written)
+    axes.set_title(f"{name[0].upper()}{name[1:]}: {first} at the start, {last} at the end")
+    axes.set(ylabel=name)
+    _scale(axes, np.concatenate(values), plain=name != "tolerance")
+
+
+def draw_evaluations(axes: Axes, members: Sequence[Member]) -> None:
+    """Means between two rows."""
+    means = []
+    for member in members:
+        iterations, totals = np.concatenate([np.zeros((2, 1)), member.evaluations], axis=1)
+        apart = np.diff(iterations) > 0
+        edges = np.append(0.0, iterations[1:][apart])
+        if len(edges) < 2:
+            continue
+        means.append(np.diff(totals)[apart] / np.diff(iterations)[apart])
+        _draw_stairs(axes, member, means[-1], edges, 1.4)
+    if means:
+        first, last = (_range([own[index] for own in means], "{:.0f}") for index in (0, -1))
+        axes.set_title(f"Forward evaluations per iteration: {first} at the start, {last} at the end")
+    axes.set(ylabel="evaluations")
+    axes.set_ylim(bottom=0)
+    axes.grid()
+
+
+def _draw_stairs(axes: Axes, member: Member, values: Array, edges: Array, width: float) -> None:
+    axes.stairs(values, edges, baseline=None, color=member.color, linewidth=width, zorder=3)
+    places = member.places(len(values))
+    axes.plot((edges[:-1] + edges[1:])[places] / 2, values[places], **member.look, linestyle="", zorder=4)
+
+
+def _range(values: Sequence[float], written: str) -> str:
+    """Of all seeds."""
+    low, high = written.format(min(values)), written.format(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _scale(axes: Axes, values: Array, *, plain: bool) -> None:
+    """Logarithmic, since precisions change by factors; plain numbers have ticks at 1, 2, 5, 10, 20, ..."""
+    axes.set_yscale("log")
+    axes.set_ylim(0.8 * values.min(), 1.25 * values.max())
+    if plain or values.max() < 10 * values.min():
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid()

@@ -1,0 +1,272 @@
+"""A study's folder: tables that runs add their rows to, and where each of them was made.
+
+study.json       which study it is, and whether the quick one
+table.csv, ...   what was measured; a run's seed with rows in table.csv is done
+provenance.json  of each run: commit, versions, device, date, seconds
+runs/            run folders, with checkpoints and weights; not for git
+*.png, *.svg     drawn from the tables
+"""
+
+import shutil
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from windermere.errors import RunError, UsageError, WindermereError
+from windermere.paper.studies.study import MAIN, Study, Tables
+from windermere.records import (
+    Row,
+    damaged,
+    not_in_use,
+    open_file,
+    read_json,
+    read_rows,
+    read_tensors,
+    storing,
+    write_json,
+    write_rows,
+)
+
+if sys.platform != "win32":
+    import fcntl
+
+ABOUT, PROVENANCE, RUNS, LOCK = "study.json", "provenance.json", "runs", ".lock"
+Key: TypeAlias = tuple[str, int]
+"""A run's name and a seed."""
+
+
+class StudyFolder:
+    """Where a study's results are. Every file is replaced in one step, table.csv as the last."""
+
+    def __init__(self, path: Path, study: Study, *, quick: bool) -> None:
+        """Makes the folder, or refuses one that holds something else."""
+        self.path, self.study = path, study
+        self.iterations = {name: config.iterations for name, config in study.runs(quick).items()}
+        self.order = {name: k for k, name in enumerate(self.iterations)}
+        about = {"study": study.name, "quick": quick}
+        with storing(path, "created"):
+            if (path / ABOUT).exists():
+                _refuse_another(path, about)
+                self._refuse_other_lengths(path)
+                read_provenance(path)
+                self._tidy_up()
+                return
+            # They would be taken for tables of the study. One that was killed at once leaves the folder of its runs.
+            refuse_other_files(path, (RUNS, "notes.md"))
+            (path / RUNS).mkdir(parents=True, exist_ok=True)
+        write_json(path / ABOUT, about)
+
+    def _refuse_other_lengths(self, path: Path) -> None:
+        """Rows of runs that this version of the study trains for longer, or less long, are not its own."""
+        for row in read_rows(path / f"{MAIN}.csv"):
+            planned = self.iterations.get(row.get("run", ""))
+            if planned is not None and row.get("iterations") not in (None, planned):
+                raise RunError(
+                    f"{path} has rows of '{row['run']}' after {row['iterations']} iterations, and this version of the "
+                    f"study trains it for {planned}: name another folder with --out, or take this one away"
+                )
+
+    @property
+    def runs(self) -> Path:
+        return self.path / RUNS
+
+    def done(self) -> set[Key]:
+        return {key for row in read_rows(self.path / f"{MAIN}.csv") if (key := _key(row)) is not None}
+
+    def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
+        """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
+        with _alone(self.runs):
+            write_json(self.path / PROVENANCE, dict(sorted({**read_provenance(self.path), **made}.items())))
+            for name in sorted(tables, key=lambda name: name == MAIN):
+                file = self.path / f"{name}.csv"
+                write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
+
+    def _in_order(self, rows: Iterable[Row]) -> list[Row]:
+        """By run and seed: tables are the same in whatever order runs were done."""
+
+        def place(row: Row) -> tuple[int, int]:
+            return self.order.get(row.get("run", ""), len(self.order)), int(row.get("seed") or 0)
+
+        return sorted(rows, key=place)
+
+    def merge(self, other: Path) -> tuple[int, int]:
+        """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
+        run folders that are not here or less far. Returns how many of each."""
+        _refuse_another(other, read_json(self.path / ABOUT))
+        self._refuse_other_lengths(other)
+        done = self.done()
+        tables, made = self.without_done(read_tables(other), read_provenance(other))
+        for name, how in made.items():
+            self.refuse_other_arithmetic(run_of(name), arithmetic_of(how))
+        self.add(tables, made)
+        begun = [path for path in sorted((other / RUNS).glob("[!.]*")) if reached(path) > self._reached(path.name)]
+        for path in begun:
+            self._take_over(path)
+        return len(self.done() - done), len(begun)
+
+    def without_done(
+        self, tables: Tables, made: Mapping[str, Any]
+    ) -> tuple[dict[str, list[Row]], dict[str, dict[str, Any]]]:
+        """Of what was measured elsewhere, the rows of seeds that are not done here, and how these were made."""
+        done = self.done()
+        fresh = {
+            name: [row for row in rows if (key := _key(row)) is not None and key not in done]
+            for name, rows in tables.items()
+        }
+        taken = {_key(row) for row in fresh.get(MAIN, ())}
+        return (
+            {name: rows for name, rows in fresh.items() if rows},
+            {name: how for name, how in made.items() if taken & set(_keys_of(name))},
+        )
+
+    def arithmetics(self, run: str) -> set[str]:
+        """What its seeds that are here were trained in: one."""
+        return {arithmetic_of(how) for name, how in read_provenance(self.path).items() if run_of(name) == run}
+
+    def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
+        """The seeds of a run are averaged, so all are trained in one."""
+        for held in self.arithmetics(run) - {arithmetic}:
+            raise RunError(
+                f"{self.path} has seeds of '{run}' in {held}, and others would be in {arithmetic}: say "
+                f"--arithmetic {held}, or name another folder with --out"
+            )
+
+    def _reached(self, name: str) -> int:
+        return reached(self.runs / name) if (self.runs / name).exists() else -1
+
+    def _take_over(self, path: Path) -> None:
+        """A copy of a run's folder in the place of one that is less far; neither may be in use. Killed in between, it
+        leaves one of them, which `_tidy_up` puts where it belongs."""
+        here, partial, old = (self.runs / name for name in (path.name, *_beside(path.name)))
+        with storing(here, "written"), _alone(self.runs), not_in_use(path), not_in_use(here):
+            _remove(partial)
+            shutil.copytree(path, partial)
+            if here.exists():
+                here.rename(old)
+            partial.rename(here)
+            _remove(old)
+
+    def _tidy_up(self) -> None:
+        """After a process that was killed while it took over a run."""
+        if not any(self.runs.glob(".*.*")):
+            return
+        with storing(self.runs, "written"), _alone(self.runs):
+            for old in self.runs.glob(".*.old"):
+                here = self.runs / old.name[1:].removesuffix(".old")
+                if not here.exists():
+                    old.rename(here)
+                _remove(old)
+            for partial in self.runs.glob(".*.partial"):
+                _remove(partial)
+
+
+def _beside(name: str) -> tuple[str, str]:
+    """Of a run's folder: a copy that is being made, and what it replaces."""
+    return f".{name}.partial", f".{name}.old"
+
+
+def run_of(name: str) -> str:
+    """Whose folder that is; entries of the provenance are called so, too, after a study that lent them and a slash."""
+    return name.rpartition("/")[2].partition("_seeds-")[0]
+
+
+def _keys_of(name: str) -> list[Key]:
+    """The seeds that an entry of the provenance is about."""
+    return [(run_of(name), int(seed)) for seed in name.partition("_seeds-")[2].split("-") if seed.isdecimal()]
+
+
+def arithmetic_of(made: Mapping[str, Any]) -> str:
+    return str(made.get("arithmetic", "float32"))
+
+
+def read_tables(path: Path) -> dict[str, list[Row]]:
+    """All tables of a study's folder by name, table.csv first."""
+    files = sorted(path.glob("*.csv"), key=lambda file: (file.stem != MAIN, file.stem))
+    return {file.stem: read_rows(file) for file in files}
+
+
+def reached(run: Path) -> int:
+    """The iteration of a run's checkpoint."""
+    path = run / "checkpoint.safetensors"
+    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
+
+
+def refuse_another_study(path: Path, study: Study) -> None:
+    """Where there is one, quick or not."""
+    if (path / ABOUT).exists():
+        found = read_json(path / ABOUT)
+        _refuse_another(path, {**(found if isinstance(found, dict) else {}), "study": study.name})
+
+
+@contextmanager
+def from_tables(path: Path) -> Iterator[None]:
+    """Tables are read as they were written: where one was changed by hand or cut, that is said."""
+    try:
+        yield
+    except WindermereError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(path, f"a table lacks what belongs there: {type(error).__name__} {error}") from error
+
+
+def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
+    """For a merge: of a study that trains runs."""
+    if not study.runs(quick):
+        raise UsageError(f"'{study.name}' is computed at once, so there is nothing to merge: copy its folder")
+    _refuse_another(path, {"study": study.name, "quick": quick})
+
+
+def _remove(path: Path) -> None:
+    if path.exists():
+        shutil.rmtree(path)
+
+
+@contextmanager
+def _alone(runs: Path) -> Iterator[None]:
+    """Processes that do different runs of one study take turns, or one would write over what another has added. Where
+    there are no locks (Windows, some network disks) it goes on without one."""
+    with storing(runs, "written"):
+        runs.mkdir(exist_ok=True)  # git does not keep it
+    with open_file(runs / LOCK, "a", "written") as lock:
+        if sys.platform != "win32":
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def read_provenance(path: Path) -> dict[str, dict[str, Any]]:
+    if not (path / PROVENANCE).exists():
+        return {}
+    made = read_json(path / PROVENANCE)
+    if not isinstance(made, dict) or not all(isinstance(how, dict) for how in made.values()):
+        raise damaged(path / PROVENANCE, "it does not say of each run how it was made")
+    return made
+
+
+def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
+    if not (path / ABOUT).exists():
+        raise RunError(f"{path} is no study's folder: name one that `windermere study run` has written")
+    if not isinstance(found := read_json(path / ABOUT), dict):
+        raise damaged(path / ABOUT, "it does not say which study this is")
+    if found != about:
+        held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
+        flag = ", or give --quick" if found == {**about, "quick": True} else ""
+        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder{flag}")
+
+
+def refuse_other_files(path: Path, own: Collection[str]) -> None:
+    """Hidden files are in nobody's way."""
+    names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+    if others := [name for name in names if name not in own and not name.startswith(".")]:
+        raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")
+
+
+def _key(row: Row) -> Key | None:
+    return (row["run"], row["seed"]) if row.get("run") is not None and row.get("seed") is not None else None
+
+
+def _replaced(before: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
+    keys = {_key(row) for row in fresh}
+    return [*(row for row in before if _key(row) not in keys), *fresh]

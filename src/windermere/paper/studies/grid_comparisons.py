@@ -1,0 +1,87 @@
+"""What the grids of several studies say together: claims of Appendix B about MNIST, and all of them in one figure."""
+
+from collections.abc import Collection, Iterable, Sequence
+from math import inf
+from statistics import fmean
+
+from windermere.paper.figures import LossCurve, LossPanel
+from windermere.paper.studies.critical import Critical, critical_steps, did_train, entries, finest_check
+from windermere.paper.studies.grid_findings import data_title, grids_in, is_lower, mean_and_spread, seeds_of, title
+from windermere.paper.studies.study import Finding
+from windermere.records import Row
+
+
+def lower_than_with_fixed_steps(
+    adaptive: Sequence[Row], fixed: Sequence[Row], *, unfinished: Collection[str]
+) -> Finding:
+    """Overall: of all entries, whatever their precision, each as the mean of its seeds that trained. Coarse ones, which
+    may have more seeds, count no more than fine ones."""
+    ours, theirs = (_by_entry(rows) for rows in (adaptive, fixed))
+    some, others = ([fmean(entry) for entry in grid] for grid in (ours, theirs))
+    return Finding(
+        claim="with adaptive solvers accuracy is lower, overall, than with fixed steps",
+        ours=f"tested with the training solver, {_over_entries(ours)} against {_over_entries(theirs)}",
+        agrees=None if unfinished else is_lower(some, others),
+        case="MNIST",
+    )
+
+
+def _by_entry(rows: Sequence[Row]) -> list[list[float]]:
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        if row["own"] and did_train(row):
+            found.setdefault(row["run"], []).append(row["accuracy"])
+    return list(found.values())
+
+
+def _over_entries(grid: Sequence[Sequence[float]]) -> str:
+    if len(grid) > 1:
+        return f"{mean_and_spread([fmean(entry) for entry in grid])} over {len(grid)} entries"
+    return mean_and_spread(grid[0]) if grid else "none yet"
+
+
+def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:
+    """Of Euler's method."""
+    own, *rest = ([grid for name, grid in grids_in(rows).items() if _is_euler(name)] for rows in (mnist, *others))
+    grids = [grid for some in (own, *rest) for grid in some]
+    found = {f"{title(grid)} ({seeds_of(grid)})": critical_steps(grid, "euler") for grid in grids}
+    whole = all((own, *rest)) and not any(map(_is_euler, unfinished))
+    return Finding(
+        claim="the critical number of steps is low (the paper has a 'low critical step size', and thinks that dopri54 "
+        "shows no drop there for that reason): we ask whether it is below the others",
+        ours="; ".join(f"{name}: {critical}" for name, critical in found.items()) or "no grid of Euler's is there",
+        agrees=_is_below_all(*found.values()) if whole else None,
+        case="MNIST",
+    )
+
+
+def _is_euler(grid: str) -> bool:
+    return grid.startswith("euler")
+
+
+def _is_below_all(one: Critical, *others: Critical) -> bool | None:
+    """Critical numbers lie between those that fail and those that pass: None where that does not tell."""
+    if all((one.passes or inf) <= (other.fails or 0) for other in others):
+        return True
+    return False if any((one.fails or 0) >= (other.passes or inf) for other in others) else None
+
+
+def loss_panels(grids: Iterable[Sequence[Row]]) -> list[LossPanel]:
+    """Of all studies' rows: what their finest solver takes from the models that trained, by data set."""
+    panels: dict[str, list[LossCurve]] = {}
+    for rows in grids:
+        for grid in grids_in([row for row in rows if row.get("method") is not None]).values():
+            if (curve := _loss_curve(grid)).costs:
+                panels.setdefault(data_title(grid), []).append(curve)
+    return [LossPanel(title=name, curves=curves) for name, curves in panels.items()]
+
+
+def _loss_curve(grid: Sequence[Row]) -> LossCurve:
+    method = grid[0]["method"]
+    there = [entry for entry in entries(grid, method, finest_check(grid, method)) if entry.trained]
+    costs = {(row["run"], row["seed"]): row["cost"] for row in grid if row["own"]}
+    return LossCurve(
+        method=method,
+        costs=[fmean(costs[model.run, model.seed] for model in entry.trained) for entry in there],
+        losses=[[model.drop for model in entry.trained] for entry in there],
+    )

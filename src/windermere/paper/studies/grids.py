@@ -1,0 +1,266 @@
+"""The grids of Section 3 and Appendix B: trained with one precision, tested with others.
+
+What the paper leaves open is chosen here: the tolerances, rk4 on images, and all of Sphere3, 10 and 900.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from windermere.paper.arithmetic import IMAGES
+from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
+from windermere.paper.studies.critical import critical_steps, did_train, written
+from windermere.paper.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
+from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
+from windermere.paper.studies.measuring import described, measure
+from windermere.paper.studies.rows import drawn
+from windermere.paper.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables, data_name
+from windermere.paper.training import RunConfig, paper_settings
+from windermere.records import Row
+from windermere.solvers import Adaptive, FixedStep, Solver
+
+CIFAR10_RATES = (1e-3, 1e-4)
+"""The paper prints the first, with which our accuracies lie a little below its own; with the second they lie above."""
+
+
+def powers_of_two(most: int) -> tuple[int, ...]:
+    return tuple(2**n for n in range(most.bit_length()))
+
+
+STEPS = {"euler": powers_of_two(256), "rk4": powers_of_two(128)}
+IMAGE_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+SPHERE900_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+"""A solve in 900 dimensions costs as much as one of images."""
+TOLERANCES, IMAGE_TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), (1e-1, 1e-2, 1e-3, 1e-4)
+ADAPTIVE_METHODS = ("fehlberg21", "dopri54")
+
+QUICK_STEPS = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
+QUICK_SPHERE10_STEPS = {"euler": (1, 2, 8, 32), "rk4": (1, 8)}
+QUICK_MNIST_STEPS, QUICK_CIFAR10_STEPS = {"euler": (1, 2, 8), "rk4": (1, 2)}, {"euler": (1, 2, 4)}
+QUICK_SPHERE900_STEPS = {"euler": (1, 2, 4), "rk4": (1,)}
+QUICK_TOLERANCES = dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3, 1e-5))
+QUICK_IMAGE_TOLERANCES: Mapping[str, Mapping[str, Sequence[float]]] = {
+    "mnist": dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3)),
+    "cifar10": {"fehlberg21": (1e-1, 1e-3)},
+}
+
+SPHERE900_ITERATIONS = 2000
+"""Instead of 10 000: its classes are far apart, and every seed is through long before."""
+QUICK: Mapping[str, Mapping[str, Any]] = {
+    "sphere900": {"iterations": 200, "lr": 1e-3},
+    "mnist": QUICK_IMAGES,
+    "cifar10": QUICK_IMAGES,
+}
+QUICK_ADAPTIVE: Mapping[str, Mapping[str, Any]] = {
+    "mnist": {"batch_size": 16, "lr": 2e-4, "seeds": (3,)},
+    "cifar10": {"batch_size": 16},
+}
+"""With adaptive solvers, which evaluate the field ten times and more. MNIST's rate and seed were chosen after several
+trials (docs/studies.md): at the paper's 1e-4 a coarse tolerance does not show so early; at 2e-4, fehlberg21 at 1e-3
+takes up to 76 evaluations with seed 1, and about 20 with seed 3."""
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def fixed_runs(data: str, quick: bool) -> dict[str, RunConfig]:
+    """Trained with Euler's method and rk4."""
+    solvers = (
+        (f"{method}-{steps}", FixedStep.of(method, steps=steps))
+        for method, counts in _steps(data, quick).items()
+        for steps in counts
+    )
+    return dict(_with_rates(data, solvers, quick))
+
+
+def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]:
+    """Trained with fehlberg21 and dopri54."""
+    solvers = (
+        (f"{method}-{written(tolerance)}", Adaptive(method, tolerance=tolerance))
+        for method, tolerances in _tolerances(data, quick).items()
+        for tolerance in tolerances
+    )
+    return dict(_with_rates(data, solvers, quick, gradient=gradient))
+
+
+def _steps(data: str, quick: bool) -> Mapping[str, Sequence[int]]:
+    if data in IMAGES:
+        of_quick = QUICK_MNIST_STEPS if data == "mnist" else QUICK_CIFAR10_STEPS
+        return of_quick if quick else IMAGE_STEPS
+    if data == "sphere900":
+        return QUICK_SPHERE900_STEPS if quick else SPHERE900_STEPS
+    if data == "sphere10" and quick:
+        return QUICK_SPHERE10_STEPS
+    return QUICK_STEPS if quick else STEPS
+
+
+def _tolerances(data: str, quick: bool) -> Mapping[str, Sequence[float]]:
+    if not quick:
+        return dict.fromkeys(ADAPTIVE_METHODS, IMAGE_TOLERANCES if data in IMAGES else TOLERANCES)
+    return QUICK_IMAGE_TOLERANCES.get(data, QUICK_TOLERANCES)
+
+
+def _with_rates(
+    data: str, solvers: Iterator[tuple[str, Solver]], quick: bool, **settings: Any
+) -> Iterator[tuple[str, RunConfig]]:
+    """CIFAR-10 is trained with both learning rates; a quick study takes the higher one."""
+    for name, solver in solvers:
+        if data != "cifar10":
+            yield name, _config(data, solver, quick, **settings)
+            continue
+        for lr in CIFAR10_RATES[: 1 if quick else None]:
+            yield f"{name}-lr{written(lr)}", _config(data, solver, quick, lr=lr, **settings)
+
+
+def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfig:
+    values = {"seeds": SEEDS, **paper_settings(data, solver)}
+    if quick:
+        values |= QUICK.get(data, QUICK_SPHERES)
+        if data in QUICK_ADAPTIVE and isinstance(solver, Adaptive):
+            values |= QUICK_ADAPTIVE[data]
+    elif data == "sphere900":
+        values["iterations"] = SPHERE900_ITERATIONS
+    values |= settings
+    tests = 1 if quick and data in IMAGES else 10
+    return RunConfig(data=data, solver=solver, evaluate_every=values["iterations"] // tests, **values)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Figures
+
+
+def draw(known: "KnownRuns", tables: Tables, folder: Path) -> list[Path]:
+    """One figure for each training method (and learning rate), and one with all its seeds; as PNG and SVG."""
+    paths = list[Path]()
+    for name, rows in grids_in(known.completed(tables.get(MAIN, ()))).items():
+        figure = grid_figure(rows)
+        paths += drawn(partial(draw_grid, figure), folder, name)
+        paths += drawn(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
+    return paths
+
+
+def grid_figure(rows: Sequence[Row]) -> GridFigure:
+    """What is drawn of one grid's rows."""
+    first, adaptive = rows[0], rows[0].get("tolerance") is not None
+    method = first["method"]
+    trained = {(row["run"], row["seed"]): did_train(row) for row in rows if row["own"]}
+    critical = critical_steps(rows, method)
+    edges = (critical.fails, critical.passes)
+    return GridFigure(
+        name=title(rows),
+        precision_name="tolerance" if adaptive else "step",
+        tests=[_grid_test(row, adaptive, trained.get((row["run"], row["seed"]), False)) for row in rows],
+        fails=edges[0] if adaptive or edges[0] is None else 1 / edges[0],
+        passes=edges[1] if adaptive or edges[1] is None else 1 / edges[1],
+    )
+
+
+def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
+    trained = row["tolerance"] if adaptive else 1 / row["steps"]
+    factor = row.get("factor")
+    return GridTest(
+        trained=trained,
+        tested=trained * (1.0 if factor is None else factor),
+        method=row.get("test_method") or row["method"],
+        seed=row["seed"],
+        accuracy=row["accuracy"],
+        own=row["own"],
+        counts=counts,
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Studies
+
+
+class KnownRuns:
+    """A study's runs, to complete rows of seeds that diverged: these may say little more than run, seed and when."""
+
+    def __init__(self, quick: Mapping[str, RunConfig], full: Mapping[str, RunConfig]) -> None:
+        self.quick, self.full = quick, full
+
+    def completed(self, rows: Sequence[Row]) -> list[Row]:
+        known = {**self.full, **self.quick} if self._are_quick(rows) else {**self.quick, **self.full}
+        about = {name: described(name, config) for name, config in known.items()}
+        return [
+            row
+            if row.get("gradient") is not None or row["run"] not in about
+            else {**row, **about[row["run"]], "own": True, "accuracy": None}
+            for row in rows
+        ]
+
+    def unfinished(self, rows: Sequence[Row]) -> set[str]:
+        """The grids that have more runs than there are rows of; all quick ones."""
+        there = set() if self._are_quick(rows) else {row["run"] for row in rows}
+        return set(grids_in([described(name, config) for name, config in self.full.items() if name not in there]))
+
+    def _are_quick(self, rows: Sequence[Row]) -> bool:
+        measured = {(row["run"], row.get("iterations")) for row in rows}
+        return any((name, config.iterations) in measured for name, config in self.quick.items())
+
+
+def _study(name: str, paper: str, what: str, runs: Any, findings: Any) -> Study:
+    known = KnownRuns(runs(True), runs(False))
+
+    def found(tables: Tables) -> list[Finding]:
+        rows = known.completed(tables.get(MAIN, ()))
+        return list(findings(rows, known.unfinished(rows)))
+
+    return Study(
+        name=name,
+        paper=paper,
+        what=what,
+        runs=runs,
+        measure=measure,
+        draw=partial(draw, known),
+        findings=found,
+        left_out=lambda tables: left_out(known.completed(tables.get(MAIN, ()))),
+    )
+
+
+def _compared(study: Study, others: Sequence[Study], compare: Callable[..., Finding]) -> Study:
+    """With a finding about other studies' rows and its own."""
+    known = {MAIN: study, **{other.name: other for other in others}}
+    runs = {name: KnownRuns(of.runs(True), of.runs(False)) for name, of in known.items()}
+
+    def found(tables: Tables) -> list[Finding]:
+        rows = {name: of.completed(tables.get(name, ())) for name, of in runs.items()}
+        unfinished = set[str]().union(*(of.unfinished(rows[name]) for name, of in runs.items()))
+        more = [compare(*rows.values(), unfinished=unfinished)] if rows[MAIN] else []
+        return [*study.findings(tables), *more]
+
+    return replace(study, findings=found, beside=tuple(other.name for other in others))
+
+
+def _fixed(data: str, paper: str) -> Study:
+    what = f"{data_name(data)} trained with Euler's method and rk4 at many steps, tested with coarser and finer solvers"
+    return _study(f"{data}-fixed", paper, what, partial(fixed_runs, data), fixed_findings)
+
+
+def _adaptive(data: str, paper: str, gradient: str = "backprop") -> Study:
+    what = (
+        f"{data_name(data)} trained with fehlberg21 and dopri54 at many tolerances, tested with smaller and larger ones"
+    )
+    kind, more = ("adjoint", "; gradients by the adjoint") if gradient == "adjoint" else ("adaptive", "")
+    return _study(f"{data}-{kind}", paper, f"{what}{more}", partial(adaptive_runs, data, gradient), adaptive_findings)
+
+
+SPHERE2_FIXED = _fixed("sphere2", "Figure 4 (a, b); Appendix B.1, E.1")
+CIFAR10_FIXED = _fixed("cifar10", "Appendix B.1, E.2")
+MNIST_FIXED = _compared(_fixed("mnist", "Appendix B.1"), (SPHERE2_FIXED, CIFAR10_FIXED), fewer_critical_steps)
+
+GRIDS: tuple[Study, ...] = (
+    SPHERE2_FIXED,
+    _adaptive("cifar10", "Figure 4 (c, d); Appendix B.2"),
+    CIFAR10_FIXED,
+    MNIST_FIXED,
+    _fixed("sphere3", "Appendix B.1"),
+    _fixed("sphere10", "Appendix B.1"),
+    _fixed("sphere900", "Appendix B.1"),
+    _compared(_adaptive("mnist", "Appendix B.2"), (MNIST_FIXED,), lower_than_with_fixed_steps),
+    _adaptive("sphere2", "Appendix B.2"),
+    _adaptive("sphere2", "Appendix B.2", gradient="adjoint"),
+)

@@ -1,0 +1,89 @@
+"""What a study is: the paper's claim, the runs that test it, what is measured on them, and how it is drawn."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from windermere.paper.training import Labelled, RunConfig, Trained
+from windermere.records import Row
+
+Tables: TypeAlias = Mapping[str, Sequence[Row]]
+"""By name; each is a CSV file of the study's folder. Rows about a run have its name (`run`) and `seed`."""
+Borrowed: TypeAlias = tuple[Sequence[Row], Mapping[str, Any]]
+"""Other studies' rows, and by name how they were made (`borrowed` says by which study)."""
+MAIN = "table"
+"""The table that every study has: with its rows in place, a run is done."""
+SEEDS = (0, 1, 2, 3, 4)
+"""The paper's five, unless a study is asked for fewer or more."""
+QUICK_SPHERES: Mapping[str, Any] = {"iterations": 1500, "lr": 1e-3}
+"""Tenfold the paper's learning rate for a seventh of its iterations."""
+QUICK_IMAGES: Mapping[str, Any] = {"iterations": 200, "batch_size": 32, "seeds": (1,), "log_every": 10}
+"""What a CPU can train, and what is enough for a model to be tied to its solver. MNIST's seed 0 diverges with eight
+Euler steps, with the paper's batches of 256 too."""
+
+
+def data_name(data: str) -> str:
+    """As the paper writes it."""
+    return {"mnist": "MNIST", "cifar10": "CIFAR-10"}.get(data, data.capitalize())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A claim beside what we found."""
+
+    claim: str
+    """The paper's, in our words; the same words for each of its cases."""
+    ours: str
+    """Our numbers, with their spread."""
+    agrees: bool | None
+    """None where what is there does not tell."""
+    beyond: bool = False
+    """Whether the paper claims nothing, and the finding is about something of ours."""
+    case: str = ""
+    """What of all that the claim is about: a data set, a method. Nothing where it is about one thing only."""
+
+
+def seed_count(*numbers: int) -> str:
+    """How many seeds stand behind a finding, where runs or entries have so many each."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    many = f"{low} seeds" if low == high else f"{low} to {high} seeds"
+    return "one seed" if low == high == 1 else many
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A trained run of a study, about to be measured."""
+
+    name: str
+    trained: Trained
+    test_set: Labelled
+    folder: Path
+    """Of the run: its metrics are there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One experiment of the paper. Either it trains runs and measures each, or all of it is computed at once."""
+
+    name: str
+    paper: str
+    """Where the paper has it: "Figure 4 (a, b)"."""
+    what: str
+    """One line."""
+    draw: Callable[[Tables, Path], list[Path]]
+    """Draws the figures from the tables into a folder; returns their paths."""
+    runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=lambda quick: {})
+    """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
+    measure: Callable[[Finished], Tables] = field(default=lambda run: {})
+    """What a trained run contributes to the tables."""
+    borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
+    """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
+    compute: Callable[[bool], Tables] = field(default=lambda quick: {})
+    """The tables of a study that trains nothing."""
+    findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
+    """What the tables say of the paper's claims."""
+    beside: tuple[str, ...] = ()
+    """Studies whose main tables, where they are there, its findings get as well, each by its name."""
+    left_out: Callable[[Tables], str] = field(default=lambda tables: "")
+    """A sentence about models that are in no mean; if empty, those that diverged are named."""

@@ -1,0 +1,157 @@
+"""Runs on disk: starting one, going on with one, and reading a trained one back."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from windermere.errors import RunError, UsageError, raised
+from windermere.nn import ode_blocks
+from windermere.paper.training.batches import Batches
+from windermere.paper.training.checkpoint import check_it_belongs
+from windermere.paper.training.config import DTYPES, RESUMED_OTHERWISE, RunConfig
+from windermere.paper.training.ensemble import Ensemble
+from windermere.paper.training.evaluation import Labelled
+from windermere.paper.training.trainer import make_ensemble
+from windermere.records import RunFolder, environment, read_run
+from windermere.solvers import Adaptive, Solver, solver_from_dict
+from windermere.solvers.grid import make_grid
+
+
+@torch.no_grad()
+def check_precision(config: RunConfig, training_set: Labelled) -> None:
+    """Refuse a precision that no training can begin with: more steps than there may be, or a tolerance under which not
+    even the first batch can be solved."""
+    if not isinstance(config.solver, Adaptive):
+        make_grid([config.solver], (0.0, 1.0))  # the times of all of the paper's architectures
+        return
+    ensemble, (inputs, labels) = make_ensemble(config), training_set
+    first = Batches(len(labels), config.batch_size, config.seeds, str(inputs.device)).indices(0)
+    ensemble.features(inputs[first].to(config.device, DTYPES[config.dtype]), (config.solver,) * ensemble.size)
+
+
+def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> RunFolder:
+    """A new run's folder, or that of a run with the same configuration to go on with.
+
+    A resumed run may have more iterations than before, and another device; nothing else may differ.
+    """
+    path = Path(path)
+    if not resume:
+        return RunFolder.create(path, config.to_dict(), environment(config.device))
+    with RunFolder.glance(path) as run:
+        _refuse_what_cannot_go_on(run, config)  # before the lock, whose file would be written,
+    run = RunFolder.reopen(path)
+    try:
+        stored = _refuse_what_cannot_go_on(run, config)  # and after it, since another process may have been faster
+        run.note_environment(environment(config.device))
+        if config != stored:
+            run.rewrite_config(config.to_dict())
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def _refuse_what_cannot_go_on(run: RunFolder, config: RunConfig) -> RunConfig:
+    """What it was started with. First of all: a longer config.json on such a run would hide its trained model."""
+    stored = RunConfig.from_dict(run.config)
+    _refuse_a_contradiction(run.path, stored, config)
+    run.look_over(partial(check_it_belongs, run.path, config))
+    return stored
+
+
+def leave_behind(path: str | Path, seeds: Sequence[int]) -> RunConfig:
+    """Take seeds that diverged out of the run in a folder, so that the others can go on; at least one must be left."""
+    with RunFolder.reopen(Path(path)) as run:
+        stored = RunConfig.from_dict(run.config)
+        config = replace(stored, seeds=tuple(seed for seed in stored.seeds if seed not in seeds))
+        run.rewrite_config(config.to_dict())
+    return config
+
+
+def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
+    """What the run in a folder was started with, and these settings on top, where they do not contradict it."""
+    with RunFolder.glance(Path(path)) as run:
+        stored = RunConfig.from_dict(run.config)
+    config = replace(stored, **settings)
+    _refuse_a_contradiction(path, stored, config)
+    return config
+
+
+def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConfig) -> None:
+    names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
+    other = [name for name in names if name not in RESUMED_OTHERWISE]
+    if other:
+        told = " and ".join(f"{_flag(n)} {_told(getattr(stored, n))} (not {_told(getattr(config, n))})" for n in other)
+        raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")
+    if config.iterations < stored.iterations:
+        raise RunError(
+            f"{path} was started with --iterations {stored.iterations}: resumed, it may have more, "
+            f"but not {config.iterations}"
+        )
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _told(value: Any) -> str:
+    """Seeds as a flag has them: one number alone would be how many."""
+    if not isinstance(value, tuple):
+        return str(value)
+    return ",".join(map(str, value)) + ("," if len(value) == 1 else "")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained run, ready to be asked."""
+
+    config: RunConfig
+    ensemble: Ensemble
+    solvers: tuple[Solver, ...]
+    """What each member was trained with in the end."""
+
+    def member(self, index: int) -> nn.Module:
+        """One member as a plain module of its own, with its own solver."""
+        model = self.ensemble.member(index)
+        for block in ode_blocks(model):
+            block.solver = self.solvers[index]
+        return model
+
+
+def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str | None = None) -> Trained:
+    """Read a run's trained model, whatever device it was trained on, to compute as it was trained or otherwise."""
+    run = read_run(Path(path))
+    config = replace(RunConfig.from_dict(run.config), device=str(device))
+    if (trained := run.model.meta.get("iterations")) != config.iterations:
+        raise RunError(
+            f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}: "
+            "go on with it by --resume"
+        )
+    chosen = config if arithmetic is None else replace(config, arithmetic=arithmetic)
+    try:
+        ensemble = make_ensemble(chosen)
+    except (RuntimeError, AssertionError) as error:  # PyTorch's, of a device that is not there
+        raise UsageError(f"{path} cannot be put on the device '{device}' ({raised(error)}): take the cpu") from error
+    if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
+        raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
+    ensemble.load(run.model.tensors)
+    kept = run.model.meta.get("solvers")
+    solvers = [solver_from_dict(values) for values in kept] if kept else [config.solver] * ensemble.size
+    return Trained(config, ensemble, tuple(solvers))
+
+
+def load_run(path: str | Path, seed: int = 0, *, device: str = "cpu") -> nn.Module:
+    """The model that one seed of a trained run became: a plain module whose ODEBlock has the solver it ended with.
+
+    `path` is the folder of a run that `windermere train` has finished. For all seeds at once, see
+    `windermere.paper.training.trained_ensemble`.
+    """
+    trained = trained_ensemble(path, device=device)
+    if seed not in trained.config.seeds:
+        raise UsageError(f"{path} has no seed {seed}: it was trained with {', '.join(map(str, trained.config.seeds))}")
+    return trained.member(trained.config.seeds.index(seed))

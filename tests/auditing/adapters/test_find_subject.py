@@ -1,0 +1,93 @@
+"""Which library a model solves with is seen by running it."""
+
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torchdiffeq import odeint
+
+from tests.auditing.adapters.models import TimeField, points
+from windermere.auditing.adapters import find_subject
+from windermere.errors import AuditError
+from windermere.solvers import FixedStep
+
+
+def quietly(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip(name)
+
+
+class Diffeq(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.field = TimeField()
+
+    def forward(self, x: Tensor) -> Any:
+        times = torch.tensor([0.0, 1.0]).type_as(x)
+        return odeint(self.field, x, times, method="euler", options={"step_size": 0.25})[-1]
+
+
+def test_a_model_that_calls_torchdiffeq_is_torchdiffeqs() -> None:
+    found = find_subject(Diffeq(), points())
+    assert found is not None
+    assert found.library == "torchdiffeq"
+    assert found.solvers == (FixedStep("euler", step=0.25),)
+
+
+def test_a_model_that_solves_nothing_is_nobodys() -> None:
+    assert find_subject(nn.Linear(2, 2), points()) is None
+    assert find_subject(lambda x: x, points()) is None
+
+
+def test_a_model_of_torchdyns_is_torchdyns_and_two_libraries_in_one_pass_are_refused() -> None:
+    core = quietly("torchdyn.core")
+    node = core.NeuralODE(nn.Linear(2, 2), solver="euler", return_t_eval=False)
+    found = find_subject(node, points())
+    assert found is not None
+    assert found.library == "torchdyn"
+    with pytest.raises(AuditError, match="torchdiffeq and torchdyn"):
+        find_subject(nn.Sequential(Diffeq(), node), points())
+
+
+def test_a_model_of_torchodes_is_torchodes() -> None:
+    to = quietly("torchode")
+
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Any:
+            return to.solve_ivp(lambda t, y: -y, x, torch.tensor([0.0, 1.0]), method="dopri5").ys[:, -1]
+
+    found = find_subject(Model(), points())
+    assert found is not None
+    assert found.library == "torchode"
+
+
+def test_a_model_of_equinox_is_diffraxs_if_it_solves() -> None:
+    diffrax, eqx, jax = (quietly(name) for name in ("diffrax", "equinox", "jax"))
+
+    class Model(eqx.Module):  # type: ignore[misc, name-defined]
+        scale: float
+
+        def __call__(self, y: Any) -> Any:
+            term = diffrax.ODETerm(lambda t, y, args: -self.scale * y)
+            return diffrax.diffeqsolve(term, diffrax.Heun(), 0.0, 1.0, 0.5, y).ys[-1]
+
+    found = find_subject(Model(2.0), points())
+    assert found is not None
+    assert found.library == "diffrax"
+    assert found.solvers == (FixedStep("heun", step=0.5),)
+    assert find_subject(eqx.nn.Linear(2, 2, key=jax.random.PRNGKey(0)), points()) is None
+
+
+def test_looking_for_a_library_imports_none() -> None:
+    program = (
+        "import sys, torch; from windermere.auditing.adapters import find_subject;"
+        "assert find_subject(torch.nn.Linear(2, 2), torch.zeros(3, 2)) is None;"
+        "print([name for name in ('torchdiffeq', 'torchdyn', 'torchode', 'diffrax', 'jax') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,73 @@
+"""Intervals of paired differences."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from windermere.auditing.statistics import paired_gap
+
+
+def test_no_difference_among_few_samples_does_not_prove_that_there_is_none() -> None:
+    few, many = (paired_gap(np.ones(n), np.ones(n)) for n in (10, 1000))
+    assert few.exceeds(0.1) is None
+    assert many.exceeds(0.1) is False
+
+
+def test_the_interval_covers_the_true_difference_about_95_times_in_100() -> None:
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        first = (generator.random(200) < 0.9).astype(float)
+        flipped = generator.random(200) < 0.12
+        second = np.where(flipped, 1 - first, first)
+        gap = paired_gap(first, second)
+        covered += gap.low <= 0.9 - (0.9 * 0.88 + 0.1 * 0.12) <= gap.high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_the_interval_of_right_and_wrong_is_agresti_and_mins_worked_out_by_hand() -> None:
+    """Of 100 samples 10 gained and 4 lost; half a sample more in each of the four cells makes 10.5, 4.5 and 102."""
+    first, second = np.zeros(100), np.zeros(100)
+    first[:10], second[10:14] = 1, 1
+    gap, half = paired_gap(first, second), 1.96 * np.sqrt(15 - 6**2 / 102) / 102
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.06, 6 / 102 - half, 6 / 102 + half), rel=1e-12)
+
+
+def test_a_difference_counts_in_either_direction() -> None:
+    worse, better = np.zeros(500), np.ones(500)
+    assert paired_gap(worse, better).exceeds(0.1) is True
+    assert paired_gap(better, worse).exceeds(0.1) is True
+
+
+def test_more_samples_than_were_predicted_settle_it() -> None:
+    generator = np.random.default_rng(1)
+    first = np.ones(200)
+    second = (generator.random(200) > 0.13).astype(float)
+    gap = paired_gap(first, second)
+    assert gap.exceeds(0.1) is None
+    more = int(gap.more_samples(0.1))
+    assert paired_gap(second, first).more_samples(0.1) == more
+    copies = -(-(200 + more) // 200) + 1
+    assert paired_gap(np.tile(first, copies), np.tile(second, copies)).exceeds(0.1) is not None
+
+
+def test_the_interval_of_two_real_scores_is_worked_out_by_hand() -> None:
+    """Differences of 1 and 3: mean 2, standard deviation sqrt 2, standard error 1."""
+    gap = paired_gap(np.array([2.0, 4.0]), np.array([1.0, 1.0]))
+    assert (gap.low, gap.high) == pytest.approx((0.04, 3.96), rel=1e-12)
+
+
+def test_real_scores_get_the_normal_interval() -> None:
+    generator = np.random.default_rng(2)
+    first, second = generator.normal(1.0, 1.0, 1000), generator.normal(0.5, 1.0, 1000)
+    gap = paired_gap(first, second)
+    assert gap.value == pytest.approx(0.5, abs=0.15)
+    assert gap.high - gap.low == pytest.approx(2 * 1.96 * np.sqrt(2 / 1000), rel=0.1)
+
+
+@pytest.mark.parametrize("threshold", [5e-324, 1e-200, 1e308])
+def test_the_samples_that_a_threshold_takes_are_a_number_however_extreme_it_is(threshold: float) -> None:
+    """Squares of what lies between overflow."""
+    more = paired_gap(np.ones(10), np.ones(10)).more_samples(threshold)
+    assert more == (inf if threshold < 1 else 0)

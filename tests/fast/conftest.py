@@ -1,0 +1,30 @@
+"""Fixtures of the models' tests."""
+
+from typing import Any
+
+import pytest
+
+from windermere.fast.cpu import compiled, native, native_call
+
+
+@pytest.fixture(params=["compiled", "operations"])
+def each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dense walk in C, where there is a compiler, and as PyTorch operations."""
+    if request.param == "operations":
+        monkeypatch.setattr(native, "can_walk", lambda *_: False)
+    elif compiled.library("double", "sphere") is None:
+        pytest.skip("no C compiler here")
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions of native.c that were called."""
+    names: list[str] = []
+    run = native_call.Call.run
+
+    def noted(self: Any, name: str, *given: Any) -> None:
+        names.append(name)
+        run(self, name, *given)
+
+    monkeypatch.setattr(native_call.Call, "run", noted)
+    return names

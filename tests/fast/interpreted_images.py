@@ -1,0 +1,85 @@
+"""The image walk, for `kernels.run_kernels`."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from tests.fast.interpreted import let_the_interpreter_count
+from tests.fast.kernels import answer
+from windermere.errors import SolverError
+from windermere.paper.fast import images
+from windermere.paper.fast.image_fused import image_walk
+from windermere.paper.fast.images import image_field
+from windermere.solvers import METHODS, Prepared, solve
+
+
+@dataclass(frozen=True)
+class Field:
+    """The image networks' field, with weights as they are."""
+
+    weights: list[Tensor]
+
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.prepare().rate(t, z)
+
+    def prepare(self) -> Prepared:
+        return image_field(self.weights, "bfloat16")
+
+
+def results(case: dict[str, Any]) -> list[Any]:
+    """The end state, the gradients of its product with a cotangent, the end again without gradients, and what an
+    adaptive solve cost; or why it failed."""
+    start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
+
+    def walked() -> tuple[Tensor, ...]:
+        if "solvers" not in case:
+            return (image_walk(METHODS[case["method"]], case["grid"], start, weights, case["launch"]),)
+        for name, value in (("can_walk_images", True), ("tuned", case["launch"])):
+            setattr(images, name, lambda *_, value=value: value)
+        solvers = case["solvers"] if start.ndim == 5 else case["solvers"][0]
+        solution = solve(Field(weights), start, solvers, times=case["times"])
+        stats = solution.stats
+        counts = np.stack([stats.evaluations, stats.accepted, stats.rejected]).reshape(3, -1)
+        return cast(Tensor, solution.final), torch.from_numpy(counts)
+
+    try:
+        end, *counts = walked()
+    except SolverError as error:
+        return [str(error)]
+    gradients = torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights])
+    with torch.no_grad():
+        quiet, *_ = walked()
+    return [end.detach(), *gradients, quiet, *counts]
+
+
+def let_the_interpreter_round() -> None:
+    """Triton 3.6 interprets bfloat16 as integers: it multiplies these, and cuts digits off where GPUs round."""
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
+
+    dot, cast = InterpreterBuilder.create_dot, InterpreterBuilder.cast_impl
+
+    def floats(x: Any) -> Any:
+        if x.dtype.scalar != tl.bfloat16:
+            return x
+        bits = torch.from_numpy(np.ascontiguousarray(x.data).view(np.int16))
+        return TensorHandle(bits.view(torch.bfloat16).float().numpy(), tl.float32)
+
+    def rounded(self: Any, x: Any, to: Any) -> Any:
+        if to.scalar != tl.bfloat16 or not (x.dtype.scalar == tl.float32 or x.dtype.scalar.is_int()):
+            return cast(self, x, to)
+        x = cast(self, x, tl.float32) if x.dtype.scalar.is_int() else x
+        low = torch.from_numpy(np.ascontiguousarray(x.data)).bfloat16()
+        return TensorHandle(low.view(torch.int16).numpy().view(np.uint16), tl.bfloat16)
+
+    InterpreterBuilder.create_dot = lambda self, a, b, *more: dot(self, floats(a), floats(b), *more)
+    InterpreterBuilder.cast_impl = rounded
+
+
+if __name__ == "__main__":
+    let_the_interpreter_count()
+    let_the_interpreter_round()
+    answer(results)

@@ -1,0 +1,470 @@
+"""The studies of adapted precision: the paper's settings, what is measured on real runs, and what tables say."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.paper.training.small import a_config, some_spheres, trained
+from windermere.adaptation import StepAdaptation, ToleranceAdaptation
+from windermere.paper.studies import adaptation
+from windermere.paper.studies.adaptation_findings import step_findings, tolerance_findings
+from windermere.paper.studies.adaptation_measures import curves, measure, metrics_of
+from windermere.paper.studies.registry import find_study
+from windermere.paper.studies.study import Finished, Tables
+from windermere.paper.training import RunConfig, paper_settings, trained_ensemble
+from windermere.records import Row, read_metrics, read_rows, write_rows
+from windermere.solvers import Adaptive, FixedStep
+
+DATA = ("sphere2", "mnist", "cifar10")
+PNG, SVG = b"\x89PNG", b"<?xml"
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Runs
+
+
+def of_the_paper(runs: dict[str, RunConfig]) -> list[RunConfig]:
+    return [config for config in runs.values() if config.adapt == "paper"]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_algorithm_2_runs_as_in_the_paper_for_all_its_pairs(data: str) -> None:
+    configs = of_the_paper(dict(find_study(f"step-adaptation-{data}").runs(False)))
+    assert {(c.solver.method, c.check) for c in configs} == {
+        ("euler", "midpoint"),
+        ("euler", "rk4"),
+        ("midpoint", "rk4"),
+    }
+    for config in configs:
+        check = str(config.check)
+        assert config.controller() == StepAdaptation(train=config.solver.method, check=check, every=50, threshold=0.1)
+        assert (config.first_step, config.seeds) == ("initial", (0, 1, 2, 3, 4))
+        settings = paper_settings(data, config.solver)
+        assert {name: getattr(config, name) for name in settings if name != "lr"} == {
+            name: value for name, value in settings.items() if name != "lr"
+        }
+
+
+def test_algorithm_3_starts_at_a_tolerance_of_1e_6_for_both_pairs() -> None:
+    configs = of_the_paper(dict(find_study("tolerance-adaptation-sphere2").runs(False)))
+    assert [(c.solver.method, c.check) for c in configs] == [("fehlberg21", "dopri54"), ("dopri54", "dopri54")]
+    for config in configs:
+        assert isinstance(config.solver, Adaptive)
+        assert (config.solver.precision, config.first_step) == (1e-6, "given")
+        assert config.controller() == ToleranceAdaptation(train=config.solver.method, threshold=0.1)
+
+
+def test_learning_rates_are_the_papers_and_on_cifar10_the_lower_one_too() -> None:
+    rates = {data: {c.lr for c in adaptation.step_runs(data, False).values()} for data in DATA}
+    assert rates == {"sphere2": {1e-4}, "mnist": {1e-2}, "cifar10": {1e-3, 1e-4}}
+    assert [name for name, c in adaptation.step_runs("cifar10", False).items() if c.lr == 1e-4] == [
+        "cifar10-euler-midpoint-paper-0.1-lr1e-4"
+    ]
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_every_pair_has_a_steady_run_and_on_images_no_euler_one_at_the_costly_default(data: str) -> None:
+    steady = [c for c in adaptation.step_runs(data, False).values() if c.adapt == "steady"]
+    on_sphere = data == "sphere2"
+    assert [(c.solver.method, c.check, c.target == 0.01) for c in steady] == [
+        *([("euler", "midpoint", True)] if on_sphere else []),
+        ("euler", "midpoint", False),
+        ("euler", "rk4", on_sphere),
+        ("midpoint", "rk4", True),
+    ]
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_test_accuracies_fall_on_reviews(quick: bool) -> None:
+    configs = [c for data in DATA for c in adaptation.step_runs(data, quick).values()]
+    for config in [*configs, *adaptation.tolerance_runs(quick).values()]:
+        assert config.evaluate_every % config.review_every == 0
+        assert config.log_every == config.review_every
+
+
+def test_quick_runs_are_short() -> None:
+    assert {c.iterations for c in adaptation.step_runs("sphere2", True).values()} == {1500}
+    of_images = [c for data in ("mnist", "cifar10") for c in adaptation.step_runs(data, True).values()]
+    assert all(c.iterations * c.batch_size <= 6400 and len(c.seeds) == 1 for c in of_images)
+    assert all((c.first_step, c.solver.precision) == ("given", 1 / 4) for c in of_images)
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Real runs
+
+
+def finished(path: Path, **changes: Any) -> Finished:
+    settings: dict[str, Any] = {"seeds": (0, 1), "review_every": 5, "adapt": "paper", "check": "midpoint"}
+    settings |= {"solver": FixedStep("euler", step=1.0), "first_step": "initial"}
+    config = a_config(**{**settings, **changes})
+    trained(path, config)
+    return Finished("a-run", trained_ensemble(path), some_spheres()[1], path)
+
+
+COLUMNS = (
+    "run seed data algorithm method check threshold target lr iterations cost checks_share final_steps "
+    "final_tolerance test_method test_steps test_tolerance factor own accuracy evaluations diverged_at"
+)
+
+
+def test_a_run_is_tested_with_its_own_solver_and_finer_ones(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    rows = measure(run)["table"]
+    assert list(rows[0]) == COLUMNS.split()
+    assert [(row["test_method"], row["factor"], row["own"]) for row in rows if row["seed"] == 1] == [
+        ("euler", 1.0, True),
+        ("euler", 0.5, False),
+        ("midpoint", 1.0, False),
+        ("midpoint", 0.5, False),
+        ("rk4", 1.0, False),
+        ("rk4", 0.5, False),
+    ]
+    own = [row for row in rows if row["own"]]
+    last = [row for row in read_metrics(tmp_path) if "test_accuracy" in row][-2:]
+    assert [row["accuracy"] for row in own] == [row["test_accuracy"] for row in last]
+    assert [row["final_steps"] for row in own] == [ceil(1 / solver.precision) for solver in run.trained.solvers]
+    assert [row["evaluations"] for row in own] == [row["final_steps"] for row in own]
+
+
+def test_cost_counts_every_forward_evaluation_and_those_of_all_checks(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    for own in (row for row in measure(run)["table"] if row["own"]):
+        reviews = [r for r in read_metrics(tmp_path) if "before" in r and r["seed"] == own["seed"]]
+        assert [r["iteration"] for r in reviews] == [5, 10, 15, 20]
+        forward = sum(5 * ceil(1 / r["before"] - 1e-9) for r in reviews)
+        checks = sum(2 * ceil(1 / r["check_precision"] - 1e-9) for r in reviews)
+        tried = (1.1 * r["before"] for r in reviews if r["raised"] is not None)
+        checks += sum(ceil(1 / min(step, 1.0) - 1e-9) for step in tried)
+        assert own["cost"] == (forward + checks) / 20
+        assert own["checks_share"] == checks / forward
+
+
+def test_tolerances_are_tested_with_finer_ones_in_float64_where_float32_does_not_resolve_them(tmp_path: Path) -> None:
+    solver = Adaptive("fehlberg21", tolerance=1e-6)
+    changes: dict[str, Any] = {"solver": solver, "check": "dopri54", "first_step": "given", "seeds": (0,)}
+    tables = measure(finished(tmp_path, iterations=5, log_every=5, evaluate_every=5, **changes))
+    rows = tables["table"]
+    assert [(row["test_method"], row["factor"]) for row in rows] == [
+        ("fehlberg21", 1.0),
+        ("fehlberg21", 0.1),
+        ("dopri54", 1.0),
+        ("dopri54", 0.1),
+    ]
+    assert all(0 < row["accuracy"] <= 1 and row["test_steps"] is None for row in rows)
+    assert rows[1]["test_tolerance"] == pytest.approx(1e-7)
+    assert rows[1]["evaluations"] > rows[0]["evaluations"]
+    assert tables["curves"][0]["tolerance"] == 1e-6
+
+
+def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp_path: Path) -> None:
+    found = [measure(finished(tmp_path / adapt, adapt=adapt)) for adapt in ("paper", "steady")]
+    tables = {name: [{**row, "run": str(k)} for k, one in enumerate(found) for row in one[name]] for name in found[0]}
+    tables["table"].append({"run": "0", "seed": 7, "own": True, "diverged_at": 3})
+    drawn = []
+    for k in range(2):
+        (tmp_path / f"{k}").mkdir()
+        for name, rows in tables.items():
+            write_rows(tmp_path / f"{name}.csv", rows)
+        back = {name: read_rows(tmp_path / f"{name}.csv") for name in tables}
+        drawn.append(adaptation.draw(back, tmp_path / f"{k}"))
+    assert [path.name for path in drawn[0]] == ["euler-midpoint.png", "euler-midpoint.svg"]
+    assert [path.read_bytes()[: len(sign)] for path, sign in zip(drawn[0], (PNG, SVG), strict=True)] == [PNG, SVG]
+    assert [path.read_bytes() for path in drawn[0]] == [path.read_bytes() for path in drawn[1]]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Curves
+
+
+def some_metrics(seed: int, reviews: int, name: str = "step") -> list[Row]:
+    """As a run logs them: reviews every 50 iterations, and a test at every tenth."""
+    rows: list[Row] = []
+    for k in range(1, reviews + 1):
+        before, after = 1 / (64 + k % 64 + 1 / 3), 1 / (64 + (k + 1) % 64 + 1 / 3)
+        scores = {"trained": 125 / 128, "checked": 113 / 128, "raised": None, "signal": 0.012345678 + k}
+        rows.append({"seed": seed, "iteration": 50 * k, "before": before, "after": after, **scores, "reason": "-"})
+        counts = {"evaluations_forward": 3217 * k, "evaluations_checks": 291 * k}
+        row = {"iteration": 50 * k, "seed": seed, "loss": 0.1, "accuracy": 125 / 128, **counts, name: before}
+        rows.append({**row, "test_accuracy": 0.987} if k % 10 == 0 else row)
+    return rows
+
+
+def test_curves_have_a_row_for_each_review_with_whole_steps_and_five_digits() -> None:
+    row = curves("a-run", "step", some_metrics(3, 10))[-1]
+    assert row == {
+        "run": "a-run",
+        "seed": 3,
+        "iteration": 500,
+        "test_accuracy": 0.987,
+        "steps": 75,
+        "steps_after": 76,
+        "trained": 0.97656,
+        "checked": 0.88281,
+        "signal": 10.012,
+        "evaluations_forward": 32170,
+        "evaluations_checks": 2910,
+    }
+
+
+def test_curves_of_a_whole_study_stay_below_a_megabyte(tmp_path: Path) -> None:
+    for study in ("step-adaptation-sphere2", "step-adaptation-cifar10", "tolerance-adaptation-sphere2"):
+        rows: list[Row] = []
+        for name, config in find_study(study).runs(False).items():
+            for seed in config.seeds:
+                metrics = some_metrics(seed, config.iterations // 50, config.precision_name)
+                rows += curves(name, config.precision_name, metrics)
+        write_rows(tmp_path / "curves.csv", rows)
+        assert (tmp_path / "curves.csv").stat().st_size < 1_000_000
+
+
+def test_longer_runs_are_thinned_and_keep_all_tests() -> None:
+    rows = curves("a-run", "step", some_metrics(0, 1000))
+    assert sum(row["steps_after"] is not None for row in rows) == 200
+    assert sum(row["test_accuracy"] is not None for row in rows) == 100
+
+
+def test_metrics_can_be_had_back_from_curves() -> None:
+    back = metrics_of(curves("a-run", "step", some_metrics(2, 20)))
+    reviews, logged = [row for row in back if "before" in row], [row for row in back if "before" not in row]
+    assert [round(1 / row["before"]) for row in reviews] == [66 + k for k in range(20)]
+    assert [row["iteration"] for row in logged if "test_accuracy" in row] == [500, 1000]
+    assert logged[-1]["evaluations_forward"] == 3217 * 20
+    tolerance = metrics_of(curves("a-run", "tolerance", some_metrics(2, 20, "tolerance")))
+    assert {"tolerance", "accuracy"} <= tolerance[1].keys()
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Findings
+
+
+def rows_of(run: str, accuracy: list[float], finer: list[float], **changes: Any) -> list[Row]:
+    """A seed for each accuracy, with its own solver and a finer one."""
+    about: Row = {"data": "sphere2", "algorithm": "paper", "method": "euler", "check": "midpoint", "threshold": 0.1}
+    about |= {"target": None, "lr": 1e-4, "iterations": 10_000, "cost": 90.0, "final_steps": 64}
+    about |= {"final_tolerance": None, "diverged_at": None, **changes}
+    rows = []
+    for seed, (own, other) in enumerate(zip(accuracy, finer, strict=True)):
+        this = {name: value[seed] if isinstance(value, list) else value for name, value in about.items()}
+        rows.append({"run": run, "seed": seed, **this, "own": True, "accuracy": own})
+        rows.append({"run": run, "seed": seed, **this, "own": False, "accuracy": other})
+    return rows
+
+
+def told(tables: Tables, words: str) -> tuple[str, bool | None]:
+    (finding,) = (f for f in step_findings(tables) if words in f.claim)
+    return finding.ours, finding.agrees
+
+
+def test_accuracy_and_cost_stand_beside_the_papers() -> None:
+    tables = {"table": rows_of("a", [0.98, 1.0], [0.97, 0.95], cost=[60.0, 110.0])}
+    accuracy, cost = "accuracy is as printed", "as many evaluations per iteration as printed"
+    assert told(tables, accuracy) == ("99.0 ± 1.4 % (2 seeds) where 98.9 ± 0.6 % is printed", True)
+    assert told(tables, cost) == ("85.0, seeds 60.0 to 110.0, where 100.5 is printed", True)
+    tables = {"table": rows_of("a", [0.90, 0.91], [0.9, 0.9], cost=[60.0, 70.0])}
+    assert told(tables, accuracy)[1] is False
+    assert told(tables, cost)[1] is False
+
+
+def test_seeds_that_diverged_are_left_out_of_all_numbers() -> None:
+    lost = {
+        "run": "a",
+        "seed": 9,
+        "data": "sphere2",
+        "method": "euler",
+        "own": True,
+        "accuracy": None,
+        "diverged_at": 7,
+    }
+    table = rows_of("a", [0.98, 1.0], [0.97, 0.95])
+    assert step_findings({"table": [*table, lost]}) == step_findings({"table": table})
+
+
+def test_quick_runs_leave_findings_open() -> None:
+    tables = {"table": rows_of("a", [0.99], [0.99], iterations=1500)}
+    assert {finding.agrees for finding in step_findings(tables)} == {None}
+
+
+def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
+    flow = {"table": rows_of("a", [0.99, 0.99], [0.98, 0.81])}
+    assert told(flow, "stays a flow") == (
+        "at the end, the finer solver that differs most is 9.5 points away (seeds 1.0 to 18.0); "
+        "within 0.1 in 1 of 2 seeds",
+        True,
+    )
+    assert told({"table": rows_of("a", [0.99, 0.99], [0.9, 0.7])}, "stays a flow")[1] is False
+
+
+def test_a_finer_solver_that_fails_is_as_far_away_as_can_be() -> None:
+    rows = rows_of("a", [0.99], [0.98])
+    rows.append({**rows[1], "accuracy": None})
+    ours = "at the end, the finer solver that differs most is 99.0 points away (one seed)"
+    assert told({"table": rows}, "stays a flow") == (ours, False)
+
+
+def curve_of(run: str, seed: int, *precisions: float, name: str = "steps", failed: Sequence[int] = ()) -> list[Row]:
+    """A seed's reviews, each after 1000 iterations with a precision; `failed` are those whose check failed."""
+    afters = [*precisions[1:], None]
+    return [
+        {
+            "run": run,
+            "seed": seed,
+            "iteration": 1000 * n,
+            name: precision,
+            f"{name}_after": after,
+            "trained": 0.99,
+            "checked": 0.8 if n in failed else 0.99,
+        }
+        for n, (precision, after) in enumerate(zip(precisions, afters, strict=True), start=1)
+    ]
+
+
+def test_steps_have_settled_in_the_second_half_and_after_the_first_correction() -> None:
+    way = (100, 90, 80, 70, 60, 50)  # corrected in the eighth review, or in the third
+    late, early = (*way, 40, 30, 64, 16), (*way[:3], 160, 50, 32, 8, 32, 8, 32)
+    for steps, swing in ((late, 1.0), (early, 0.98)):
+        tables = {"table": rows_of("a", [0.99], [0.99]), "curves": curve_of("a", 0, *steps)}
+        ours = f"once settled, its log2 has a standard deviation of {swing:.2f}, one seed"
+        assert told(tables, "fluctuates to the end") == (ours, True)
+
+
+def spending(curve: list[Row], *rates: int) -> list[Row]:
+    """With evaluations: so many in each of the 1000 iterations before a review."""
+    return [{**row, "evaluations_forward": 1000 * sum(rates[: n + 1])} for n, row in enumerate(curve)]
+
+
+@pytest.mark.parametrize(("first", "agrees"), [(29, True), (31, False)])
+def test_a_first_step_is_too_small_where_training_takes_twice_the_evaluations_it_takes_once_settled(
+    first: int, agrees: bool
+) -> None:
+    steps = (first,) * 5 + (10,) * 5
+    tables = {"table": rows_of("a", [0.99], [0.99]), "curves": spending(curve_of("a", 0, *steps), *steps)}
+    ours = f"begins with {first} steps (one seed), and settles around 10.0; without its checks it takes "
+    cost = f"{(first + 10) / 2:.1f} evaluations per iteration in all, and 10.0 once settled"
+    assert told(tables, "first step") == (f"training {ours}{cost}", agrees)
+
+
+@pytest.mark.parametrize(("late", "swing"), [((16, 8, 16, 8, 16), 0.5), ((20, 20, 20, 20, 20), 0.0)])
+def test_evaluations_fluctuate_by_themselves(late: tuple[int, ...], swing: float) -> None:
+    rows = rows_of("a", [0.99], [0.99], method="dopri54", check="dopri54", final_steps=None, final_tolerance=1e-3)
+    curve = curve_of("a", 0, *[1e-6] * 5, *[1e-3, 4e-3] * 2, 1e-3, name="tolerance")
+    findings = tolerance_findings({"table": rows, "curves": spending(curve, *[50] * 5, *late)})
+    precision, evaluations, *_ = findings
+    assert precision.agrees is True
+    assert evaluations.claim.startswith("the number of evaluations fluctuates to the end")
+    assert evaluations.agrees is (swing > 0)
+    assert evaluations.ours.startswith(
+        f"once settled, from {min(late)} to {max(late)} per iteration; its log2 has a standard deviation of {swing:.2f}"
+    )
+
+
+def test_how_many_seeds_fluctuate_is_told_where_they_differ() -> None:
+    rows = rows_of("a", [0.99, 0.99], [0.99, 0.99])
+    curves = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("a", 1, *[8] * 10)]
+    ours, agrees = told({"table": rows, "curves": curves}, "fluctuates to the end")
+    assert ours.endswith("a standard deviation of 0.49, seeds 0.00 to 0.98: above 0.14 in 1 of 2")
+    assert agrees
+    swinging = {"table": rows, "curves": [*curves[:10], *({**row, "seed": 1} for row in curves[:10])]}
+    assert told(swinging, "fluctuates to the end")[0].endswith("0.98, seeds 0.98")
+
+
+def test_a_correction_is_seen_in_the_review_that_follows_a_failed_one() -> None:
+    seeds = (curve_of("a", 0, *[8] * 10, failed=(2, 3, 10)), curve_of("a", 1, *[8] * 10, failed=(1, 7)))
+    tables = {"table": rows_of("a", [0.99, 0.99], [0.99, 0.99]), "curves": [*seeds[0], *seeds[1]]}
+    ours = "5 of 20 reviews failed (2 seeds); the next one passed 3 times of 4"
+    assert told(tables, "is corrected") == (ours, True)
+    tables["curves"] = curve_of("a", 0, *[8] * 10, failed=(2, 3, 4))
+    assert told(tables, "is corrected")[1] is False
+
+
+def test_a_review_after_a_failed_one_must_pass_as_often_as_any_other() -> None:
+    """Where four of five reviews pass whatever the step, three of five after a failed one are no correction."""
+    curves = curve_of("a", 0, *[8] * 25, failed=(2, 3, 5, 7, 8))
+    ours, agrees = told({"table": rows_of("a", [0.99], [0.99]), "curves": curves}, "is corrected")
+    assert ours.endswith("the next one passed 3 times of 5")
+    assert not agrees
+
+
+def test_midpoint_is_compared_with_euler_under_the_same_check() -> None:
+    euler = rows_of("a", [0.99, 0.99], [0.99, 0.99], check="rk4")
+    midpoint = rows_of("b", [0.99], [0.99], method="midpoint", check="rk4")
+    way = (500, *[1000] * 4)  # corrected at once
+    curves = [*curve_of("a", 0, *way, 16, 64), *curve_of("a", 1, *way, 20, 20), *curve_of("b", 0, *way, 4, 9)]
+    ours = "once settled, around 6.0 steps of midpoint (one seed) against 26.0 of Euler (seeds 20.0 to 32.0)"
+    assert told({"table": [*euler, *midpoint], "curves": curves}, "far fewer steps") == (ours, True)
+    curves = [*curve_of("a", 0, *way, 12, 12), *curve_of("a", 1, *way, 12, 12), *curve_of("b", 0, *way, 4, 9)]
+    assert told({"table": [*euler, *midpoint], "curves": curves}, "far fewer steps")[1] is False
+
+
+def test_what_the_paper_does_not_show_on_mnist_is_ours() -> None:
+    settings: Row = {"data": "mnist", "iterations": 7020, "check": "rk4"}
+    rows = [*rows_of("a", [0.9], [0.9], **settings), *rows_of("b", [0.9], [0.9], method="midpoint", **settings)]
+    curves = [*curve_of("a", 0, *[9] * 7), *curve_of("b", 0, *[6] * 7)]
+    (finding,) = (f for f in step_findings({"table": rows, "curves": curves}) if "far fewer" in f.claim)
+    assert (finding.agrees, finding.beyond) == (None, True)
+
+
+@pytest.mark.parametrize("data", ["mnist", "cifar10"])
+def test_pairs_that_the_paper_does_not_show_on_mnist_are_not_counted_as_its_claims(data: str) -> None:
+    """Neither where they agree: the comparison of two that does not is ours as well."""
+    pairs = [("euler", "midpoint"), ("euler", "rk4"), ("midpoint", "rk4")]
+    settings: Row = {"data": data, "iterations": 7800}
+    rows = [row for m, c in pairs for row in rows_of(f"{m}-{c}", [0.9], [0.9], method=m, check=c, **settings)]
+    curves = [row for m, c in pairs for row in curve_of(f"{m}-{c}", 0, *[8, 32] * 5, failed=(2,))]
+    findings = [f for f in step_findings({"table": rows, "curves": curves}) if "threshold" in f.case]
+    findings = [f for f in findings if "printed" not in f.claim]
+    assert len(findings) == 9
+    shown = [data == "cifar10" or "euler/midpoint" in finding.case for finding in findings]
+    assert [finding.agrees for finding in findings] == [True if is_shown else None for is_shown in shown]
+    assert [not finding.beyond for finding in findings] == shown
+
+
+def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None:
+    steady = rows_of("b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075, cost=60.0)
+    paper = rows_of("a", [0.98, 0.98], [0.95, 0.95])
+    swinging = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("a", 1, *[8] * 10)]
+    tables = {"table": [*paper, *steady], "curves": [*swinging, *curve_of("b", 0, *[8] * 10)]}
+    (finding,) = (f for f in step_findings(tables) if f.beyond)
+    assert finding.agrees is None
+    assert finding.ours == (
+        "swings 0.00 (one seed) against 0.49 (seeds 0.00 to 0.98), evaluations per iteration 60.0 against 90.0, "
+        "accuracy 99.0 % against 98.0 ± 0.0 %, distance to finer solvers 1.0 points against 3.0"
+    )
+
+
+def test_a_slow_drift_of_steady_counts_though_its_only_correction_comes_late() -> None:
+    steady = rows_of("b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075)
+    drift = (64,) * 5 + (32, 16, 8, 4, 8)  # steps fall, and rise in the ninth review
+    curves = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("b", 0, *drift)]
+    tables = {"table": [*rows_of("a", [0.98], [0.95]), *steady], "curves": curves}
+    (finding,) = (f for f in step_findings(tables) if f.beyond)
+    assert finding.ours.startswith("swings 1.02 (one seed) against")
+
+
+def test_tolerances_settle_around_different_values_where_seeds_differ_by_more_than_one_swings() -> None:
+    changes: Row = {"method": "dopri54", "check": "dopri54", "final_steps": None}
+    rows = rows_of("a", [0.98, 0.99], [0.98, 0.99], **changes, final_tolerance=[1e-4, 4e-4])
+    way = (1e-6,) * 5
+
+    def seed(number: int, *late: float) -> list[Row]:
+        return curve_of("a", number, *way, *late, name="tolerance")
+
+    for late, agrees in ((4e-4, True), (1e-4, False)):
+        curves = [*seed(0, 1e-4, 1e-4, 1e-4), *seed(1, late, late, late)]
+        findings = tolerance_findings({"table": rows, "curves": curves})
+        (finding,) = (f for f in findings if "different final values" in f.claim)
+        assert finding.agrees is agrees
+    assert finding.ours.startswith("once settled, around 1.0e-04: log2 has a standard deviation of 0.00 between seeds")
+
+
+def test_a_diverged_seed_in_the_middle_of_a_run_leaves_the_others_measured(tmp_path: Path) -> None:
+    run = finished(tmp_path)
+    alone = replace(run.trained.config, seeds=(1,))
+    left = replace(
+        run.trained, config=alone, ensemble=run.trained.ensemble.subset([1]), solvers=run.trained.solvers[1:]
+    )
+    rows = measure(Finished(run.name, left, run.test_set, tmp_path))["table"]
+    assert rows == [row for row in measure(run)["table"] if row["seed"] == 1]

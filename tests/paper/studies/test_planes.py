@@ -1,0 +1,179 @@
+"""Figures 1 and 2, with trainings of a few iterations: what is measured, and that the tables are enough to draw it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.paper.studies.test_toy import assert_drawn, through_csv
+from windermere import data
+from windermere.errors import DivergedError
+from windermere.nn import ode_blocks
+from windermere.paper.studies import planes
+from windermere.paper.studies.critical import THRESHOLD
+from windermere.paper.studies.registry import STUDIES, find_study
+from windermere.paper.studies.rows import states_of, where
+from windermere.paper.studies.running import Part, _row_of_diverged
+from windermere.paper.studies.study import MAIN, Finished, Study, Tables
+from windermere.paper.training import open_run, train, trained_ensemble
+from windermere.records import Row
+from windermere.report import Frame
+from windermere.solvers import FixedStep
+
+TRAINED = {"fine": FixedStep.of("euler", steps=8), "coarse": FixedStep.of("euler", steps=2)}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
+    """Both runs of Figure 1 with two seeds, eight steps for the fine one, and a hundred iterations."""
+    folder, loaded = tmp_path_factory.mktemp("planes"), data.load("sphere2")
+    training_set, test_set = loaded.train, loaded.test
+    runs = {}
+    for name, config in planes.TRAJECTORIES.runs(True).items():
+        config = replace(config, solver=TRAINED[name], seeds=(3, 5), iterations=100)
+        with open_run(folder / name, config) as run:
+            train(config, training_set, test_set, run)
+        runs[name] = Finished(name, trained_ensemble(folder / name), test_set, folder / name)
+    return runs
+
+
+def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Tables:
+    tables: dict[str, list[Row]] = {}
+    for name in study.runs(True):
+        for table, rows in study.measure(finished[name]).items():
+            tables.setdefault(table, []).extend(rows)
+    return through_csv(tables, folder)
+
+
+def test_a_number_of_one_seed_says_so() -> None:
+    assert planes.mean_and_range([0.9]) == "0.900 (one seed)"
+    assert planes.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
+
+
+def test_studies_are_found_by_name_in_the_papers_order() -> None:
+    assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
+    assert len(STUDIES) == 20
+    assert find_study("trajectories") is planes.TRAJECTORIES
+
+
+def test_full_runs_have_the_papers_settings_and_quick_ones_fewer_iterations() -> None:
+    full, quick = (planes.TRAJECTORIES.runs(is_quick) for is_quick in (False, True))
+    assert {name: str(config.solver) for name, config in full.items()} == {
+        "fine": "euler, h = 1/128",
+        "coarse": "euler, h = 1/2",
+    }
+    assert all(
+        (c.iterations, c.lr, c.batch_size, c.seeds) == (10_000, 1e-4, 128, (0, 1, 2, 3, 4)) for c in full.values()
+    )
+    assert all((c.iterations, c.lr) == (1500, 1e-3) for c in quick.values())
+    assert planes.DECISION_REGIONS.runs(False) == {"coarse": full["coarse"]}
+
+
+def test_the_table_has_each_seeds_accuracy_at_each_number_of_test_steps(
+    finished: dict[str, Finished], tmp_path: Path
+) -> None:
+    table = measured(planes.TRAJECTORIES, finished, tmp_path)[MAIN]
+    assert len(table) == 2 * 2 * len(planes.TEST_STEPS)
+    assert list(table[0]) == ["run", "seed", "method", "steps", "test_method", "test_steps", "own", "accuracy"]
+    for run in ("fine", "coarse"):
+        for index, seed in enumerate((3, 5)):
+            (own,) = where(table, run=run, seed=seed, own=True)
+            assert own["test_steps"] == own["steps"] == {"fine": 8, "coarse": 2}[run]
+            inputs, labels = finished[run].test_set
+            with torch.no_grad():
+                predicted = finished[run].trained.member(index)(inputs).argmax(dim=1)
+            assert own["accuracy"] == pytest.approx(float((predicted == labels).double().mean()), abs=0.003)
+
+
+def test_the_trajectories_are_the_steps_of_the_first_member(finished: dict[str, Finished], tmp_path: Path) -> None:
+    rows = where(measured(planes.TRAJECTORIES, finished, tmp_path)["trajectories"], run="coarse")
+    states, labels = states_of(rows)
+    inputs, expected_labels = (part[:60] for part in finished["coarse"].test_set)
+    field = ode_blocks(finished["coarse"].trained.member(0))[0].field
+    expected = [inputs]
+    with torch.no_grad():
+        for _ in range(2):
+            expected.append(expected[-1] + field(torch.zeros(()), expected[-1]) / 2)
+    np.testing.assert_allclose(states, torch.stack(expected).numpy(), rtol=1e-4, atol=1e-5)
+    assert labels.tolist() == expected_labels.tolist()
+    assert {row["seed"] for row in rows} == {3}
+
+
+def test_the_heads_rows_decide_as_the_models_linear_layer(finished: dict[str, Finished], tmp_path: Path) -> None:
+    heads = measured(planes.TRAJECTORIES, finished, tmp_path)["heads"]
+    points = np.random.default_rng(0).normal(size=(100, 2))
+    head = finished["fine"].trained.member(1).get_submodule("2")
+    with torch.no_grad():
+        expected = head(torch.as_tensor(points, dtype=torch.float32)).argmax(dim=1).numpy()
+    rows = where(heads, run="fine", seed=5)
+    assert planes.decided(rows, points).tolist() == expected.tolist()
+    frame = Frame(left=-1.0, right=1.0, bottom=-1.0, top=1.0)
+    found = planes.regions(rows, frame)
+    assert found.predicted[0, 0] == planes.decided(rows, np.array([-1.0, -1.0]))
+
+
+def test_figure_1_is_drawn_from_its_csv_files_and_each_claim_is_answered(
+    finished: dict[str, Finished], tmp_path: Path
+) -> None:
+    tables = measured(planes.TRAJECTORIES, finished, tmp_path)
+    assert_drawn(planes.TRAJECTORIES, tables, tmp_path)
+    findings = planes.TRAJECTORIES.findings(tables)
+    assert len(findings) == 4
+    assert "over 2 seeds" in findings[0].ours
+
+
+def test_figure_2_is_drawn_from_its_csv_files_and_its_claim_is_answered(
+    finished: dict[str, Finished], tmp_path: Path
+) -> None:
+    tables = measured(planes.DECISION_REGIONS, finished, tmp_path)
+    assert [(row["test_steps"], row["own"]) for row in tables[MAIN]] == [(2, True)] * 2 + [(4, False)] * 2
+    for count in (2, 4):
+        outputs = where(tables["outputs"], test_steps=count)
+        right = np.mean([row["label"] == row["predicted"] for row in outputs])
+        (row,) = where(tables[MAIN], seed=3, test_steps=count)
+        assert len(outputs) == 1000
+        assert right == pytest.approx(row["accuracy"], abs=0.003)
+    assert_drawn(planes.DECISION_REGIONS, tables, tmp_path)
+    assert len(planes.DECISION_REGIONS.findings(tables)) == 1
+
+
+def test_runs_that_are_not_there_yet_leave_claims_unanswered(finished: dict[str, Finished], tmp_path: Path) -> None:
+    tables = planes.TRAJECTORIES.measure(finished["coarse"])
+    assert planes.TRAJECTORIES.findings(tables) == []
+    assert_drawn(planes.TRAJECTORIES, through_csv(tables, tmp_path), tmp_path)
+    assert planes.DECISION_REGIONS.findings({MAIN: []}) == []
+
+
+@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
+    study: Study, finished: dict[str, Finished], tmp_path: Path
+) -> None:
+    """Seeds 3 and 5 have trajectories and outputs of one each, and of seed 1 there is a row that says it diverged."""
+    whole, apart = measured(study, finished, tmp_path / "whole"), dict[str, list[Row]]()
+    for name in study.runs(True):
+        run = finished[name]
+        for s, seed in enumerate(run.trained.config.seeds):
+            config, ensemble = replace(run.trained.config, seeds=(seed,)), run.trained.ensemble.subset([s])
+            alone = replace(run.trained, config=config, ensemble=ensemble, solvers=run.trained.solvers[s : s + 1])
+            for table, rows in study.measure(replace(run, trained=alone)).items():
+                apart.setdefault(table, []).extend(rows)
+        part = Part(name=name, config=run.trained.config, folder=tmp_path)
+        apart[MAIN].insert(0, _row_of_diverged(part, 1, DivergedError("", iteration=9)))
+    tables = through_csv(apart, tmp_path / "apart")
+    figures = [study.draw(t, tmp_path / folder)[1] for folder, t in (("whole", whole), ("apart", tables))]
+    assert figures[0].read_bytes() == figures[1].read_bytes()
+    assert study.findings(tables) == study.findings(whole)
+
+
+@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: Path) -> None:
+    part = Part(name="coarse", config=study.runs(True)["coarse"], folder=tmp_path)
+    tables = through_csv({MAIN: [_row_of_diverged(part, 1, DivergedError("", iteration=9))]}, tmp_path)
+    assert (study.draw(tables, tmp_path), study.findings(tables)) == ([], [])
+
+
+@pytest.mark.parametrize(("drops", "agrees"), [([0.0, 0.05], True), ([0.0, 0.3], None), ([0.2, 0.3], False)])
+def test_seeds_that_disagree_do_not_tell(drops: list[float], agrees: bool | None) -> None:
+    assert planes._all_or_none([drop <= THRESHOLD for drop in drops]) is agrees

@@ -1,0 +1,469 @@
+"""A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
+
+import fcntl
+import shutil
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from io import FileIO
+from pathlib import Path
+from threading import Barrier, local
+from typing import Any
+
+import pytest
+import torch
+
+from tests.paper.studies.small import SEEDS, SMALL, ran, study_process
+from windermere import data
+from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
+from windermere.paper.data import spheres
+from windermere.paper.studies import folder as study_folder
+from windermere.paper.studies import running
+from windermere.paper.studies.folder import StudyFolder, reached
+from windermere.paper.studies.registry import find_study
+from windermere.paper.studies.running import Choice, Part, Progress, run_study
+from windermere.paper.studies.study import Study
+from windermere.paper.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, joint, trainer
+from windermere.records import RunFolder, read_json, read_metrics, read_rows, write_json, write_rows
+from windermere.solvers import Adaptive, FixedStep, Solver
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All runs and seeds in one go."""
+    out = tmp_path_factory.mktemp("whole")
+    ended = ran(out)
+    assert (ended.reason, ended.left, ended.diverged) == ("finished", [], {})
+    return out
+
+
+def assert_same_tables(one: Path, other: Path) -> None:
+    for name in ("table.csv", "more.csv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
+def test_every_seed_of_every_run_is_a_row_with_a_provenance(whole: Path) -> None:
+    keys = [(row["run"], row["seed"]) for row in read_rows(whole / "table.csv")]
+    assert keys == [(name, seed) for name in ("euler-1", "euler-16") for seed in SEEDS]
+    made = read_json(whole / "provenance.json")
+    assert list(made) == ["euler-16_seeds-0-1-2", "euler-1_seeds-0-1-2"]
+    assert all({"commit", "torch", "device_name", "finished", "seconds"} <= set(how) for how in made.values())
+    assert (whole / "drawn.txt").read_text() == "6 rows"
+
+
+def test_a_study_that_is_done_trains_nothing_again(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "train", None)
+    assert ran(whole).reason == "finished"
+
+
+def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
+    killed = 0
+    for lines in (0, 7, 30, 50, 25):
+        with study_process(tmp_path) as (process, lines_of):
+            for _ in range(lines):
+                lines_of.readline()
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+    assert killed >= 3  # the last ones may be through before
+    ran(tmp_path)
+    assert_same_tables(tmp_path, whole)
+
+
+def test_a_study_stopped_by_a_sign_names_what_is_left_and_goes_on(whole: Path, tmp_path: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        assert 0 < now.share <= 1
+        if (now.name, now.report.iteration) == ("euler-16", 9):
+            sign.reason = "interrupted"
+
+    ended = run_study(SMALL, tmp_path, Choice(seeds=SEEDS), sign=sign, report=stop)
+    assert (ended.reason, ended.left) == ("interrupted", ["euler-16"])
+    assert {row["run"] for row in read_rows(tmp_path / "table.csv")} == {"euler-1"}
+    ran(tmp_path)
+    assert_same_tables(tmp_path, whole)
+
+
+def test_runs_and_seeds_done_apart_come_to_the_same_table(whole: Path, tmp_path: Path) -> None:
+    """Seeds that train in other company may differ in the last bits, their accuracies on 1000 points hardly."""
+    ran(tmp_path, seeds=(2,), only="euler-16")
+    ran(tmp_path, only="euler-1")
+    ran(tmp_path)
+    for row, expected in zip(*(read_rows(path / "table.csv") for path in (tmp_path, whole)), strict=True):
+        assert (row["run"], row["seed"]) == (expected["run"], expected["seed"])
+        assert row["accuracy"] == pytest.approx(expected["accuracy"], abs=2e-3)
+
+
+def test_folders_of_two_machines_merge_into_the_same_table(whole: Path, tmp_path: Path) -> None:
+    ran(tmp_path / "one", only="euler-1")
+    ran(tmp_path / "other", only="euler-16")
+    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
+    assert folder.merge(tmp_path / "other") == (3, 1)
+    assert_same_tables(tmp_path / "one", whole)
+    assert folder.merge(tmp_path / "other") == (0, 0)
+    assert len(read_json(tmp_path / "one" / "provenance.json")) == 2
+
+
+def test_a_half_trained_run_goes_on_in_the_folder_it_was_merged_into(whole: Path, tmp_path: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        sign.reason = "time limit" if now.report.iteration == 30 else None
+
+    run_study(SMALL, tmp_path / "other", Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+    ran(tmp_path / "one", only="euler-1")
+    assert StudyFolder(tmp_path / "one", SMALL, quick=False).merge(tmp_path / "other") == (0, 1)
+    first: list[int] = []
+    run_study(SMALL, tmp_path / "one", Choice(seeds=SEEDS), report=lambda now: first.append(now.report.iteration))
+    assert first[0] == 31
+    assert_same_tables(tmp_path / "one", whole)
+
+
+def test_a_run_that_went_on_elsewhere_comes_back_with_its_checkpoint_and_then_with_its_provenance(
+    whole: Path, tmp_path: Path
+) -> None:
+    """One machine begins it, another goes on with a copy, twice; what is less far or older is never taken."""
+    here, there, old = (tmp_path / name for name in ("here", "there", "old"))
+    _stopped_at(10, here)
+    for copy in (there, old):
+        shutil.copytree(here, copy)
+    _stopped_at(30, there)
+    folder = StudyFolder(here, SMALL, quick=False)
+    assert folder.merge(there) == (0, 1)
+    assert folder.merge(old) == (0, 0)
+    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == 30
+    ran(there, only="euler-16")
+    folder.merge(there)
+    assert read_json(here / "provenance.json") == read_json(there / "provenance.json")
+    ran(here)
+    assert_same_tables(here, whole)
+
+
+def _stopped_at(iteration: int, out: Path) -> None:
+    sign = StopSign()
+
+    def stop(now: Progress) -> None:
+        sign.reason = "time limit" if now.report.iteration == iteration else None
+
+    run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
+
+
+def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stopped_at(10, tmp_path / "other")
+    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
+
+    def killed(source: Path, target: Path) -> None:
+        target.mkdir()
+        shutil.copy(source / "config.json", target)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copytree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            folder.merge(tmp_path / "other")
+    assert folder.merge(tmp_path / "other") == (0, 1)
+    names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
+    assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
+    assert len(list((tmp_path / "one/runs").glob("[!.]*"))) == len(list((tmp_path / "one/runs").glob("*seeds*"))) == 1
+
+
+@pytest.mark.parametrize("moment", [0, 1])
+def test_a_merge_killed_while_it_replaces_a_run_leaves_one_that_goes_on(
+    whole: Path, moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    _stopped_at(10, here)
+    shutil.copytree(here, there)
+    _stopped_at(30, there)
+    renamed, rename = list[Path](), Path.rename
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(renamed) == moment + 1:
+            raise KeyboardInterrupt
+        renamed.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        patch.setattr(study_folder, "_remove", lambda path: _raise_if(len(renamed) == moment + 1))
+        with pytest.raises(KeyboardInterrupt):
+            StudyFolder(here, SMALL, quick=False).merge(there)
+    StudyFolder(here, SMALL, quick=False)
+    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == (10, 30)[moment]
+    assert not list((here / "runs").glob(".*.*"))
+    ran(here)
+    assert_same_tables(here, whole)
+
+
+def _raise_if(over: bool) -> None:
+    if over:
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("used", ["here", "there"])
+def test_a_merge_refuses_runs_that_are_in_use_and_leaves_them_as_they_are(used: str, tmp_path: Path) -> None:
+    _stopped_at(10, tmp_path / "here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    _stopped_at(30, tmp_path / "there")
+    with RunFolder.reopen(tmp_path / used / "runs" / "euler-16_seeds-0-1-2") as run:
+        with pytest.raises(RunError, match="is in use by process"):
+            StudyFolder(tmp_path / "here", SMALL, quick=False).merge(tmp_path / "there")
+        run.log({"iteration": 99, "seed": 0})
+    assert reached(tmp_path / "here" / "runs" / "euler-16_seeds-0-1-2") == 10
+    assert read_metrics(tmp_path / used / "runs" / "euler-16_seeds-0-1-2")[-1]["iteration"] == 99
+
+
+def test_a_merge_that_takes_no_rows_takes_no_provenance(tmp_path: Path) -> None:
+    ran(tmp_path / "one", only="euler-1")
+    shutil.copytree(tmp_path / "one", tmp_path / "other")
+    made = {
+        name: {**how, "device_name": "another"} for name, how in read_json(tmp_path / "one/provenance.json").items()
+    }
+    write_json(tmp_path / "other/provenance.json", made)
+    assert StudyFolder(tmp_path / "one", SMALL, quick=False).merge(tmp_path / "other") == (0, 0)
+    assert "another" not in (tmp_path / "one/provenance.json").read_text()
+
+
+def test_seeds_of_one_run_are_not_trained_in_different_arithmetics(tmp_path: Path) -> None:
+    ran(tmp_path / "one", seeds=(0,), only="euler-1")
+    made = read_json(tmp_path / "one/provenance.json")
+    write_json(
+        tmp_path / "one/provenance.json", {name: {**how, "arithmetic": "bfloat16"} for name, how in made.items()}
+    )
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in bfloat16, and others would be in float32"):
+        ran(tmp_path / "one", only="euler-1")
+    ran(tmp_path / "other", seeds=(1,), only="euler-1")
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in float32, and others would be in bfloat16"):
+        StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one")
+
+
+def lending(lent: list[dict[str, Any]], arithmetic: str = "float32") -> Study:
+    """The small study beside one that has measured these seeds, each of a run by itself."""
+    made = {"borrowed": "lender", "arithmetic": arithmetic}
+    return replace(
+        SMALL,
+        borrow=lambda results, quick: (lent, {f"lender/{row['run']}_seeds-{row['seed']}": made for row in lent}),
+    )
+
+
+def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
+    lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
+    run_study(lending(lent), tmp_path, Choice(seeds=(0,), only="euler-1"))
+    lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
+    run_study(lending(lent), tmp_path, Choice(seeds=(0,)))
+    assert set(read_json(tmp_path / "provenance.json")) == {"lender/euler-1_seeds-0", "lender/euler-16_seeds-0"}
+
+
+def test_seeds_are_not_trained_beside_borrowed_ones_of_another_arithmetic(tmp_path: Path) -> None:
+    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    with pytest.raises(RunError, match="has seeds of 'euler-1' in bfloat16, and others would be in float32"):
+        run_study(lender, tmp_path, Choice(seeds=SEEDS, only="euler-1"))
+
+
+def test_nothing_is_borrowed_for_a_run_whose_seeds_are_of_another_arithmetic(tmp_path: Path) -> None:
+    ran(tmp_path, seeds=(0,), only="euler-1")
+    before = [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
+    lent = [{"run": "euler-1", "seed": seed, "accuracy": 1.0} for seed in SEEDS]
+    run_study(lending(lent, "bfloat16"), tmp_path, Choice(seeds=(0,), only="euler-1"))
+    assert before == [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
+    run_study(lending(lent), tmp_path, Choice(seeds=SEEDS, only="euler-1"))
+    assert [row["seed"] for row in read_rows(tmp_path / "table.csv")] == [0, 1, 2]
+    made = list(read_json(tmp_path / "provenance.json"))
+    assert made == ["euler-1_seeds-0", "lender/euler-1_seeds-1", "lender/euler-1_seeds-2"]
+
+
+def test_a_merge_keeps_how_borrowed_seeds_were_made(tmp_path: Path) -> None:
+    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    run_study(lender, tmp_path / "one", Choice(seeds=(0,), only="euler-1"))
+    assert StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one") == (1, 0)
+    assert read_json(tmp_path / "other/provenance.json") == read_json(tmp_path / "one/provenance.json")
+
+
+def test_processes_that_add_at_the_same_time_write_over_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has read waits until the other has read as well, or is seen to wait for its turn: without turns both
+    would add to what they read before either wrote."""
+    folder, both, own, flock = StudyFolder(tmp_path, SMALL, quick=False), Barrier(2, timeout=60), local(), fcntl.flock
+
+    def meet_the_other() -> None:
+        if not hasattr(own, "met"):
+            own.met = both.wait()
+
+    def read(path: Path) -> list[dict[str, Any]]:
+        rows = read_rows(path)
+        meet_the_other()
+        return rows
+
+    def take_turns(file: FileIO, how: int) -> None:
+        try:
+            flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            meet_the_other()
+            flock(file, how)
+
+    monkeypatch.setattr(study_folder, "read_rows", read)
+    monkeypatch.setattr(fcntl, "flock", take_turns)
+    with ThreadPoolExecutor() as pool:
+        adding = [
+            pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
+            for name in ("euler-1", "euler-16")
+        ]
+    assert [each.exception() for each in adding] == [None, None]
+    assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
+    assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
+
+
+def test_a_seed_that_was_begun_with_twice_is_trained_once(tmp_path: Path) -> None:
+    folder = StudyFolder(tmp_path, SMALL, quick=False)
+    for seeds in ((1, 2), (2, 3)):
+        path = folder.runs / f"euler-1_seeds-{seeds[0]}-{seeds[1]}"
+        path.mkdir()
+        write_json(path / "config.json", {"seeds": seeds})
+    parts = running._missing(folder, "euler-1", replace(SMALL.runs(False)["euler-1"], seeds=(1, 3, 4)))
+    assert [part.config.seeds for part in parts] == [(1, 2), (3,), (4,)]
+
+
+def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample that is not finite: some seeds meet it in their first iterations, some do not."""
+    loaded = spheres(2, train=200, test=100)
+    loaded.train.inputs[7] = torch.inf
+    monkeypatch.setattr(data, "load", lambda name, seed: loaded)
+    running._sets.cache_clear()
+    short = replace(SMALL, runs=lambda quick: {n: replace(c, iterations=6) for n, c in SMALL.runs(quick).items()})
+    try:
+        ended = run_study(short, tmp_path, Choice(seeds=(0, 1, 2, 3, 4, 5), only="euler-1"))
+    finally:
+        running._sets.cache_clear()
+    lost = ended.diverged["euler-1"]
+    assert 0 < len(lost) < 6
+    assert ended.left == []
+    for row in read_rows(tmp_path / "table.csv"):
+        assert (row["accuracy"] is None) == (row["seed"] in lost)
+        assert (row["diverged_at"] is None) == (row["seed"] not in lost)
+
+
+@pytest.mark.parametrize("where", ["in training", "in an evaluation"])
+def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """As on a GPU: `cpu:0` is a device like any other to what decides who trains with whom."""
+    loaded = spheres(2, train=200, test=100)
+    sets = (loaded.train, loaded.test)
+    monkeypatch.setattr(running, "_sets", lambda name, seed: sets)
+    joined: list[list[str]] = []
+
+    def train_together(configs: Any, *given: Any, **options: Any) -> Any:
+        joined.append([str(config.solver) for config in configs])
+        return joint.train_together(configs, *given, **options, capture=True)
+
+    monkeypatch.setattr(running, "train_together", train_together)
+    if where == "in training":
+        loaded.train.inputs[7] = torch.inf
+    else:
+        _let_seed_3_of_the_second_run_fail(monkeypatch)
+    runs = {name: replace(config, iterations=6, evaluate_every=3) for name, config in SMALL.runs(False).items()}
+    short, seeds = replace(SMALL, runs=lambda quick: runs), (0, 1, 2, 3, 4, 5)
+    ended = run_study(short, tmp_path, Choice(seeds=seeds, device="cpu:0"))
+    assert joined[0] == ["euler, h = 1", "euler, h = 1/16"]
+    assert ended.left == []
+    assert ended.diverged
+    rows = read_rows(tmp_path / "table.csv")
+    assert [(row["run"], row["seed"]) for row in rows] == [(n, s) for n in ("euler-1", "euler-16") for s in seeds]
+    for row in rows:
+        assert (row["accuracy"] is None) == (row["seed"] in ended.diverged.get(row["run"], []))
+
+
+def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails_with_all_six(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> Evaluation:
+        if ensemble.size == 6 and solvers[0].precision < 1:
+            raise NonFiniteError("the field is not finite")
+        return evaluate(ensemble, solvers, test_set)
+
+    monkeypatch.setattr(trainer, "evaluate", fails_with_all_six)
+    monkeypatch.setattr(trainer.Training, "failing", lambda *_: (3,))
+
+
+def test_rows_of_runs_of_another_length_are_refused_and_left_alone(tmp_path: Path) -> None:
+    folder, other = tmp_path / "older", tmp_path / "newer"
+    StudyFolder(folder, SMALL, quick=False)
+    name, config = next(iter(SMALL.runs(False).items()))
+    write_rows(folder / "table.csv", [{"run": name, "seed": 0, "iterations": config.iterations + 1}])
+    before = (folder / "table.csv").read_bytes()
+    with pytest.raises(RunError, match=f"{config.iterations + 1} iterations, .* trains it for {config.iterations}: "):
+        run_study(SMALL, folder, Choice())
+    with pytest.raises(RunError, match="take this one away"):
+        StudyFolder(other, SMALL, quick=False).merge(folder)
+    assert (folder / "table.csv").read_bytes() == before
+
+
+def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> None:
+    other = replace(SMALL, name="other")
+    before = (whole / "table.csv").read_bytes()
+    with pytest.raises(RunError, match="holds the study 'small', not the study 'other'"):
+        run_study(other, whole, Choice())
+    with pytest.raises(RunError, match="holds the study 'small', not the quick study 'small'"):
+        run_study(SMALL, whole, Choice(quick=True))
+    assert (whole / "table.csv").read_bytes() == before
+
+
+def test_a_quick_studys_folder_without_its_flag_is_refused_with_the_flag(tmp_path: Path) -> None:
+    StudyFolder(tmp_path, SMALL, quick=True)
+    with pytest.raises(RunError, match=r"holds the quick study 'small', .* or give --quick$"):
+        StudyFolder(tmp_path, SMALL, quick=False)
+
+
+def test_progress_over_spheres_and_images_counts_what_an_evaluation_takes(tmp_path: Path) -> None:
+    """Of the quick table1, two thousand evaluations on images take longer than millions on spheres."""
+    parts = [
+        Part(name=name, config=config, folder=tmp_path) for name, config in find_study("table1").runs(True).items()
+    ]
+    work = {data: sum(part.work for part in parts if part.config.data == data) for data in ("sphere2", "cifar10")}
+    assert work["cifar10"] > work["sphere2"] > 0
+
+
+def test_a_pattern_that_fits_no_run_says_which_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no run of 'small' is called 'rk4': there are euler-1, euler-16"):
+        ran(tmp_path / "new", only="rk4")
+    assert not (tmp_path / "new").exists()
+
+
+def test_data_that_is_missing_is_told_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WINDERMERE_DATA", str(tmp_path / "nowhere"))
+    first = SMALL.runs(False)["euler-1"]
+    both = {"first": first, "second": replace(first, data="mnist", solver=FixedStep.of("euler", steps=2))}
+    with pytest.raises(WindermereError, match="windermere data get mnist"):
+        run_study(replace(SMALL, runs=lambda quick: both), tmp_path, Choice(seeds=(0,)))
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
+    toy = Study(name="toy", paper="-", what="-", draw=SMALL.draw, compute=lambda quick: {"table": [{"x": 0.1 + 0.2}]})
+    assert run_study(toy, tmp_path, Choice()).figures == [tmp_path / "drawn.txt"]
+    run_study(toy, tmp_path, Choice())
+    assert read_rows(tmp_path / "table.csv") == [{"x": 0.1 + 0.2}]
+    made = read_json(tmp_path / "provenance.json")["toy"]
+    assert {"commit", "torch", "device_name", "started", "finished", "seconds"} <= set(made)
+
+
+def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path: Path) -> None:
+    config = replace(SMALL.runs(False)["euler-1"], device="cuda", seeds=SEEDS)
+    changes: dict[str, dict[str, Any]] = {
+        "a": {},
+        "b": {"solver": FixedStep.of("euler", steps=8)},
+        "c": {"seeds": (7,)},
+        "d": {"solver": FixedStep.of("rk4", steps=8)},
+        "e": {"solver": Adaptive("dopri54", tolerance=0.1)},
+        "f": {"adapt": "paper"},
+        "g": {"data": "mnist"},
+        "h": {"lr": 0.5},
+        "i": {"device": "cpu"},
+    }
+    parts = [Part(name=n, config=replace(config, **c), folder=tmp_path / n) for n, c in changes.items()]
+    groups = [[part.name for part in group] for group in running._groups(parts)]
+    assert groups == [["a", "b", "c"], *([name] for name in "defghi")]

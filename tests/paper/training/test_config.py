@@ -1,0 +1,151 @@
+"""RunConfig: frozen, keyword-only, checked, and the same after a trip through JSON."""
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import Any
+
+import pytest
+
+from windermere.errors import RunError, UnknownNameError, UsageError
+from windermere.paper.training import RunConfig, paper_settings
+from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
+
+from .small import DEFAULTS, a_config
+
+SOLVERS: list[Solver] = [
+    FixedStep("rk4", step=0.3),
+    FixedStep.of("euler", steps=7),
+    OnGrid("midpoint", (0.0, 0.1, 1.0)),
+    Adaptive("dopri54", tolerance=1e-4),
+    Adaptive("fehlberg21", rtol=1e-3, atol=1e-6, control="sample", max_steps=77),
+]
+
+
+def test_a_config_is_frozen_and_takes_keywords_only() -> None:
+    with pytest.raises(FrozenInstanceError):
+        a_config().lr = 1.0  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        RunConfig(*DEFAULTS.values())  # type: ignore[call-arg]
+
+
+def test_nothing_that_decides_a_training_has_a_default() -> None:
+    for name in ("data", "solver", "seeds", "iterations", "batch_size", "optimizer", "lr"):
+        with pytest.raises(TypeError, match=f"missing.*'{name}'"):
+            RunConfig(**{key: value for key, value in DEFAULTS.items() if key != name})
+
+
+@pytest.mark.parametrize("name", ["iterations", "batch_size", "log_every", "evaluate_every", "checkpoint_every"])
+@pytest.mark.parametrize("value", [0, -3, 2.5])
+def test_counts_are_whole_and_at_least_one(name: str, value: float) -> None:
+    with pytest.raises(UsageError, match=f"{name} must be a whole number, at least 1, not {value}"):
+        a_config(**{name: value})
+
+
+@pytest.mark.parametrize("seeds", [(), (1, 1), (0, -1), (2**63,)])
+def test_seeds_are_different_numbers_from_zero_on(seeds: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="seeds must be one or more different numbers from 0 to 2"):
+        a_config(seeds=seeds)
+
+
+def test_the_largest_seed_can_be_used() -> None:
+    assert a_config(seeds=(2**63 - 1,)).seeds == (2**63 - 1,)
+
+
+@pytest.mark.parametrize("lr", [0.0, -1e-3, float("nan"), float("inf")])
+def test_a_learning_rate_is_positive_and_finite(lr: float) -> None:
+    with pytest.raises(UsageError, match="the learning rate must be positive and finite"):
+        a_config(lr=lr)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "nearest"),
+    [("optimizer", "adm", "adam"), ("gradient", "adjiont", "adjoint"), ("dtype", "float23", "float32")],
+)
+def test_an_unknown_name_is_refused_and_the_nearest_offered(kind: str, name: str, nearest: str) -> None:
+    with pytest.raises(UnknownNameError, match=f"there is no {kind} '{name}': did you mean '{nearest}'"):
+        a_config(**{kind: name})
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_a_config_is_the_same_after_a_trip_through_json(solver: Solver) -> None:
+    config = a_config(solver=solver, seeds=(3, 1, 2**62), gradient="adjoint", dtype="float64", lr=0.1 + 0.2)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_every_field_is_written() -> None:
+    assert set(a_config().to_dict()) == {field.name for field in fields(RunConfig)}
+
+
+def test_a_field_of_a_later_version_is_named() -> None:
+    with pytest.raises(RunError, match="fields this version does not know: schedule, warmup"):
+        RunConfig.from_dict({**a_config().to_dict(), "warmup": 10, "schedule": "cosine"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"solver": None},
+        {"solver": {"kind": "FixedStep", "method": "euler"}},
+        {"solver": {"kind": "Magic", "method": "euler", "step": 0.1}},
+        {"solver": "euler"},
+        {"seeds": 3},
+        {"seeds": ["a"]},
+        {"iterations": "many"},
+        {"seeds": [True]},
+        {"data": None},
+        {"data": ["sphere2"]},
+        {"device": 0},
+        {"data_seed": "0"},
+        {"data_seed": -1},
+        {"batch_size": True},
+        {"lr": None},
+        {"lr": -1.0},
+    ],
+    ids=str,
+)
+def test_what_is_no_config_is_told_as_a_damaged_run(change: dict[str, Any]) -> None:
+    with pytest.raises(RunError, match=r"config\.json is not a complete run"):
+        RunConfig.from_dict({**a_config().to_dict(), **change})
+
+
+@pytest.mark.parametrize("name", ["data", "solver", "seeds", "lr"])
+def test_a_missing_field_is_named(name: str) -> None:
+    values = a_config().to_dict()
+    del values[name]
+    with pytest.raises(RunError, match=rf"config\.json is not a complete run.*{name}"):
+        RunConfig.from_dict(values)
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=str)
+def test_precision_is_a_tolerance_for_adaptive_solvers_and_a_step_for_others(solver: Solver) -> None:
+    expected = "tolerance" if isinstance(solver, Adaptive) else "step"
+    assert replace(a_config(), solver=solver).precision_name == expected
+
+
+@pytest.mark.parametrize("adapt", ["paper", "steady"])
+@pytest.mark.parametrize("solver", [SOLVERS[2], SOLVERS[4], Adaptive("dopri54", tolerance=1e-4, max_steps=9)], ids=str)
+def test_adaptation_refuses_a_solver_of_which_it_would_keep_the_precision_only(solver: Solver, adapt: str) -> None:
+    with pytest.raises(UsageError, match="would become"):
+        a_config(solver=solver, adapt=adapt)
+
+
+FIXED, ADAPTIVE = SOLVERS[0], SOLVERS[3]
+SPHERES = {"iterations": 10_000, "batch_size": 128, "optimizer": "adam", "lr": 1e-4}
+MNIST = {"iterations": 30 * (60_000 // 256), "batch_size": 256}
+CIFAR10 = {"iterations": 40 * (50_000 // 256), "batch_size": 256, "optimizer": "adam", "lr": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("data", "solver", "expected"),
+    [
+        *((f"sphere{d}", solver, SPHERES) for d in (2, 3, 10, 900) for solver in (FIXED, ADAPTIVE)),
+        ("mnist", FIXED, {**MNIST, "optimizer": "sgd", "lr": 1e-2}),
+        ("mnist", SOLVERS[2], {**MNIST, "optimizer": "sgd", "lr": 1e-2}),
+        ("mnist", ADAPTIVE, {**MNIST, "optimizer": "adam", "lr": 1e-4}),
+        ("cifar10", FIXED, CIFAR10),
+        ("cifar10", ADAPTIVE, CIFAR10),
+    ],
+)
+def test_the_papers_settings_are_those_of_its_appendix(data: str, solver: Solver, expected: dict[str, Any]) -> None:
+    assert paper_settings(data, solver) == expected
+    RunConfig(data=data, solver=solver, seeds=(0,), **expected)
