@@ -16,12 +16,12 @@ from torch import nn
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
-from windermere import data
 from windermere.auditing import Outcome
 from windermere.auditing.subject import ModelSubject
 from windermere.auditing.sweep import Candidate, accuracy, distance, score
 from windermere.cli.terminal import training_progress
 from windermere.errors import SolverError
+from windermere.paper import data
 from windermere.paper.training import Labelled, RunConfig, open_run, train, trained_ensemble
 
 GRID = {"euler": (1, 2, 4, 8, 16, 32, 64, 128), "rk4": (1, 2, 4, 8, 16)}

@@ -25,9 +25,9 @@ import numpy as np
 import windermere as wm
 from benchmarks.frontier_figure import draw, gaps
 from benchmarks.measuring import RESULTS, Bar
-from windermere import data
 from windermere.cli.terminal import training_progress
 from windermere.errors import RunError
+from windermere.paper import data
 from windermere.paper.training import (
     Labelled,
     RunConfig,

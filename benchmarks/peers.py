@@ -21,7 +21,7 @@ from benchmarks.peers_jax import jax_contenders
 from benchmarks.peers_table import write_page
 from benchmarks.peers_torch import torch_contenders, windermere
 from benchmarks.peers_work import Contender, Work, batch, difference, model
-from windermere import data
+from windermere.paper import data
 from windermere.records import read_json
 
 WORKS = (

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import windermere as wm
-from windermere import data
+from windermere.paper import data
 from windermere.paper.architectures import architecture, initialise
 from windermere.solvers import Solver
 

@@ -6,8 +6,8 @@ from tempfile import TemporaryDirectory
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
-from windermere import data
 from windermere.cli.terminal import training_progress
+from windermere.paper import data
 from windermere.paper.training import RunConfig, evaluate, open_run, paper_settings, train, trained_ensemble
 
 TRAINED, TESTED = wm.FixedStep.of("euler", steps=2), wm.FixedStep.of("rk4", steps=64)

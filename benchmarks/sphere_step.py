@@ -10,8 +10,8 @@ from torchdiffeq import odeint
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show, side_by_side
-from windermere import data
 from windermere.nn import ode_blocks
+from windermere.paper import data
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.training import Ensemble
 from windermere.paper.training.checkpoint import make_optimizer

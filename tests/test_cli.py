@@ -27,8 +27,8 @@ from tests.paper.training.small import (
 )
 from tests.processes import surroundings
 from tests.test_records import mount, tiny_disk  # noqa: F401
-from windermere import cli, data
-from windermere.paper import demo
+from windermere import cli
+from windermere.paper import data, demo
 from windermere.paper.training import RunConfig, StopSign, paper_settings
 from windermere.solvers import Adaptive, FixedStep
 

@@ -10,9 +10,11 @@ import windermere as wm
 
 NAMES = [name for name in wm.__all__ if not name.startswith("_")]
 CLASSES = [name for name in NAMES if inspect.isclass(getattr(wm, name))]
+EXPLAINED = [name for name in NAMES if name not in ("METHODS", "Solver", "State")]
+"""Types and a table, which have no docstring of their own."""
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPLAINED)
 def test_a_public_name_says_what_it_is_and_its_example_is_true(name: str) -> None:
     value = getattr(wm, name)
     assert len(inspect.getdoc(value) or "") > 60

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from windermere import terminal
+from windermere.cli import terminal
 from windermere.cli.terminal import describe, download_progress, study_progress, training_progress
 from windermere.paper.studies.running import Progress
 from windermere.paper.training import Report, StopSign

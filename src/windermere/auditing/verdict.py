@@ -22,7 +22,7 @@ STARRED = "* at least as accurate as its own solver: the verdict looks at these"
 
 
 class Outcome(StrEnum):
-    """Is the model a flow?"""
+    """Is the model a flow, is it tied to its solver, or could that not be decided? Compares equal to its name."""
 
     FLOW = "FLOW"
     TIED = "TIED"

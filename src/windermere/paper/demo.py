@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from windermere import data
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.errors import RunError
+from windermere.paper import data
 from windermere.paper.figures import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.folder import refuse_other_files
 from windermere.paper.studies.planes import COARSE, TEST_STEPS, config, head_rows, regions, walks

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tests.paper.studies.test_toy import assert_drawn, through_csv
-from windermere import data
 from windermere.errors import DivergedError
 from windermere.nn import ode_blocks
+from windermere.paper import data
 from windermere.paper.studies import planes
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.registry import STUDIES, find_study

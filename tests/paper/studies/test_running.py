@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from tests.paper.studies.small import SEEDS, SMALL, ran, study_process
-from windermere import data
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
+from windermere.paper import data
 from windermere.paper.data import spheres
 from windermere.paper.studies import folder as study_folder
 from windermere.paper.studies import running

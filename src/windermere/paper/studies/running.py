@@ -14,9 +14,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from windermere import data
 from windermere.errors import DivergedError, UsageError
 from windermere.nn.arithmetic import convolving_in
+from windermere.paper import data
 from windermere.paper.architectures import products
 from windermere.paper.arithmetic import IMAGES, check_it_suits
 from windermere.paper.studies.adaptation_measures import rule_of
