@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from windermere.report.style import CLASSES, FAINT, INK, add_legend, house_style, new_figure, save
+from windermere.report.palette import CLASSES, FAINT, INK
+from windermere.report.style import add_legend, house_style, new_figure, save
 
 Results = Mapping[str, Mapping[str, Any]]
 

@@ -2,11 +2,13 @@
 
 import doctest
 import inspect
+import subprocess
 import sys
 
 import pytest
 
 import windermere as wm
+from tests.processes import surroundings
 
 NAMES = [name for name in wm.__all__ if not name.startswith("_")]
 CLASSES = [name for name in NAMES if inspect.isclass(getattr(wm, name))]
@@ -31,3 +33,18 @@ def test_every_public_method_says_what_it_does(name: str) -> None:
 
 def test_the_package_names_all_that_it_exports() -> None:
     assert all(f"`{name}`" in (wm.__doc__ or "") for name in NAMES)
+
+
+def test_importing_the_library_loads_no_drawing_no_terminal_and_nothing_of_the_paper() -> None:
+    heavy = ("matplotlib", "typer", "rich", "windermere.paper", "windermere.cli")
+    script = f"import sys, windermere; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=surroundings(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert callable(wm.load_run)
+    with pytest.raises(AttributeError, match="module 'windermere' has no attribute 'lod_run'"):
+        _ = wm.lod_run

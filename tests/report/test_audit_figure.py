@@ -14,9 +14,9 @@ from matplotlib.text import Text
 
 from tests.pictures import size
 from windermere.errors import StorageError, UsageError
-from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
-from windermere.report.audit_data import OUTCOMES, fraction
-from windermere.report.style import Array
+from windermere.report.audit_data import OUTCOMES, AuditFigure, Plane, SolverPoint, fraction
+from windermere.report.audit_figure import draw_audit
+from windermere.report.palette import Array
 
 WIDTH, SOLVERS, PLANES, HEAD, LINE = 1650, 735, 915, 93, 33
 """Pixels: the figure's width, and the heights of its rows, of the outcome and of a line of the sentence."""

@@ -5,16 +5,17 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from math import nan
 from pathlib import Path
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from windermere.auditing.safe_step import Safe
 from windermere.auditing.statistics import Gap, paired_gap
 from windermere.auditing.sweep import Row
 from windermere.records import plain
-from windermere.report import AuditFigure, Plane, SolverPoint, draw_audit
+from windermere.report.audit_data import AuditFigure, Plane, SolverPoint
 from windermere.report.numbers import ACCURACY, Digits, rough, share
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROUNDING = 1e-3
 """By how much, relatively, rounding may change an error: the same steps in another library's float32 end elsewhere."""
@@ -152,7 +153,7 @@ class Verdict:
             str(self.reference),
         ]
 
-    def plot(self, path: Path | str | None = None) -> Figure:
+    def plot(self, path: Path | str | None = None) -> "Figure":
         """A figure: scores under other solvers, errors against steps, and in 2-D trajectories and decision regions.
 
         It is saved where a `path` is given."""
@@ -170,6 +171,8 @@ class Verdict:
             order=self.reference.order if self.reference.converged else None,
             plane=self.plane,
         )
+        from windermere.report.audit_figure import draw_audit  # matplotlib, whose import takes a second
+
         return draw_audit(figure, path)
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from windermere.errors import AuditError, RunError, UsageError, WindermereError,
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
 from windermere.records import in_the_way
-from windermere.report import figure_path
 from windermere.report.numbers import rough, share
+from windermere.report.style import figure_path
 
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
 """So that a script can gate on it; 1 and 2 stay errors."""

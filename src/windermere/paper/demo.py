@@ -25,7 +25,7 @@ from windermere.paper.training import (
     trained_ensemble,
 )
 from windermere.records import refuse_unless_file, storing
-from windermere.report import Frame
+from windermere.report.frame import Frame
 from windermere.solvers import FixedStep, Solver
 
 WORDS = {Outcome.FLOW: "a flow", Outcome.TIED: "tied to its solver", Outcome.UNDECIDED: "undecided"}

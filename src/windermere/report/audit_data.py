@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from windermere.errors import UsageError
+from windermere.report.frame import check_labels, check_states
 from windermere.report.numbers import ACCURACY, Digits
-from windermere.report.plane import check_labels, check_states
-from windermere.report.style import Array
+from windermere.report.palette import Array
 
 OUTCOMES = {"FLOW": "#007a5a", "TIED": "#b8390e", "UNDECIDED": "#5c6670"}
 """Bluish green, vermilion and grey, dark enough for text; the word stands there too."""

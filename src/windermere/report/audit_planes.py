@@ -13,8 +13,10 @@ from matplotlib.figure import SubFigure
 
 from windermere.errors import UsageError
 from windermere.report.audit_data import Plane
-from windermere.report.plane import DecisionRegions, Frame, add_inset, draw_plane, plane_legend
-from windermere.report.style import Array, add_legend
+from windermere.report.frame import DecisionRegions, Frame
+from windermere.report.palette import Array
+from windermere.report.plane import add_inset, draw_plane, plane_legend
+from windermere.report.style import add_legend
 
 WIDER = 5.0
 """Both planes have the same limits, unless that made one of them so many times wider than it need be."""

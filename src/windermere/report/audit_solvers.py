@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from windermere.report.audit_data import AuditFigure, SolverPoint, fraction
 from windermere.report.numbers import ACCURACY
-from windermere.report.style import FAINT, INK
+from windermere.report.palette import FAINT, INK
 
 COUNTS, COARSE, BAND = "#6a3d9a", "#b9c1ca", "#efe9f5"
 """A violet that is no class's colour, a light grey for what does not count, and the violet as a background."""

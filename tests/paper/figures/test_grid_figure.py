@@ -15,7 +15,7 @@ from windermere.errors import UsageError
 from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.paper.figures.grid_figure import GREY, critical_sentence
 from windermere.paper.figures.grid_layout import Grid, written
-from windermere.report.style import INK
+from windermere.report.palette import INK
 
 Draw = Callable[[GridFigure, Path], None]
 both = pytest.mark.parametrize("draw", [draw_grid, draw_grid_seeds])

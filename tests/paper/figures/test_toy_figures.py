@@ -10,7 +10,7 @@ from matplotlib.image import imread
 
 from windermere.errors import UsageError
 from windermere.paper.figures import FanPanel, Ladder, OutputsPanel, Walks, draw_classes, draw_outputs
-from windermere.report import DecisionRegions, Frame
+from windermere.report.frame import DecisionRegions, Frame
 
 
 def outputs_panel(scale: float = 1.0) -> OutputsPanel:

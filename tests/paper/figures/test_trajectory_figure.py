@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from tests.pictures import size
-from windermere import report
+from tests.processes import surroundings
 from windermere.errors import StorageError, UsageError
 from windermere.paper.figures import TrajectoryPanel, draw_trajectories
-from windermere.report import DecisionRegions, Frame
+from windermere.report.frame import DecisionRegions, Frame
 
 
 def a_panel() -> TrajectoryPanel:
@@ -94,9 +94,9 @@ def test_other_data_give_another_picture(tmp_path: Path) -> None:
 
 
 def test_drawing_never_imports_pyplot() -> None:
-    script = "import sys, windermere.report; sys.exit('matplotlib.pyplot' in sys.modules)"
-    source = str(Path(report.__file__).parents[2])
-    subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {source!r}); {script}"], check=True)
+    drawing = "windermere.paper.figures, windermere.report.audit_figure"
+    script = f"import sys, {drawing}; sys.exit('matplotlib.pyplot' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], env=surroundings(), check=True)
 
 
 def test_a_single_point_that_stands_still_can_be_drawn(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from windermere.paper.studies.running import Part, _row_of_diverged
 from windermere.paper.studies.study import MAIN, Finished, Study, Tables
 from windermere.paper.training import open_run, train, trained_ensemble
 from windermere.records import Row
-from windermere.report import Frame
+from windermere.report.frame import Frame
 from windermere.solvers import FixedStep
 
 TRAINED = {"fine": FixedStep.of("euler", steps=8), "coarse": FixedStep.of("euler", steps=2)}

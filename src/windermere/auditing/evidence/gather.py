@@ -25,8 +25,8 @@ from windermere.auditing.subject import Insight, Pass, Subject
 from windermere.auditing.sweep import Numbers, Row, decisions
 from windermere.auditing.verdict import Evidence
 from windermere.errors import SolverError, UsageError, WindermereError
-from windermere.report import Plane
-from windermere.report.style import CLASSES
+from windermere.report.audit_data import Plane
+from windermere.report.palette import CLASSES
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
 
 TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256

@@ -20,7 +20,8 @@ from windermere.paper.figures.adaptation_figure import (
     draw_tolerances,
     members_of,
 )
-from windermere.report.style import FAINT, house_style, new_figure, save, wrapped
+from windermere.report.palette import FAINT
+from windermere.report.style import house_style, new_figure, save, wrapped
 
 LETTERS, SMALL_LETTERS = 58, 64
 """That fit above a panel, and in small print."""

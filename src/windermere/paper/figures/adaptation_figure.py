@@ -18,7 +18,8 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from windermere.errors import UsageError
 from windermere.paper.figures.grid_layout import MARKS
-from windermere.report.style import FAINT, INK, MEMBERS, Array, house_style, new_figure, save
+from windermere.report.palette import FAINT, INK, MEMBERS, Array
+from windermere.report.style import house_style, new_figure, save
 
 SAME = 1e-6
 """A step so close to T/N takes N steps, as for the solvers."""

@@ -13,7 +13,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
 from windermere.errors import UsageError
-from windermere.report.style import CLASSES, FAINT, GRID, INK, house_style, new_figure, save
+from windermere.report.palette import CLASSES, FAINT, GRID, INK
+from windermere.report.style import house_style, new_figure, save
 
 ADAPTED, PRINTED = CLASSES[1], CLASSES[2]
 

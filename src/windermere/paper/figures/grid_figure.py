@@ -15,7 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from windermere.paper.figures.grid_layout import Grid, GridFigure, GridTest, with_unit, written
-from windermere.report.style import FAINT, GRID, INK, add_legend, house_style, new_figure, save
+from windermere.report.palette import FAINT, GRID, INK
+from windermere.report.style import add_legend, house_style, new_figure, save
 
 GREY = "#a3a9b1"
 OWN: dict[str, Any] = {"marker": "o", "markersize": 9.5, "markeredgecolor": INK, "markeredgewidth": 0.9}

@@ -11,7 +11,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from windermere.errors import UsageError
-from windermere.report.style import CLASSES, GRID, LINES, MARKERS, add_legend, house_style, new_figure, save
+from windermere.report.palette import CLASSES, GRID, LINES, MARKERS
+from windermere.report.style import add_legend, house_style, new_figure, save
 
 COLUMNS = 4
 

@@ -14,8 +14,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from windermere.errors import UsageError
-from windermere.report.plane import DecisionRegions, Frame, add_inset, check_labels, fit, region_legend, shade
-from windermere.report.style import CLASSES, FAINT, INK, MARKERS, Array, house_style, new_figure, save
+from windermere.report.frame import DecisionRegions, Frame, check_labels
+from windermere.report.palette import CLASSES, FAINT, INK, MARKERS, Array
+from windermere.report.plane import add_inset, fit, region_legend, shade
+from windermere.report.style import house_style, new_figure, save
 
 SMALL = 2.5
 """A piece so many times smaller than the plane is shown in an inset."""

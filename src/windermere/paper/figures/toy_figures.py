@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from windermere.errors import UsageError
-from windermere.report.plane import Frame, check_labels, check_states, fit
-from windermere.report.style import CLASSES, FAINT, INK, LINES, MARKERS, Array, house_style, new_figure, save
+from windermere.report.frame import Frame, check_labels, check_states
+from windermere.report.palette import CLASSES, FAINT, INK, LINES, MARKERS, Array
+from windermere.report.plane import fit
+from windermere.report.style import house_style, new_figure, save
 
 OUTCOMES = {"separable": "o", "not separable": "o", "blows up": "x"}
 """What can become of points, from the top down, and the sign of each; only "separable" is filled."""

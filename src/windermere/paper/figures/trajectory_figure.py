@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from windermere.errors import UsageError
-from windermere.report.plane import DecisionRegions, Frame, check_labels, check_states, draw_plane, plane_legend
-from windermere.report.style import FAINT, INK, Array, house_style, new_figure, save, wrapped
+from windermere.report.frame import DecisionRegions, Frame, check_labels, check_states
+from windermere.report.palette import FAINT, INK, Array
+from windermere.report.plane import draw_plane, plane_legend
+from windermere.report.style import house_style, new_figure, save, wrapped
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -22,7 +22,7 @@ from windermere.paper.studies.study import MAIN, QUICK_SPHERES, SEEDS, Finding, 
 from windermere.paper.training import RunConfig, Trained, paper_settings
 from windermere.paper.training.ensemble import StackedField
 from windermere.records import Row
-from windermere.report import DecisionRegions, Frame
+from windermere.report.frame import DecisionRegions, Frame
 from windermere.solvers import FixedStep, Solver, solve
 
 COARSE, FINE = FixedStep.of("euler", steps=2), FixedStep.of("euler", steps=128)
