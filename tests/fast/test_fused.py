@@ -158,7 +158,7 @@ def test_every_kernel_of_spheres_is_told_how_to_round(monkeypatch: pytest.Monkey
     noted = {name: bench.Caught() for name in ("walk_forward", "walk_backward", "adapt_forward", "adapt_backward")}
     for name, kernel in noted.items():
         module = "kernels" if name.startswith("walk") else "adaptive_kernels"
-        monkeypatch.setattr(import_module(f"windermere.models.{module}"), name, kernel)
+        monkeypatch.setattr(import_module(f"windermere.paper.fast.{module}"), name, kernel)
     case = CASES["rk4, one member"]
     z, weights = case["z"].requires_grad_(), case["weights"]
     fused_walk(METHODS["rk4"], case["sizes"], case["counts"], z, weights).sum().backward()  # type: ignore[no-untyped-call]
