@@ -94,7 +94,9 @@ def test_an_answer_that_cannot_be_written_is_one_sentence(run: Command, monkeypa
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sys, "stdout", Full())
-    assert_one_sentence(run("data", "list", "--json"), r"the machine refused \(.*No space left on device\): make room")
+    assert_one_sentence(
+        run("data", "list", "--json"), r"the machine refused \(.*No space left on device\): make room on the disk"
+    )
 
 
 def test_the_version_is_the_packages(run: Command) -> None:

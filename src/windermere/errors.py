@@ -46,19 +46,20 @@ class UnknownNameError(UsageError):
 
 
 class ThresholdWarning(UserWarning):
-    """Two scores pass for the same only because a threshold is not meant for scores like them."""
+    """Two scores count as equal only by a threshold that is meant for accuracies, which they may not be."""
 
 
 class SolverError(WindermereError, ArithmeticError):
     """A solve that could not be carried out; its subclasses name the cause."""
 
     seeds: tuple[int, ...] = ()
-    """Of the ensemble's members that could not be solved, where there is one and these are known."""
+    """The seeds of the ensemble's members that could not be solved; empty if unknown or without an ensemble."""
     evaluations: Any = None
-    """Of the field, by group, that were made before it failed; None where that was before the first."""
+    """How often the field was evaluated before the solve failed, by group; None where it failed before that."""
 
     def after(self, evaluations: Any) -> Self:
-        """The same, to be raised at once: a name for it would keep it, and with it the solve, for the collector."""
+        """This error with the evaluations made so far. Raise it at once: an error that a variable holds keeps the
+        solve's memory until the garbage collector runs."""
         self.evaluations = evaluations
         return self
 

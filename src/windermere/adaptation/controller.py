@@ -228,7 +228,7 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
 
 
 FAILED = Score(value=nan, distance=inf)
-"""Of a solver that cannot solve the batch: it agrees with no other."""
+"""The score of a solver that cannot solve the batch: it agrees with no other score."""
 
 
 def check_positive(**values: float) -> None:

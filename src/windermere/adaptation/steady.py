@@ -43,11 +43,11 @@ class _Law:
     release: float = 0.5
     """Precision is relaxed only where the distance is below this share of the target."""
     weight: float = 0.2
-    """Of one review in the smoothed distance; the first ones are averaged."""
+    """The weight of one review in the smoothed distance; the first reviews are averaged."""
     every: int = 50
     decrease: float = 0.5
     increase: float = 1.1
-    """The most that one review changes."""
+    """One review multiplies the precision by at least `decrease` and at most `increase`."""
 
     def __post_init__(self) -> None:
         check_whole("iterations", 1, every=self.every)

@@ -24,7 +24,7 @@ from windermere.solvers import Adaptive
 START = 1e-6
 """The paper's first tolerance."""
 FINEST = 1e-13
-"""Of a check: float64 resolves no smaller ones."""
+"""The finest tolerance of a check: float64 resolves no smaller one."""
 CHECK_RATIOS = {("fehlberg21", "dopri54"): 1 / 5, ("dopri54", "dopri54"): 1 / 10}
 """The check's tolerance as a share of the training solver's, for the paper's pairs."""
 FLOOR = 2.5e-7

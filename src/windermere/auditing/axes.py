@@ -33,7 +33,7 @@ class BySample:
         return replace(done, outputs=outputs, states=done.states if self.states else None)
 
     def insight(self, x: Any) -> Insight | None:
-        """What follows a solve is told only where it gives outputs by sample."""
+        """The head, which follows the solve, is told only where it gives outputs by sample."""
         seen = self.subject.insight(x) if self.states else None
         return seen if seen is None or self.axis == 0 else replace(seen, head=None)
 
@@ -66,7 +66,7 @@ class _Tried:
         return [a for a in range(many.ndim) if alike and (many.shape[a], fewer.shape[a]) == sizes]
 
     def states_are_by_sample(self) -> bool:
-        """Then each has as many entries, whatever the batch."""
+        """Whether states have one row for each sample, with the same number of entries whatever the batch."""
         many, fewer = self.many.states, self.fewer.states
         if many is None or fewer is None:
             return False
@@ -94,7 +94,7 @@ def _only_axis(tried: _Tried, places: Sequence[Any]) -> int:
 
 
 def _checked_axis(batch_axis: int, tried: _Tried) -> int:
-    """From the front, where it was given from the back."""
+    """The batch axis counted from the front, wherever it was counted from; it is refused if it is not the samples'."""
     growing, dimensions = tried.growing(), tried.many.outputs.ndim
     axis = batch_axis + dimensions if batch_axis < 0 else batch_axis
     if axis not in growing:
@@ -104,12 +104,12 @@ def _checked_axis(batch_axis: int, tried: _Tried) -> int:
 
 
 def half(x: Any) -> int:
-    """Of the samples that are tried."""
+    """Half the number of samples that the model is tried on."""
     return max(1, min(size(x) // 2, FEW))
 
 
 def on_fewer(subject: Subject, x: Any, change: Change | None = None, *, double: bool = False) -> tuple[Pass, Pass]:
-    """A few samples, and half of them; of one sample alone, it twice and once."""
+    """A pass of a few samples and one of half of them; for a single sample, a pass of it twice and one of it once."""
     enough = x if size(x) > 1 else twice(x)
     try:
         many, fewer = (subject.forward(first(enough, n), change, double=double) for n in (2 * half(x), half(x)))
@@ -126,7 +126,7 @@ def on_fewer(subject: Subject, x: Any, change: Change | None = None, *, double: 
 
 
 def _or_shared(places: Sequence[Any]) -> str:
-    """What else it may be where there are several inputs."""
+    """A further piece of advice where there are several inputs: name those that all samples share."""
     if len(places) < 2:
         return ""
     return f"; or name by shared=... the inputs that all samples share, such as shared=({places[-1]!r},)"

@@ -10,7 +10,7 @@ from windermere.errors import UsageError, shown
 from windermere.nn.shared import Place
 
 ACCURACY_THRESHOLD = 0.1
-"""The paper's."""
+"""The paper's threshold for accuracies."""
 
 
 def checked_threshold(threshold: float | None, metric: Metric | None = None) -> float:
@@ -41,7 +41,8 @@ def check_metric(metric: Any) -> None:
 
 
 def checked_candidates(candidates: Any) -> list[Candidate] | None:
-    """Names, as the command line takes them for methods, are none. What can be gone through only once is, here."""
+    """The candidates as a list, since an iterator can be read only once. Anything else than a `Candidate` is refused,
+    also the name of a method."""
     if candidates is None:
         return None
     given = list(candidates) if isinstance(candidates, Iterable) else [candidates]
@@ -59,7 +60,7 @@ def check_axis(batch_axis: int | None) -> None:
 
 
 def checked_shared(shared: Any) -> tuple[Place, ...]:
-    """One name or position may stand alone."""
+    """The names or positions of shared inputs as a tuple; a single one may be given by itself."""
     names = (shared,) if isinstance(shared, str | int) else shared
     if not isinstance(names, Iterable) or not all(isinstance(n, str) or is_whole(n, least=0) for n in (*names,)):
         raise UsageError(
@@ -75,7 +76,7 @@ def check_samples(samples: int | None) -> None:
 
 
 def check_numbers(*, agreement: float, samples: int | None, seed: int, budget: int | None) -> None:
-    """Those besides the threshold."""
+    """Refuses numbers, other than the threshold, that cannot mean anything."""
     check_samples(samples)
     if not 0 < as_number(agreement) <= 1:
         raise UsageError(

@@ -24,17 +24,17 @@ class Safe:
 
 
 UNKNOWN = Safe(precision=None, solver=None, ladder=(), finest=None)
-"""Where the flow is not known, and so nothing can be compared with it."""
+"""The answer where the flow is not known, so that nothing can be compared with it."""
 
 
 def ladder(own: Solver) -> list[Candidate]:
-    """The training method from fine to coarse."""
+    """The training method at several precisions, from fine to coarse."""
     factors = TOLERANCE_LADDER if isinstance(own, Adaptive) else STEP_LADDER
     return [Candidate(own.method, factor) for factor in factors]
 
 
 def safe_precision(rungs: Sequence[Row], reference: Row | None, *, agreement: float) -> Safe:
-    """Of the training method, from fine to coarse."""
+    """The safe precision of the training method, whose rungs go from fine to coarse."""
     if reference is None:
         return UNKNOWN
     safe = _coarsest_safe(rungs, reference, agreement)

@@ -42,7 +42,7 @@ class Pass:
     states: Tensor | None
     """[n, D], float64 on the CPU: where the last solve ended; None where a model hides it."""
     evaluations: int
-    """Of the field, by all solves of the pass."""
+    """How often all solves of the pass evaluated the field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Insight:
     """[n, ...]: the states it starts from, in float64."""
     times: tuple[float, float]
     head: nn.Module | None
-    """What comes after it, in float64, where that is known."""
+    """The layers after the solve, in float64, where they are known."""
 
 
 class Subject(Protocol):
@@ -90,7 +90,7 @@ class SolveCount:
 
     def __init__(self) -> None:
         self.own: dict[int, int] = {}
-        """By the number of samples, of the last pass of so many."""
+        """How many solves the last pass under the model's own solvers made, by the pass's number of samples."""
 
     def check(self, samples: int, change: Change | None, *, solves: int, missed: int) -> None:
         """`solves` are all that a pass made, those inside of fields aside, and `missed` those of them that no other
@@ -240,7 +240,7 @@ class PredictSubject:
 
 
 def one_step(own: Solver) -> Solver:
-    """To try something out by: it takes one evaluation, whatever the time span."""
+    """A solver for trying a model out: it evaluates the field once, whatever the time span."""
     return FixedStep("euler", step=1e6)
 
 

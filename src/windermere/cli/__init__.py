@@ -57,7 +57,7 @@ SMALLER = {
     "audit": "look at fewer --samples, or at one --seed",
     "study": "take fewer --seeds at once",
 }
-"""What needs less memory, by command."""
+"""What to do so that less memory is needed, by command."""
 
 
 def _too_large(error: BaseException) -> str:
@@ -68,8 +68,8 @@ def _too_large(error: BaseException) -> str:
 
 
 def main() -> None:
-    """The entry point: an error of ours, or of the machine's, is one sentence and exit code 1. Flags that are not there
-    are typer's, code 2; so are Ctrl-C outside of training, code 130, and a pipe that nobody reads."""
+    """The entry point. An error of ours, or of the machine's, is one sentence and exit code 1. Typer answers unknown
+    flags (exit code 2), Ctrl-C outside of training (130) and a pipe that nobody reads."""
     try:
         app()
     except KeyboardInterrupt:  # before typer is at work
@@ -81,4 +81,4 @@ def main() -> None:
             raise
         _fail(_too_large(error))
     except OSError as error:
-        _fail(f"the machine refused ({error}): make room or mend what may be read and written, and try again")
+        _fail(f"the machine refused ({error}): make room on the disk or change the permissions, then try again")

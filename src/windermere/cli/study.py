@@ -120,7 +120,7 @@ def summary_command(
 
 
 def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> None:
-    """Of a study that trains nothing they would change nothing."""
+    """Refuses flags of training for a study that trains nothing, since they would change nothing."""
     for flag, value in given.items():
         if value is not None:
             raise UsageError(
@@ -135,7 +135,7 @@ def _folder(name: str, out: Path | None, quick: bool) -> Path:
 
 
 def _command(name: str, folder: Path, quick: bool, given: Mapping[str, str | None]) -> str:
-    """What goes on with the same runs and seeds."""
+    """The command that continues the study with the same runs and seeds."""
     words = ["windermere", "study", "run", name, "--out", str(folder), *(["--quick"] if quick else [])]
     return shlex.join([*words, *(word for flag, value in given.items() if value is not None for word in (flag, value))])
 

@@ -49,7 +49,7 @@ def as_module(model: Any, x: Any) -> Any:
 
 @contextmanager
 def telling_of_missing_forwards(model: Any) -> Iterator[None]:
-    """Of the model's own, or of a module in it."""
+    """Raises an `AuditError` where the model, or a module that it calls, has no forward method."""
     try:
         yield
     except NotImplementedError as error:
@@ -105,7 +105,7 @@ def _filled(function: FunctionType) -> list[CellType]:
 
 
 def _names(function: FunctionType) -> dict[str, Any]:
-    """Its global names for networks, tensors and functions of the same file."""
+    """The global names that a function uses for networks, tensors and functions of its own file."""
     world = function.__globals__
 
     def is_followed(value: Any) -> bool:
@@ -129,11 +129,11 @@ class CopyError(AuditError):
 
 @dataclass(frozen=True)
 class Copy:
-    """Of a model, and of all that it holds."""
+    """A copy of a model and of everything that it holds."""
 
     model: nn.Module
     modules: list[nn.Module]
-    """All of them, registered or not; none is the user's own."""
+    """All modules of the copy, registered or not; none is the user's own."""
     functions: list[FunctionType]
 
 
@@ -188,7 +188,7 @@ def _uncompiled(one: Any) -> Any:
 
 
 def _copied(value: Any, known: dict[int, Any]) -> Any:
-    """What holds no weights, a lock or a counter perhaps, stays the user's."""
+    """A copy of a value that holds weights; any other value, such as a lock or a counter, stays the user's own."""
     return copy.deepcopy(value, known) if _holds_weights(value) else value
 
 

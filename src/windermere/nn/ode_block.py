@@ -23,7 +23,7 @@ class _Scope:
     """One `with using(...)`."""
 
     solvers: Mapping[int, tuple[nn.Module, Solver]]
-    """By block; each stands beside its solver, so that no other can get its id."""
+    """Each block and its solver, by the block's id; the block is held here so that no other object can get that id."""
     is_open: bool = True
 
 
@@ -48,7 +48,7 @@ class ODEBlock(nn.Module):
     """
 
     interpolate: bool | None = False
-    """Of blocks that were pickled before there was a choice: they landed on every time."""
+    """The value for blocks that were pickled before this could be chosen: their steps landed on every time."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Autonomous(nn.Module):
         return self.network(z)
 
     def prepare(self) -> Prepared:
-        """For a solve: in C, if the network is of linear layers and activations."""
+        """The field made ready for one solve: in C, if the network consists of linear layers and activations."""
         return layered_field(self, self.network)
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from windermere.errors import UsageError
 
 Place: TypeAlias = str | int
-"""Of an input among several: a key, or a position."""
+"""The place of one input among several: its key or its position."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def arrays_of(tree: Any) -> Iterator[Any]:
 
 
 def cut_places(x: Any) -> list[Place]:
-    """Where inputs are cut into samples."""
+    """The places of the inputs that are cut into samples."""
     return [place for place, part in places_of(x).items() if any(True for _ in arrays_of(part))]
 
 

@@ -81,7 +81,7 @@ class AuditFigure:
     reference_metric: float
     """Not a number where the flow is not known"""
     reference_error: float
-    """Of the reference itself: what is nearer to it than this is as good as the flow"""
+    """The reference's own error: a solver nearer to the reference than this is as good as the flow"""
     threshold: float
     """How far a metric may lie from the training solver's"""
     order: float | None
@@ -118,7 +118,7 @@ class AuditFigure:
 
     @property
     def methods(self) -> list[str]:
-        """Those that came through, each once."""
+        """The methods of the solvers that did not fail, each once."""
         return list(dict.fromkeys(point.method for point in self.points if isfinite(point.metric)))
 
 

@@ -38,7 +38,7 @@ class Digits:
 
 
 def share(value: float | None) -> str:
-    """Of the samples."""
+    """A share of the samples, written with three decimals."""
     return UNKNOWN if value is None else f"{value:.3f}"
 
 

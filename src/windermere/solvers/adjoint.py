@@ -85,7 +85,7 @@ class _WayBack:
     times: Sequence[float]
     solvers: Sequence[Solver]
     layout: Layout
-    """Of the state alone, with the groups of these solvers."""
+    """The layout of the state alone, with the groups of these solvers."""
     rate: Rate
     parameters: tuple[Tensor, ...]
     fused: FusedAdjoint | None

@@ -45,9 +45,9 @@ class Adjoined(NamedTuple):
     """An adjoint's solve that a field did itself."""
 
     a: Tensor
-    """The cotangent, taken back; where the state comes to is known."""
+    """The cotangent at the earlier time; the state there is known already."""
     gradient: Sequence[Tensor]
-    """Of the tensors that `FusedAdjoint` names."""
+    """The gradients of the tensors that `FusedAdjoint` names."""
     evaluations: NDArray[np.int64]
 
 
@@ -64,7 +64,7 @@ class FusedAdjoint:
     can: Callable[[Tableau, Sequence[Any], Groups, Tensor], bool]
     tensors: tuple[Tensor, ...]
     rate: Rate
-    """Depends on these tensors themselves, not on something made of them once per solve."""
+    """The rate depends on these tensors themselves, not on something made from them once per solve."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ MOST_STEPS = 10_000_000
 """A fixed grid has no step budget, but one longer than this is a slip, and would only fill the memory."""
 
 UNORDERED = (str, bytes, set, frozenset, dict)
-"""What can be gone through, and holds no times in their order."""
+"""Types that can be iterated over but do not hold a sequence of times in order: they are refused as times."""
 
 
 class _Method:

@@ -29,7 +29,7 @@ METHODS = {
     "Dopri5": "dopri54",
     "Tsit5": "tsit54",
 }
-"""Its classes and our names."""
+"""Diffrax's classes of solvers and our names of their methods."""
 MOST_STEPS, MOST_STEPS_KEPT = 2**20, 2**14
 """How many steps a solve may take; fewer where the model keeps all of them, which takes room beforehand."""
 
@@ -80,8 +80,8 @@ class Solve:
         self.given = given
         self.used = given["solver"]
         self.steps: list[int] = []
-        """Of each time that it was run (several inside of `lax.scan`), by the sample that took most: samples that are
-        mapped step together."""
+        """The number of steps of each run of this call (there are several inside `lax.scan`). Samples that are mapped
+        step together, so the sample with the most steps counts."""
         _check_kind(given)
 
     def own(self) -> Solver:
@@ -200,7 +200,8 @@ def forget_solves() -> None:
 
 @cache
 def _worst() -> Any:
-    """The most of mapped samples. A callback would be made for each of them, and compiled as often."""
+    """A function that takes the largest number of steps among mapped samples. Without it a callback would be made, and
+    compiled, for each sample."""
     worst = import_module("jax").custom_batching.custom_vmap(lambda steps: steps)
     worst.def_vmap(lambda size, mapped, steps: (worst(steps.max(axis=0)), False))
     return worst

@@ -32,7 +32,7 @@ METHODS = {
     "bosh3": "bosh32",
     "dopri5": "dopri54",
 }
-"""Its names and ours. Its rk4 is the 3/8 rule."""
+"""Torchdiffeq's names of methods and ours. Its rk4 is the 3/8 rule."""
 WRONG_STAGE = (
     "torchdiffeq's fehlberg2 takes over a stage from the step before that is not the field there: the model's own pass "
     "keeps that, our fehlberg21 does not"
@@ -84,7 +84,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class _Solve:
-    """What `odeint` takes for a solver."""
+    """An object that `odeint` uses as its solver."""
 
     entry: _Entry
     tape: Tape
@@ -132,7 +132,7 @@ class _Solve:
         return solution
 
     def advice(self, t: Tensor) -> str:
-        """Of all causes of an "underflow in dt" one is seen at once."""
+        """What to do about a failed solve. One cause can be seen at once: a field that is not finite at the start."""
         if self.func(t[0], self.y0).isfinite().all():
             return "loosen its tolerance, or let it take more steps"
         return "the field is not finite where it starts: look for weights or inputs that are not"

@@ -137,7 +137,7 @@ def _walk(subject: Subject, batch: tuple[Any, Any], done: Pass) -> Walk | None:
 
 
 def _classes(outputs: Tensor, labels: Any, points: int) -> NDArray[np.int64] | None:
-    """Of the first points; None where labels are something else, such as the targets of a regression."""
+    """The classes of the first points; None where labels are something else, such as the targets of a regression."""
     try:
         check_classes(outputs, labels)
     except UsageError:
@@ -180,14 +180,14 @@ class _Decision:
 
 
 def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
-    """None where nothing follows the flow."""
+    """How the layers after the flow decide on points in the plane; None where nothing follows the flow."""
     if head is None or not list(head.children()) + list(head.parameters()):
         return None
     return _Decision(head)
 
 
 def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
-    """In the plane: what trajectories of different samples cross, beyond what the flow's chords do."""
+    """Evidence in the plane: crossings of different samples' trajectories, beyond those of the flow's chords."""
     if plane is None:
         return None
     if not _autonomous(walk):

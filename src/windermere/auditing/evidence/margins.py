@@ -57,7 +57,7 @@ class Margins:
 
 @torch.inference_mode(False)
 def margins(head: nn.Module, states: Tensor, error: Tensor, reference_error: Tensor) -> Margins:
-    """Of reference states [n, ...] before the head; errors are Euclidean norms in the state, [n].
+    """The margins of reference states [n, ...] before the head; errors are Euclidean norms in the state, [n].
 
     An error that is not finite (the training solver blew up on that sample) makes no decision safe.
     """

@@ -84,8 +84,8 @@ def step_orientation(
 def step_determinants(
     field: Rate, tableau: Tableau, z: Tensor, start: float, end: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Of one step from each point: the determinant's sign, the logarithm of its size, and whether a sign that is not
-    positive is certain. All [P]."""
+    """The determinant of one step's Jacobian at each point: its sign, the logarithm of its size, and whether a sign
+    that is not positive is certain. All [P]."""
     count = tableau.propagating
     nodes = stage_nodes(tableau, np.asarray(float(start)), np.asarray(float(end)))[:count]
     times, h = torch.as_tensor(nodes, dtype=z.dtype, device=z.device).unbind(0), float(end) - float(start)

@@ -18,9 +18,10 @@ from windermere.solvers import Tableau
 from windermere.solvers.field import Rate
 
 ENTRIES_UP_TO = 64
-"""Of a state, for its eigenvalues to be computed."""
+"""Eigenvalues are computed for states of at most so many entries."""
 TILTED = 1e-8
-"""Share of the largest eigenvalue that a real part must exceed: rounding tilts a rotation's either way."""
+"""A real part counts only if it exceeds this share of the largest eigenvalue: rounding gives a pure rotation small real
+parts of either sign."""
 OFF_THE_BOUNDARY = 1e-10
 """By how much |R| must differ from 1: on the region's boundary rounding decides."""
 
@@ -99,7 +100,7 @@ def stability(field: Rate, tableau: Tableau, states: Tensor, times: Sequence[flo
 
 
 def _eigenvalues(field: Rate, states: Tensor, times: Sequence[float]) -> Tensor:
-    """Of the field's Jacobian at every state, [K * P, D]."""
+    """The eigenvalues of the field's Jacobian at every state, [K * P, D]."""
     found = []
     for t, at_once in zip(times, states, strict=True):
         time = at_once.new_tensor(t)

@@ -25,18 +25,18 @@ OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-p
 LIBRARIES = ("-lm",)
 FUNCTIONS = ("there", "back", "adapt")
 SECONDS = 120.0
-"""That a compiler may take. Most take one or two."""
+"""How long a compiler may take, in seconds. Most take one or two."""
 _TOO_SLOW: list[list[str]] = []
-"""Compilers that took longer: this process waits for them once only."""
+"""Compilers that took longer than that: this process does not try them again."""
 _APART: dict[str, Any] = {} if sys.platform == "win32" else {"start_new_session": True, "umask": 0o077}
-"""How it runs: so that it can be ended with all its children, and what it writes is this user's to read."""
+"""How a compiler is started: so that it can be ended with all its children, and only this user can read its files."""
 INSTEAD = "PyTorch operations do its work, more slowly; WINDERMERE_NATIVE=0 asks for that without this line"
 
 
 @cache
 def library(real: str, field: str) -> ctypes.CDLL | None:
-    """native.c for float or double and a kind of field, compiled now or by an earlier process; None where that cannot
-    be."""
+    """The library compiled from native.c, now or by an earlier process, for float or double and a kind of field; None
+    where there is no compiler or it fails."""
     if os.environ.get("WINDERMERE_NATIVE") == "0" or (compiler := _compiler()) is None or compiler in _TOO_SLOW:
         return None
     try:
@@ -53,14 +53,14 @@ def library(real: str, field: str) -> ctypes.CDLL | None:
 
 @cache
 def vector_bytes(real: str, field: str) -> int:
-    """Of one of its vectors: as many as the processor's have."""
+    """The bytes of one vector of the compiled code, as many as the processor's have; 0 without compiled code."""
     loaded = library(real, field)
     return 0 if loaded is None else ctypes.c_long.in_dll(loaded, "vector_bytes").value
 
 
 @cache
 def _say(what: str) -> None:
-    """In a line of the log, once in a process."""
+    """Logs one line as a warning; the same line only once in a process."""
     logging.getLogger("windermere").warning(" ".join(what.split()))
 
 
@@ -75,7 +75,8 @@ def _compiler() -> list[str] | None:
 
 
 def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
-    """Refuses, by an AttributeError or a ValueError, what is no library of ours, as of a compiler that is none."""
+    """The library with its functions' types declared. AttributeError or ValueError where it is not ours, as when `CC`
+    names a program that is no compiler."""
     for name in FUNCTIONS:
         function = getattr(loaded, name)
         function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
@@ -85,7 +86,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _loaded(command: list[str]) -> ctypes.CDLL:
-    """From the user's cache; where nothing can be kept there, from a folder that goes as soon as it is loaded."""
+    """The library from the user's cache; where nothing can be kept there, from a folder that is then removed."""
     try:
         return ctypes.CDLL(str(_kept(command, cache_folder())))
     except OSError as error:
@@ -98,7 +99,7 @@ def _loaded(command: list[str]) -> ctypes.CDLL:
 
 
 def _kept(command: list[str], home: Path) -> Path:
-    """Under a name that says from what, how and for which processor it was made."""
+    """The library's file in the cache. Its name stands for the source, the command and the processor."""
     made_of = "\n".join([*(path.read_text() for path in (SOURCE, *INCLUDED)), shlex.join(command), _processor()])
     kept = home / f"native-{sha256(made_of.encode()).hexdigest()[:16]}.so"
     sweep(home, 2 * SECONDS)
@@ -109,7 +110,7 @@ def _kept(command: list[str], home: Path) -> Path:
 
 
 def _compiled(command: list[str], folder: Path) -> Path:
-    """In this folder, where the compiler's own temporary files are too, so that they go with it."""
+    """A library compiled into this folder. The compiler's temporary files are there too, and are removed with it."""
     fresh, said = folder / "native.so", folder / "said"
     words = [*command, str(SOURCE), "-o", str(fresh), *LIBRARIES]
     with said.open("x+b") as output:
@@ -121,7 +122,7 @@ def _compiled(command: list[str], folder: Path) -> Path:
 
 
 def _run(words: list[str], output: int, environment: dict[str, str]) -> int:
-    """Its exit code. After too long, or Ctrl-C, it is ended with all that it has started."""
+    """The compiler's exit code. If it takes too long, or at Ctrl-C, it is ended with all that it has started."""
     try:
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, **_APART

@@ -27,12 +27,14 @@ from windermere.solvers.runge_kutta import step_through
 from windermere.solvers.torch_modes import is_in_a_mode, is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
-"""Tables and shares of gradients grow with the square of the channels; a tile's states lie on a thread's stack."""
+"""The largest sphere network that C solves: tables and shares of gradients grow with the square of the channels, and a
+tile's states lie on a thread's stack."""
 UNITS_UP_TO, DEPTH_UP_TO, PRODUCTS_UP_TO = 512, 16, 1 << 22
-"""Of a layered network; and products of an evaluation. With more to do, PyTorch's own have no overhead to speak of."""
+"""The most units and layers of a layered network that C solves, and the most products of one evaluation of a batch.
+With more to do, PyTorch's own products have no overhead to speak of."""
 PLAIN, STRIDED = (Tensor, nn.Parameter), torch.strided
 VALUES_BROUGHT = 8192
-"""Of a state on a GPU, up to which its adjoint is solved on the host."""
+"""A state on a GPU with at most so many values has its adjoint solved on the host."""
 STEPS_AT_FIRST = 16
 """Accepted steps that an adaptive solve has room for; one that takes more is begun again with four times the room."""
 DONE, FULL = 0, 1
@@ -46,7 +48,7 @@ class Native:
     network: Network
     weights: Weights
     rate: Callable[[Weights], Rate] | None = None
-    """It as operations of PyTorch, where its gradient may be differentiated again; the same at all times."""
+    """The field as PyTorch operations, where its gradient may be differentiated again; it does not depend on time."""
 
 
 def sphere(weights: Weights, points: int) -> Native:
@@ -104,7 +106,7 @@ def native_adjoint(native: Native, rate: Rate) -> FusedAdjoint:
 
 
 def _is_brought(z: Tensor) -> bool:
-    """Its many small steps one after the other are what a GPU is slow at."""
+    """Whether a solve on a GPU is brought to the host: a GPU is slow at many small steps one after the other."""
     return z.is_cuda and z.numel() <= VALUES_BROUGHT
 
 

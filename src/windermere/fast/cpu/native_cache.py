@@ -49,7 +49,7 @@ def _home() -> Path:
 
 
 def _make(folder: Path) -> None:
-    """For this user alone, whatever the umask."""
+    """Makes a folder for this user alone, whatever the umask."""
     if folder.is_dir():
         return
     try:
@@ -62,7 +62,8 @@ def _make(folder: Path) -> None:
 
 
 def _keep_others_out(folder: Path) -> None:
-    """As a lax umask may have let them into a folder that an earlier version, or a download, made here."""
+    """Takes other users' right to write away, which a lax umask may have left on a folder that an earlier version or a
+    download made."""
     found = folder.lstat()
     mode = stat.S_IMODE(found.st_mode)
     private = (mode | 0o700) & ~FOR_OTHERS_TO_WRITE
@@ -71,8 +72,8 @@ def _keep_others_out(folder: Path) -> None:
 
 
 def _refuse_unless_trusted(folder: Path) -> None:
-    """Only its owner may write there, who is this user or the system's; or all may, but nobody moves what is not his
-    (as in /tmp)."""
+    """Refuses a folder unless only its owner may write there, who must be this user or the system's; or everybody may,
+    but can move nothing of others (as in /tmp)."""
     if sys.platform == "win32":
         return
     found = folder.lstat()
@@ -129,7 +130,7 @@ def is_sound(kept: Path) -> bool:
 
 
 def _opened(path: str, flags: int) -> int:
-    """No link is followed, and no pipe waited for."""
+    """Opens a file without following a link or waiting for a pipe."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -145,5 +146,5 @@ def keep(fresh: Path, kept: Path) -> None:
 
 
 def _seal(name: str, content: bytes) -> bytes:
-    """Of the name too, which says for which processor it is."""
+    """The digest that seals a library. It covers the file's name too, which says for which processor the library is."""
     return sha256(name.encode() + b"\n" + content).digest()

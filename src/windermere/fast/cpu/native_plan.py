@@ -22,18 +22,18 @@ class Network:
     """What native.c has to know of a field beside its weights: each layer's weight and bias."""
 
     field: str
-    """Which it is: "sphere" (native_sphere.h) or "layers" (native_layers.h)."""
+    """The kind of field: "sphere" (native_sphere.h) or "layers" (native_layers.h)."""
     points: int
     channels: int = 0
-    """Of a sphere network."""
+    """The channels of a sphere network; 0 for a layered one."""
     units: tuple[int, ...] = ()
-    """Of a layered one, with the points at both ends, and what follows each layer."""
+    """The units of a layered network, with the points at both ends; the next two say what follows each layer."""
     activations: tuple[int, ...] = ()
     slopes: tuple[float, ...] = ()
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of the weights, without the member axis."""
+        """The shapes of the weights, without the member axis."""
         if self.field == "layers":
             return [shape for i, o in pairwise(self.units) for shape in ((o, i), (o,))]
         c = self.channels
@@ -41,12 +41,12 @@ class Network:
 
     @cached_property
     def products(self) -> int:
-        """Of a layered network's evaluation for one sample."""
+        """How many products one evaluation of a layered network takes for one sample."""
         return sum(i * o for i, o in pairwise(self.units))
 
     @property
     def work(self) -> float:
-        """Half microseconds, or so, of an evaluation on a tile."""
+        """About how long one evaluation on a tile takes, in half microseconds."""
         return self.products / 512 if self.field == "layers" else self.points
 
 
@@ -55,10 +55,11 @@ network_of = lru_cache(maxsize=16)(Network)
 
 
 class Walk(ctypes.Structure):
-    """As in native.c."""
+    """The struct of the same name in native.c."""
 
     kept: list[Any]
-    """What lies at its addresses: torch.compile lets go of local variables that are not read again."""
+    """The objects whose addresses the struct holds, kept alive here: torch.compile lets go of local variables that are
+    not read again."""
     _fields_ = (
         *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
         *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
@@ -90,7 +91,7 @@ class Choice:
     def of(
         cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], dtype: torch.dtype, room: int
     ) -> "Choice":
-        """With room for the sizes of so many accepted steps."""
+        """The choice of steps for these solvers, with room for the sizes of so many accepted steps."""
         numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
         numbers |= {"smallest": smallest_step(times, dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
         numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
@@ -109,9 +110,9 @@ class Plan:
     """What solves of one kind and shape have in common."""
 
     walk: Walk
-    """Without what is a solve's own."""
+    """The struct for native.c, without what differs from solve to solve."""
     arrays: Mapping[str, NDArray[Any]]
-    """Kept, as the walk has their addresses."""
+    """The arrays whose addresses the walk holds, kept alive here."""
     parts: Mapping[str, int]
     """Entries that the parts of a solve's memory take, one after the other."""
     share: int
@@ -129,8 +130,8 @@ def plan_of(
     keep: bool,
     adjoint: bool,
 ) -> Plan:
-    """For steps on a grid, or room for so many that are chosen, with vectors of so many numbers. Kept, as a training
-    asks for the same one at each iteration."""
+    """The plan for steps on a grid, or for at most so many chosen steps, with vectors of so many numbers (`lanes`). It
+    is cached, as a training asks for the same one at each iteration."""
     *lead, samples, points = shape
     (members,) = lead or (1,)
     width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)

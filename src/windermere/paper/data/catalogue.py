@@ -23,7 +23,7 @@ class Remote:
     size: int
     """In bytes."""
     digest: str
-    """Of the file as the server sends it."""
+    """The digest of the file as the server sends it."""
     holds: tuple[str, ...]
     """One name for a gzipped file, several for a tar archive."""
 

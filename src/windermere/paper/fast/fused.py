@@ -27,7 +27,7 @@ from windermere.solvers.torch_modes import is_looked_through
 
 Weights: TypeAlias = Sequence[Tensor]
 POINTS_UP_TO, CHANNELS_UP_TO, STAGES_UP_TO = 4, 32, 4
-"""What a program can keep on chip, and what compiles in a matter of seconds."""
+"""The largest field and method that a program can keep on chip and that compile in a matter of seconds."""
 Precision: TypeAlias = Literal["tf32x3", "ieee", "tf32"]
 
 
@@ -36,8 +36,8 @@ class Launch:
     """How the kernels run. The paper's fields are small: a tile of samples is the work of a few warps."""
 
     precision: Precision = "tf32x3"
-    """Of the mixing convolution: float32 as three products of the tensor cores, float32 without them, or one product of
-    the tensor cores, with ten bits. All else is float32."""
+    """How the mixing convolution is computed: float32 as three products of the tensor cores ("tf32x3"), float32 without
+    tensor cores ("ieee"), or one product of the tensor cores, with ten bits ("tf32"). All else is float32."""
     tile: int = 16
     warps: int = 4
     warps_back: int = 4

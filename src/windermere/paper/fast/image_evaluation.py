@@ -18,13 +18,14 @@ from windermere.paper.arithmetic import FUSION
 from windermere.paper.fast.fused import Weights
 
 PATCH, WIDTH_TRIED = 16, 128
-"""Numbers of a pixel, 3 c + 2 of them used: see the kernels."""
+"""How many numbers a pixel's patch holds, 3 c + 2 of them used (see the kernels); and a width to try PTX with."""
 Precision: TypeAlias = Literal["bf16", "ieee"]
 Hidden: TypeAlias = Literal["levels", "recomputed"]
 Source: TypeAlias = Literal["recomputed", "levels", "bits"]
 Second: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Of the second hidden layer: bits [R, 4], where it is positive (in words: see the kernels), and levels [R, W], its
-values in units of scales [R], each pixel's largest, over 254.5 (rounded up)."""
+"""What is kept of the second hidden layer: (bits, levels, scales). Bits [R, 4] are words that say where it is positive
+(see the kernels), scales [R] are each pixel's largest value, and levels [R, W] are its values as multiples of scales /
+254.5, rounded up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +33,20 @@ class Tile:
     """How one kernel shares out its work."""
 
     pixels: int = 128
-    """Of a program; in the mixing weights' gradient, of one round of its loop."""
+    """Pixels that one program works on; in the mixing weights' gradient, those of one round of its loop."""
     depth: int = 64
-    """Hidden channels that are made at a time, or as many as divide the width."""
+    """Hidden channels that are made at a time; fewer, if this number does not divide the width."""
     columns: int = 128
-    """Of an accumulator at most; a width that is no power of two takes several."""
+    """The most columns of one accumulator; a width that is no power of two takes several accumulators."""
     warps: int = 4
     stages: int = 2
-    """Of the weights' way on chip, each a tap's. A multiprocessor should have room for two programs."""
+    """How many taps' weights are on their way to the chip at once (Triton's num_stages). A multiprocessor should still
+    have room for two programs."""
     registers: int | None = None
-    """Of a thread at most: fewer, and more programs share a multiprocessor; too few, and they are spilled."""
+    """The most registers of a thread. With fewer, more programs share a multiprocessor; with too few, they spill."""
 
     def blocks(self, width: int) -> tuple[tuple[int, int], ...]:
-        """Powers of two that make up a width, the largest first: (start, size)."""
+        """The blocks of columns that make up a width, as (start, size): sizes are powers of two, the largest first."""
         found, start = [], 0
         while start < width:
             size = min(self.columns, 1 << ((width - start).bit_length() - 1))
@@ -55,34 +57,36 @@ class Tile:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """How the kernels run. A product of the 3x3 convolution is what costs: an evaluation takes one there, one back, one
-    for the weights, and where nothing is kept one more."""
+    """How the kernels run. The products of the 3x3 convolution are what costs time: an evaluation takes one forward,
+    one back, one for the weights' gradient, and one more where nothing of the hidden layer is kept."""
 
     precision: Precision = "bf16"
-    """Of the products with hidden layers, summed in float32; or float32 throughout, without tensor cores."""
+    """The dtype of products with hidden layers: bfloat16, summed in float32; or float32, without tensor cores."""
     hidden: Hidden = "levels"
-    """What the way back knows of the second hidden layer. It needs its signs, and for the last layer's gradient its
-    values: a bit and a byte of each are kept (one channel does without bytes), or nothing, and the product repeated."""
+    """What is kept of the second hidden layer for the way back, which needs its signs and, for the last layer's
+    gradient, its values. "levels" keeps a bit and a byte of each value (no byte where a state has one channel);
+    "recomputed" keeps nothing and repeats the product."""
     padding: int = 32
-    """The hidden channels are padded to a multiple of it."""
+    """The number of hidden channels is padded to a multiple of this."""
     forward: Tile = field(default_factory=lambda: Tile(stages=3))
     back: Tile = field(default_factory=lambda: Tile(columns=64))
-    """Its accumulators are halved: more is done with them after the product. So does what computes it again."""
+    """The tile of the cotangent's kernel. It has half the columns in an accumulator, since more is done after the
+    product. The last layer's gradient takes this tile too where it computes the hidden layer again."""
     gradient: Tile = field(default_factory=lambda: Tile(pixels=64, columns=64, stages=3))
-    """Of the mixing weights."""
+    """The tile of the mixing weights' gradient."""
     sums: Tile = field(default_factory=lambda: Tile(columns=64))
-    """Of the last layer's gradient, where nothing is computed again."""
+    """The tile of the last layer's gradient where the hidden layer was kept and is not computed again."""
     programs: int = 528
-    """That share these sums out."""
+    """The most programs for the last layer's gradient where nothing is computed again."""
     chunks: int = 29
-    """Into which the pixels are divided for the mixing weights' gradient: nine times that, two for each of 132
-    multiprocessors."""
+    """The pixels are divided into so many chunks for the mixing weights' gradient. Nine taps times 29 chunks are about
+    two programs for each of an H200's 132 multiprocessors."""
     taps: Literal[1, 3, 9] = 1
-    """Of the mixing weights' gradient for one program."""
+    """How many of the nine taps one program sums up in the mixing weights' gradient."""
     assembly: bool = True
-    """Whether hidden layers are rounded and masked by PTX, which no interpreter knows."""
+    """Whether PTX instructions round and mask hidden layers; Triton's interpreter does not know them."""
     pointwise: int = 64
-    """Pixels of a program that only combines states."""
+    """Pixels that one program works on where it only combines states."""
 
     def __post_init__(self) -> None:
         if self.padding % 32:
@@ -94,7 +98,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Matrices:
-    """The weights as the kernels want them: hidden channels padded with zeros, and for the products in their dtype."""
+    """The weights as the kernels want them: hidden channels padded with zeros, and factors in the products' dtype."""
 
     lift: Tensor
     """[16, W]: for patches."""
@@ -141,8 +145,8 @@ def _for_patches(matrix: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
 
 @cache
 def assembly_works(device: torch.device) -> bool:
-    """Whether PTX does there what the kernels do without it, which is what tests can see: tried once, before anything
-    is captured. Where nothing is computed it need not."""
+    """Whether PTX gives on this device what the kernels compute without it. It is tried once, before anything is
+    captured. On a device other than a GPU nothing is tried, and the answer is yes."""
     if device.type != "cuda":
         return True
     from windermere.paper.fast import image_kernels
@@ -178,7 +182,8 @@ class Evaluation:
 
     @property
     def source(self) -> Source:
-        """Where the last layer's gradient has the second hidden layer from: one channel's comes with the mixing's."""
+        """Where the last layer's gradient takes the second hidden layer from. For states of one channel bits are
+        enough: that gradient then follows from the mixing weights' gradient."""
         kept: Source = "levels" if self.channels > 1 else "bits"
         return kept if self.launch.hidden == "levels" else "recomputed"
 
@@ -188,7 +193,8 @@ class Evaluation:
 
     @property
     def sums_programs(self) -> int:
-        """Of the last layer's gradient: a tile each where it computes much, else as many as run at once."""
+        """How many programs compute the last layer's gradient: one for each tile where they compute the hidden layer
+        again, else as many as run at once."""
         tiles = self.tiles(self.sums_tile)
         return tiles if self.source == "recomputed" else min(tiles, self.launch.programs)
 
@@ -196,11 +202,11 @@ class Evaluation:
         return self.like.new_empty(count, *self.like.shape)
 
     def new_patches(self) -> Tensor:
-        """Their border stays zero."""
+        """New patches of zeros; the border of each image stays zero."""
         return self.like.new_zeros(self.images, self.height + 2, self.length + 2, PATCH, dtype=self.dtype)
 
     def new_hidden(self, count: int) -> Second:
-        """Of some evaluations."""
+        """Room for what is kept of the second hidden layer in so many evaluations."""
         bits = self.like.new_empty(count, self.rows, 4, dtype=torch.int32)
         rows = self.rows if self.source == "levels" else 0
         levels = self.like.new_empty(count, rows, self.width, dtype=torch.uint8)
@@ -210,7 +216,7 @@ class Evaluation:
         return -(-self.rows // tile.pixels)
 
     def shared_out(self, tile: Tile) -> dict[str, Any]:
-        """What a kernel's work is divided by. What is made at a time must divide the width."""
+        """A kernel's arguments that say how its work is divided; the depth is reduced until it divides the width."""
         columns = tile.blocks(self.width)
         return {
             "WIDTH": self.width,
@@ -249,7 +255,7 @@ class Evaluation:
         )
 
     def forward(self, patches: Tensor, rate: Tensor, hidden: Second | None) -> None:
-        """The rate, and of the second hidden layer what is wanted."""
+        """Writes the rate, and into `hidden`, where it is given, what is kept of the second hidden layer."""
         m, tile = self.matrices, self.launch.forward
         written = hidden or (rate, rate, rate)  # where nothing is wanted, any tensor will do
         self.kernels.field_forward[(self.tiles(tile),)](
@@ -265,7 +271,7 @@ class Evaluation:
     def backward(
         self, on_patches: Tensor, bits: Tensor, patches: Tensor, on_x: Tensor, sums: "Shares", *, add: bool = False
     ) -> None:
-        """The cotangent of x, or it is added to what is there."""
+        """Writes the cotangent of x, or with `add` adds it to what is there."""
         m, tile = self.matrices, self.launch.back
         self.kernels.field_backward[(self.tiles(tile),)](
             *(on_patches, bits, m.lower_back, m.mix_back, patches, m.lift, m.lift_back, on_x, sums.lift, self.rows),
@@ -302,7 +308,7 @@ class Evaluation:
 
 
 class Shares:
-    """What programs add up for the gradients, each in places of its own, over all evaluations."""
+    """The sums for the gradients over all evaluations; each program adds to places of its own."""
 
     def __init__(self, walk: Evaluation) -> None:
         self.walk, zeros, width = walk, walk.like.new_zeros, walk.width
@@ -317,7 +323,7 @@ class Shares:
             self.spread = _for_patches(ones, torch.zeros_like(ones[0]), walk.dtype)
 
     def gradients(self) -> list[Tensor]:
-        """Of the six weights, in their order, hidden channels in full and without the padding."""
+        """The gradients of the six weights in their order, for all hidden channels and without the padding."""
         m, mix, c, width = self.walk.matrices, self.mix.sum(dim=0), self.walk.channels, self.walk.hidden
         lift, lower = self.lift.sum(dim=0), self.lower.sum(dim=0).mT  # [W, 16], [2, 16, W]
         on_lift = lift[:, :c] + lift[:, c : 2 * c]

@@ -27,12 +27,12 @@ from windermere.solvers.torch_modes import is_looked_through
 __all__ = ["Launch", "Tile", "can_walk_images", "image_walk", "step_sizes", "tuned"]
 
 CHANNELS_UP_TO, WIDTH_UP_TO = 4, 128
-"""What a patch holds, and what an accumulator does in registers."""
+"""A patch has room for so many channels, and an accumulator in registers for so many hidden channels."""
 HOPPER = (9, 0)
 DEFAULT = Launch()
 TUNED = {96: Launch(back=Tile(columns=64, stages=3))}
-"""What was faster on an H200 than the defaults, which are tuned for 128 hidden channels: by the number of them, from
-benchmarks/gpu_image_kernel.py."""
+"""Launches that were faster on an H200 than the default, which is tuned for 128 hidden channels, by the number of
+hidden channels; measured by benchmarks/gpu_image_kernel.py."""
 
 
 def tuned(weights: Weights, hidden: Hidden) -> Launch:
@@ -61,7 +61,7 @@ def _is_papers(z: Tensor, weights: Weights) -> bool:
 
 
 def _is_small(z: Tensor, weights: Weights) -> bool:
-    """For registers, and for offsets of 32 bits into levels and into patches."""
+    """Whether the field fits into registers, and its levels and patches into offsets of 32 bits."""
     images, channels, height, length = z.shape[-4:]
     largest = images * max(height * length * WIDTH_UP_TO, (height + 2) * (length + 2) * PATCH)
     return channels <= CHANNELS_UP_TO and weights[0].shape[-4] <= WIDTH_UP_TO and largest < 2**30
@@ -124,7 +124,7 @@ class _ImageWalk(torch.autograd.Function):
 
 
 class Kept(Protocol):
-    """What the way back finds of each evaluation: stage i of step n."""
+    """What was kept of each evaluation for the way back; an evaluation is stage i of step n."""
 
     @property
     def stages(self) -> int: ...
@@ -132,7 +132,7 @@ class Kept(Protocol):
     def input(self, n: int, i: int) -> Tensor: ...
 
     def second(self, n: int, i: int) -> Second | None:
-        """What is known of the second hidden layer there."""
+        """What was kept of the second hidden layer at stage i of step n."""
 
 
 def pulled_back(
@@ -149,12 +149,12 @@ def pulled_back(
 
 @dataclass(frozen=True)
 class _OnGrid:
-    """Of a fixed grid, in a few large tensors."""
+    """What is kept of each evaluation on a fixed grid, in a few large tensors."""
 
     inputs: Tensor
     """[N s + 1, a state], or with room for two alone: a step's start and one of its stages."""
     hidden: Second
-    """Each with a leading axis for evaluations, which may be empty."""
+    """The second hidden layers, each tensor with a leading axis for evaluations, which may be empty."""
     stages: int
     whole: bool = True
     """Whether all inputs are kept."""
@@ -167,7 +167,7 @@ class _OnGrid:
         return cls(walk.new_states(evaluations + 1 if keep else 2), hidden, stages, keep)
 
     def input(self, n: int, i: int) -> Tensor:
-        """Of a step's stage; the first stage's is the step's start."""
+        """The input of stage i of step n; the first stage's input is the step's start."""
         return self.inputs[n * self.stages + i if self.whole else min(i, 1)]
 
     def second(self, n: int, i: int) -> Second | None:

@@ -76,7 +76,8 @@ def _load_words(bits, pixel):
 
 @triton.jit
 def _place_of_bit(START: tl.constexpr, SIZE: tl.constexpr):
-    """Of some columns, in their words: the byte, and how far its first bit is to the left."""
+    """For each of some columns: the byte of its word that holds its bit, and how far to shift the bit left to make it
+    the byte's highest."""
     column = (START + tl.arange(0, SIZE))[None, :]
     return column // 64 * 2 + column % 2, column % 64 // 8
 
@@ -147,7 +148,7 @@ def _add(place, values):
 
 @triton.jit
 def _shift(tap, LENGTH: tl.constexpr):
-    """How many rows further a tap looks, in images of a length."""
+    """How many rows of patches lie between a pixel and the one that a tap looks at, in images of this length."""
     return (tap // 3 - 1) * LENGTH + tap % 3 - 1
 
 
@@ -194,7 +195,7 @@ def combine(
 
 @triton.jit
 def _store_patches(patches, value, pixel, rows, CHANNELS: tl.constexpr, HEIGHT: tl.constexpr, LENGTH: tl.constexpr):
-    """From a value in every place of a patch that is made of one."""
+    """Stores patches. `value` holds a pixel's value in every place of its patch that is made from a value."""
     entry = tl.arange(0, PATCH)[None, :]
     high = value.to(patches.dtype.element_ty).to(tl.float32)
     part = tl.where((entry >= CHANNELS) & (entry < 2 * CHANNELS), value - high, high)
@@ -380,8 +381,8 @@ def mix_gradient(
     BLOCKS: tl.constexpr,
     ASSEMBLY: tl.constexpr,
 ):
-    """Of the mixing convolution: sum_p hidden(p + tap)^T on_hidden(p). A program sums TAPS taps over a chunk of pixels;
-    LINES is WIDTH, or the power of two above it."""
+    """The gradient of the mixing convolution's weights: sum_p hidden(p + tap)^T on_hidden(p). A program sums TAPS taps
+    over a chunk of pixels; LINES is WIDTH, or the power of two above it."""
     first, chunk = tl.program_id(0) * TAPS, tl.program_id(1)
     line = tl.arange(0, LINES)
     there = (line < WIDTH)[:, None]
@@ -445,9 +446,9 @@ def lower_gradient(
     BLOCKS: tl.constexpr,
     ASSEMBLY: tl.constexpr,
 ):
-    """Of the last layer, and what the mixing bias needs. The second hidden layer's SOURCE is "recomputed" (the bits are
-    then written), its "levels", or its "bits" alone, without the first half of the shares. A program sums over
-    ROUNDS tiles.
+    """The gradient of the last layer, and what that of the mixing bias needs. SOURCE says where the second hidden layer
+    comes from: it is "recomputed" (the bits are then written), or read from its "levels", or from its "bits" alone,
+    without the first half of the shares. A program sums over ROUNDS tiles.
 
     The factors of a pixel are high(on_rate) and low(on_rate), room for four of each, and both again in the units that
     its hidden layer is given in.

@@ -70,7 +70,7 @@ def _adapted(
     groups: Groups,
     z: Tensor,
 ) -> Adapted | None:
-    """By fused kernels where they can: with members as groups."""
+    """An adaptive solve by the fused kernels, which can do it where each member is a group; else None."""
     by_member = groups == z.shape[:-4] and all(s.control == "batch" for s in solvers)
     if arithmetic != "bfloat16" or not by_member or not can_walk_images(z, weights):
         return None
@@ -104,7 +104,7 @@ def lean_walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tens
 
 
 class _LeanWalk(torch.autograd.Function):
-    """By any explicit method; the backward pass is the exact gradient of these operations."""
+    """A walk by any explicit method; its backward pass is the exact gradient of the walk's operations."""
 
     @staticmethod
     def forward(
@@ -171,7 +171,7 @@ def _hidden(x: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
 
 
 def _back(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of a convolution's input, weight and bias."""
+    """The cotangents of a convolution's input, weight and bias."""
     sizes, pads, wanted = [weight.shape[0]], [padding, padding], [True, True, True]
     found = torch.ops.aten.convolution_backward(
         cotangent, x, weight, sizes, [1, 1], pads, [1, 1], False, [0, 0], 1, wanted

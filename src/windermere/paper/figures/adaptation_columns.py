@@ -24,7 +24,7 @@ from windermere.report.palette import FAINT
 from windermere.report.style import house_style, new_figure, save, wrapped
 
 LETTERS, SMALL_LETTERS = 58, 64
-"""That fit above a panel, and in small print."""
+"""How many letters fit above a panel, in the usual print and in small print."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,9 +33,9 @@ class AdaptedRun:
 
     title: str
     detail: str
-    """In small print below it, with how often finer solvers scored lower."""
+    """Words in small print below the title, followed by how often finer solvers scored lower."""
     rows: Sequence[Mapping[str, Any]]
-    """Of metrics, as for `draw_adaptation`."""
+    """The run's rows of metrics, as `draw_adaptation` takes them."""
     at_the_end: Mapping[str, Mapping[Any, float]]
     """Test accuracy by test solver (its own one first), by seed."""
     check: str | None = None

@@ -91,7 +91,7 @@ class Member:
         return {"color": self.color, "marker": SIGNS[self.index % len(SIGNS)], "markersize": 4.5}
 
     def places(self, points: int) -> list[int]:
-        """Where along a line of so many points its sign is drawn: elsewhere for each seed."""
+        """The places along a line of so many points where this seed's sign is drawn; each seed has its own."""
         places = np.arange(SIGNS_ON_A_LINE) + (self.index + 0.5) / self.of
         return sorted({int(place * points / SIGNS_ON_A_LINE) for place in places})
 
@@ -112,7 +112,8 @@ class Member:
 
 
 def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> list[Member]:
-    """Those that were reviewed; colours and signs go by their places among `seeds`, where runs stand side by side."""
+    """The seeds that were reviewed. Their colours and signs follow from their places among `seeds`, so that runs drawn
+    side by side agree."""
     reviewed = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
     if not reviewed:
         raise UsageError(
@@ -158,8 +159,8 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 
 
 def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float, check: str | None) -> list[Line2D]:
-    """Of each seed on batches and tests; marks hang where a finer solver scored lower by more than the threshold.
-    Returns what a legend has to explain."""
+    """Draws each seed's accuracy on batches and on the test set. Marks hang where a finer solver scored lower by more
+    than the threshold. Returns what a legend has to explain."""
     mark = _mark(check)
     lower = [member.lower(threshold) for member in members]
     for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
@@ -189,7 +190,7 @@ def _mark(check: str | None) -> MarkerStyle:
 
 
 def _signs(members: Sequence[Member]) -> list[Line2D]:
-    """What is drawn for each seed, of what there is."""
+    """The legend's lines for what is drawn of each seed: its batches, and its tests where there are any."""
     tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
     batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
     return [*([tests] if any(member.tests.size for member in members) else []), batches]
@@ -232,7 +233,7 @@ def _draw_precision(axes: Axes, members: Sequence[Member], values: Sequence[Arra
 
 
 def draw_evaluations(axes: Axes, members: Sequence[Member]) -> None:
-    """Means between two rows."""
+    """Draws the mean number of evaluations per iteration between each two rows of metrics."""
     means = []
     for member in members:
         iterations, totals = np.concatenate([np.zeros((2, 1)), member.evaluations], axis=1)
@@ -257,7 +258,7 @@ def _draw_stairs(axes: Axes, member: Member, values: Array, edges: Array, width:
 
 
 def _range(values: Sequence[float], written: str) -> str:
-    """Of all seeds."""
+    """The range of all seeds' values in words, or the one value where all are written alike."""
     low, high = written.format(min(values)), written.format(max(values))
     return low if low == high else f"{low} to {high}"
 

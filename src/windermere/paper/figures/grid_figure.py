@@ -25,7 +25,7 @@ EXCLUDED: dict[str, Any] = {"marker": "o", "markersize": 7, "markeredgecolor": "
 FAILED: dict[str, Any] = {"marker": "s", "markersize": 5.5, "clip_on": False, "zorder": 7}
 DOT: dict[str, Any] = {"marker": ".", "markersize": 4, "markeredgewidth": 0, "alpha": 0.5}
 LEAST_HEIGHT = 0.2
-"""Of the axis of accuracy: twice the drop that counts as one, so that a smaller one looks small."""
+"""The least height of the accuracy axis: twice the drop that counts as one, so that a smaller drop looks small."""
 
 
 @house_style

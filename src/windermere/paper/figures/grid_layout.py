@@ -13,11 +13,12 @@ from matplotlib.colors import to_hex
 from windermere.errors import UsageError
 
 MARKS = {"midpoint": "x", "dopri54": "x", "rk4": "^"}
-"""Of methods other than that of training, which has circles; any further one has diamonds."""
+"""The marks of test methods. The training method has circles, and a method that is not listed has diamonds."""
 SHADES = (0.76, 0.0)
-"""Of viridis, from coarse to fine: lightness falls evenly, and its yellow, which white swallows, is left out."""
+"""The part of the viridis colours to use, from coarse to fine: lightness falls evenly, and the yellow, which can hardly
+be seen on white, is left out."""
 GAPS = (0.03, 0.1)
-"""Between points that would coincide, in octaves of steps or decades of tolerances: at least, and at most."""
+"""The least and the largest gap between points that would coincide, in octaves of steps or decades of tolerances."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +28,9 @@ class GridTest:
     trained: float
     """The step size or tolerance it was trained with."""
     tested: float
-    """That of this test."""
+    """The step size or tolerance of this test."""
     method: str
-    """Of this test."""
+    """The method of this test."""
     seed: int
     accuracy: float | None
     """None where the solve failed, or the training diverged."""
@@ -120,7 +121,7 @@ class Grid:
 
     @cached_property
     def _gap(self) -> float:
-        """As wide as the points of neighbouring places allow."""
+        """The gap between points at one place: as wide as the points at neighbouring places allow."""
         ends = {
             place: [self._gaps_aside(trained, place, method) for trained in there for method in self.methods]
             for place, there in self._sharing.items()
@@ -130,6 +131,6 @@ class Grid:
 
     @cached_property
     def _order(self) -> list[str]:
-        """Of methods from left to right, that of training in the middle."""
+        """The methods from left to right, the training method in the middle."""
         half = len(self.methods) // 2
         return [*self.methods[1 : half + 1], self.method, *self.methods[half + 1 :]]

@@ -25,7 +25,7 @@ class LossCurve:
     costs: Sequence[float]
     """Evaluations per iteration of training."""
     losses: Sequence[Sequence[float]]
-    """Of accuracy under a finer solver, of each seed."""
+    """The accuracy that each seed loses under a finer solver, for every entry of the grid."""
 
 
 @dataclass(frozen=True, kw_only=True)

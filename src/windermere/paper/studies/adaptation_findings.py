@@ -29,7 +29,7 @@ PAPER = {"sphere2": Printed(0.989, 0.006, 100.5), "cifar10": Printed(0.550, 0.00
 
 
 SHOWN = {"mnist": [("euler", "midpoint")]}
-"""Where the paper shows some of its pairs only: what the others do is ours, whether it agrees or not."""
+"""The pairs that the paper shows, for data sets where it shows only some: findings about other pairs are our own."""
 FAR_FEWER = 2
 """A factor between numbers of steps."""
 TOO_MANY = 2
@@ -54,13 +54,13 @@ def is_same(values: Sequence[float], mean: float, around: float) -> bool:
 
 
 def span(values: Sequence[float], form: str = "{:.1f}") -> str:
-    """From the lowest to the highest seed."""
+    """The range of the seeds' values in words, from the lowest to the highest."""
     low, high = form.format(min(values)), form.format(max(values))
     return low if low == high else f"{low} to {high}"
 
 
 def by_seed(values: Sequence[float], form: str = "{:.1f}") -> str:
-    """Their span, or that there is one."""
+    """The span of the seeds' values in words, or that there is one seed only."""
     return f"seeds {span(values, form)}" if len(values) > 1 else "one seed"
 
 
@@ -145,14 +145,14 @@ def _fluctuations(runs: Sequence[Adapted], what: str) -> Iterator[Finding]:
 
 
 def _swinging(swings: Sequence[float]) -> str:
-    """Where seeds do not all tell the same, how many say what."""
+    """The swings in words; where seeds disagree, also how many of them are above the limit."""
     above = sum(one > FLUCTUATES for one in swings)
     some = f": above {FLUCTUATES:.2f} in {above} of {len(swings)}" if 0 < above < len(swings) else ""
     return f"{fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}{some}"
 
 
 def _evaluations(runs: Sequence[Adapted]) -> Iterator[Finding]:
-    """With fixed steps these are the steps."""
+    """Findings about the number of evaluations, which with fixed steps follows from the number of steps."""
     for run in runs_by(runs, "paper"):
         if swings := [swing(rates) for rates in run.rates]:
             low, high = min(map(min, run.rates)), max(map(max, run.rates))
@@ -210,7 +210,7 @@ def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
 
 
 def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
-    """Of Algorithm 2 with the same check and learning rate."""
+    """Compares the steps of Euler and of midpoint under Algorithm 2 with the same check and learning rate."""
     euler, midpoint = (runs_by(runs, "paper", method, "rk4") for method in ("euler", "midpoint"))
     if not euler or not midpoint or not (many := euler[0].centres) or not (few := midpoint[0].centres):
         return

@@ -22,7 +22,7 @@ LEAST_ACCURACY = {"mnist": 0.8, "cifar10": 0.35}
 LEAST_ON_SPHERES = 0.8
 """A seed whose accuracy with its own solver is below did not train: it is drawn in grey, and not averaged."""
 LEAST_OF_QUICK = {"mnist": 0.6, "cifar10": 0.25}
-"""In as little training as quick studies of images do."""
+"""The same limit for the quick studies of images, which train for a short time only."""
 
 
 def did_train(own: Row) -> bool:
@@ -45,7 +45,7 @@ class Check:
 
     method: str
     factor: float
-    """Of the training step or tolerance."""
+    """The check's step or tolerance as a multiple of the training solver's."""
 
     def __str__(self) -> str:
         of = "tolerance" if self.method in adaptive_names() else "step"
@@ -98,9 +98,9 @@ class Critical:
     """Where a grid's models begin to pass the check, as the paper gives it: between two of its entries."""
 
     fails: float | None
-    """Steps (or tolerance) of the finest entry that fails; None where all pass."""
+    """The number of steps (or the tolerance) of the finest entry that fails; None where all pass."""
     passes: float | None
-    """Of the coarsest entry from which on all pass; None where the finest fails."""
+    """The same number for the coarsest entry from which on all pass; None where the finest fails."""
     check: Check | None
     """None where no seed trained."""
 
@@ -114,7 +114,7 @@ class Critical:
 
 
 def critical_steps(rows: Sequence[Row], method: str, check: Check | None = None) -> Critical:
-    """Of the grid trained with `method`: the smallest number of steps (largest tolerance) from which on every entry
+    """The smallest number of steps (or largest tolerance) from which on every entry of the grid trained with `method`
     passes. The check is the finest better solver in the table, unless one is named."""
     check = check or finest_check(rows, method)
     there = [entry for entry in entries(rows, method, check) if entry.trained]

@@ -84,7 +84,7 @@ class StudyFolder:
                 write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
 
     def _in_order(self, rows: Iterable[Row]) -> list[Row]:
-        """By run and seed: tables are the same in whatever order runs were done."""
+        """Rows sorted by run and seed, so that tables are the same in whatever order the runs were done."""
 
         def place(row: Row) -> tuple[int, int]:
             return self.order.get(row.get("run", ""), len(self.order)), int(row.get("seed") or 0)
@@ -109,7 +109,7 @@ class StudyFolder:
     def without_done(
         self, tables: Tables, made: Mapping[str, Any]
     ) -> tuple[dict[str, list[Row]], dict[str, dict[str, Any]]]:
-        """Of what was measured elsewhere, the rows of seeds that are not done here, and how these were made."""
+        """The rows, among those measured elsewhere, of seeds that are not done here, and how these seeds were made."""
         done = self.done()
         fresh = {
             name: [row for row in rows if (key := _key(row)) is not None and key not in done]
@@ -122,11 +122,11 @@ class StudyFolder:
         )
 
     def arithmetics(self, run: str) -> set[str]:
-        """What its seeds that are here were trained in: one."""
+        """The arithmetic of this run's seeds, as a set: it has one element, or none before the first seed is done."""
         return {arithmetic_of(how) for name, how in read_provenance(self.path).items() if run_of(name) == run}
 
     def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
-        """The seeds of a run are averaged, so all are trained in one."""
+        """The seeds of a run are averaged, so all of them must be trained in the same arithmetic."""
         for held in self.arithmetics(run) - {arithmetic}:
             raise RunError(
                 f"{self.path} has seeds of '{run}' in {held}, and others would be in {arithmetic}: say "
@@ -137,8 +137,8 @@ class StudyFolder:
         return reached(self.runs / name) if (self.runs / name).exists() else -1
 
     def _take_over(self, path: Path) -> None:
-        """A copy of a run's folder in the place of one that is less far; neither may be in use. Killed in between, it
-        leaves one of them, which `_tidy_up` puts where it belongs."""
+        """Puts a copy of a run's folder in the place of one with fewer iterations; neither may be in use. If the
+        process is killed in between, one of the two is left, and `_tidy_up` puts it where it belongs."""
         here, partial, old = (self.runs / name for name in (path.name, *_beside(path.name)))
         with storing(here, "written"), _alone(self.runs), not_in_use(path), not_in_use(here):
             _remove(partial)
@@ -149,7 +149,7 @@ class StudyFolder:
             _remove(old)
 
     def _tidy_up(self) -> None:
-        """After a process that was killed while it took over a run."""
+        """Puts in order what a process left that was killed while it took over a run."""
         if not any(self.runs.glob(".*.*")):
             return
         with storing(self.runs, "written"), _alone(self.runs):
@@ -163,12 +163,13 @@ class StudyFolder:
 
 
 def _beside(name: str) -> tuple[str, str]:
-    """Of a run's folder: a copy that is being made, and what it replaces."""
+    """Two names beside a run's folder: that of a copy being made, and that of the folder which the copy replaces."""
     return f".{name}.partial", f".{name}.old"
 
 
 def run_of(name: str) -> str:
-    """Whose folder that is; entries of the provenance are called so, too, after a study that lent them and a slash."""
+    """The name of the run that a folder, or an entry of the provenance, belongs to. Both are called "run_seeds-0-1"; an
+    entry that another study lent begins with that study's name and a slash."""
     return name.rpartition("/")[2].partition("_seeds-")[0]
 
 
@@ -194,7 +195,7 @@ def reached(run: Path) -> int:
 
 
 def refuse_another_study(path: Path, study: Study) -> None:
-    """Where there is one, quick or not."""
+    """Refuses a folder that holds another study, whether quick or not."""
     if (path / ABOUT).exists():
         found = read_json(path / ABOUT)
         _refuse_another(path, {**(found if isinstance(found, dict) else {}), "study": study.name})
@@ -212,7 +213,7 @@ def from_tables(path: Path) -> Iterator[None]:
 
 
 def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
-    """For a merge: of a study that trains runs."""
+    """Refuses to merge unless the study trains runs and the folder is one of that study."""
     if not study.runs(quick):
         raise UsageError(f"'{study.name}' is computed at once, so there is nothing to merge: copy its folder")
     _refuse_another(path, {"study": study.name, "quick": quick})
@@ -257,7 +258,7 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
 
 
 def refuse_other_files(path: Path, own: Collection[str]) -> None:
-    """Hidden files are in nobody's way."""
+    """Refuses a folder that holds files other than its own; hidden files do not count."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if others := [name for name in names if name not in own and not name.startswith(".")]:
         raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")

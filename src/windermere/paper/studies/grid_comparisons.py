@@ -41,7 +41,7 @@ def _over_entries(grid: Sequence[Sequence[float]]) -> str:
 
 
 def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:
-    """Of Euler's method."""
+    """Whether Euler's method has fewer critical steps on MNIST than on the other data sets."""
     own, *rest = ([grid for name, grid in grids_in(rows).items() if _is_euler(name)] for rows in (mnist, *others))
     grids = [grid for some in (own, *rest) for grid in some]
     found = {f"{title(grid)} ({seeds_of(grid)})": critical_steps(grid, "euler") for grid in grids}
@@ -60,14 +60,14 @@ def _is_euler(grid: str) -> bool:
 
 
 def _is_below_all(one: Critical, *others: Critical) -> bool | None:
-    """Critical numbers lie between those that fail and those that pass: None where that does not tell."""
+    """Whether one critical number is below all others; None where the brackets that hold them cannot tell."""
     if all((one.passes or inf) <= (other.fails or 0) for other in others):
         return True
     return False if any((one.fails or 0) >= (other.passes or inf) for other in others) else None
 
 
 def loss_panels(grids: Iterable[Sequence[Row]]) -> list[LossPanel]:
-    """Of all studies' rows: what their finest solver takes from the models that trained, by data set."""
+    """A panel for each data set: how much accuracy the finest solver takes from the models that trained."""
     panels: dict[str, list[LossCurve]] = {}
     for rows in grids:
         for grid in grids_in([row for row in rows if row.get("method") is not None]).values():

@@ -26,7 +26,7 @@ MIDPOINT = Check(method="midpoint", factor=0.5)
 
 LEAST_DECLINE = 0.01
 CHANCE = 0.5
-"""On spheres: a seed that diverged, or that its own solver fails on, is as good as one that has learnt nothing."""
+"""The accuracy of guessing on spheres. It stands for a seed that diverged, or on which its own solver fails."""
 TOO_FEW = "too few trained entries of the grid are there"
 
 
@@ -126,8 +126,8 @@ def _critical(grid: Sequence[Row], whole: bool) -> Finding:
 
 
 def within_a_factor_of_two(fails: float | None, passes: float | None, low: int, high: int) -> bool | None:
-    """Of brackets, whose ends are a number of steps that fails and one that passes: whether some critical numbers in
-    both are less than a factor of two apart."""
+    """Whether two brackets, ours and the paper's, can hold critical numbers less than a factor of two apart. A bracket
+    goes from a number of steps that fails to one that passes."""
     if passes is None:
         return None if fails is None else (False if fails >= 2 * high else None)
     return passes * 2 > low and (fails or 0) < 2 * high
@@ -152,7 +152,7 @@ def _poor_at_large_tolerances(grid: Sequence[Row], whole: bool) -> Finding:
 
 
 def left_out(rows: Sequence[Row]) -> str:
-    """Which seeds are in no mean."""
+    """Words that say which seeds are left out of all means."""
     models = [model for grid in grids_in(rows).values() for entry in _entries(grid) for model in entry.models]
     left = [model for model in models if not model.trained]
     if not left:
@@ -181,7 +181,7 @@ def _there(grid: Sequence[Row]) -> tuple[Check, list[Entry]]:
 
 
 def _under_all(grid: Sequence[Row], coarsest: float) -> list[Entry]:
-    """Those that trained with this precision or a finer one, under each solver of equal or smaller error."""
+    """The entries trained with this precision or a finer one, under each solver of equal or smaller error."""
     method = grid[0]["method"]
     by_check = (entries(grid, method, check) for check in finer_checks(grid, method))
     fine = (dropwhile(lambda entry: entry.precision != coarsest, same) for same in by_check)
@@ -237,7 +237,7 @@ def _mean_own(entry: Entry) -> float:
 
 
 def _drop(entry: Entry) -> str:
-    """Where seeds do not all tell the same, how many say what."""
+    """The drop in words; where seeds disagree, also how many of them are above the threshold."""
     drops = [model.drop for model in entry.trained]
     above = sum(drop > THRESHOLD for drop in drops)
     some = f" (above {THRESHOLD:g} in {above} of {len(drops)} seeds)" if 0 < above < len(drops) else ""
@@ -245,7 +245,7 @@ def _drop(entry: Entry) -> str:
 
 
 def _trend(there: Sequence[Entry]) -> str:
-    """Of the coarse half of a grid against the fine one; nothing where they are the same."""
+    """Words for the trend from a grid's coarse half to its fine half; empty where both halves are equally accurate."""
     middle = len(there) // 2
     halves = (there[:middle], there[len(there) - middle :])
     coarse, fine = ([model.own or 0.0 for entry in half for model in entry.trained] for half in halves)
@@ -283,7 +283,7 @@ def title(grid: Sequence[Row]) -> str:
 
 
 def data_title(grid: Sequence[Row]) -> str:
-    """What it was trained on, and what else a grid has one of, but for its method."""
+    """A grid's data set, with the adjoint and the learning rate where they tell grids apart; the method is left out."""
     first = grid[0]
     data = data_name(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""

@@ -24,7 +24,7 @@ TESTED_WITH = {
     "fehlberg21": ("fehlberg21", "dopri54"),
     "dopri54": ("dopri54",),
 }
-"""By training method."""
+"""The methods to test with, by training method."""
 SPAN = 1.0
 """The paper's T: no step is larger."""
 FEWER_IMAGES = 256
@@ -94,7 +94,7 @@ class Trial:
 
     solver: Solver
     factor: float
-    """Its step or tolerance over that of training."""
+    """Its step or tolerance divided by the training solver's."""
     own: bool
     """Whether it is the training solver."""
 
@@ -133,7 +133,7 @@ class Score:
     accuracy: float | None
     """None where the solve failed."""
     evaluations: int | None
-    """Of the field, for one pass."""
+    """How often one pass evaluates the field."""
     float64: bool
     """Whether float32 could not resolve the tolerance."""
 

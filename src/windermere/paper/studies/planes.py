@@ -107,7 +107,7 @@ def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
 
 
 def _scored(tables: Tables) -> list[Row]:
-    """Those of the table, less the seeds that diverged."""
+    """The rows of the main table, without those of seeds that diverged."""
     return [row for row in tables.get(MAIN, ()) if row["accuracy"] is not None]
 
 
@@ -156,7 +156,7 @@ def measure_trajectories(run: Finished) -> Tables:
 
 
 def _crossings(own: Floats, flow: Floats, labels: Any) -> Row:
-    """Of the solver's polygons, and of the flow's at the same nodes."""
+    """A row that counts the crossings of the solver's polygons, and of the flow's at the same nodes."""
     found = {name: count_crossings(states, labels) for name, states in (("own", own), ("flow", flow))}
     counts = {f"{name}_{kind}": n for name, count in found.items() for kind, n in vars(count).items()}
     return {"points": own.shape[1], **counts}
@@ -233,12 +233,12 @@ def _listed(counts: Sequence[int]) -> str:
 
 
 def _all_or_none(holds: Sequence[bool]) -> bool | None:
-    """Where it holds for some seeds and not for others, these do not tell."""
+    """Whether a claim holds for every seed or for none; None where it holds for some seeds and not for others."""
     return all(holds) if len(set(holds)) == 1 else None
 
 
 def _drops(rows: Sequence[Row], run: str) -> list[float]:
-    """By seed: how much is lost at most with more steps than in training."""
+    """The most accuracy that each seed loses with more steps than it was trained with."""
     drops = []
     for own in where(rows, run=run, own=True):
         finer = [row for row in where(rows, run=run, seed=own["seed"]) if row["test_steps"] > own["steps"]]

@@ -48,7 +48,7 @@ from windermere.records import Row, environment, read_json, read_metrics
 from windermere.solvers import Adaptive
 
 GUESSED_STEPS = 12.0
-"""Of a solve that chooses its own, to tell how much work there is."""
+"""The guessed number of steps of an adaptive solve, by which the amount of work is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,12 +57,12 @@ class Choice:
 
     quick: bool = False
     seeds: tuple[int, ...] | None = None
-    """None leaves them as the study has them."""
+    """The seeds to run; None leaves them as the study has them."""
     device: str = "cpu"
     only: str = "*"
     """A pattern for the names of runs."""
     arithmetic: str | None = None
-    """Of runs on images; None leaves each as the study has it."""
+    """The arithmetic for runs on images; None leaves each run as the study has it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,14 +85,14 @@ class Part:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a study is."""
+    """How far a study has come."""
 
     name: str
-    """Of the run that is at work."""
+    """The name of the run that is being trained."""
     precision_name: str
     report: Report
     share: float
-    """Of all work, between 0 and 1."""
+    """The share of all work that is done, between 0 and 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +202,7 @@ def _missing(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
 
 
 def _seeds_of(path: Path) -> list[int]:
-    """Of a run's folder; none where it was killed before it was one."""
+    """The seeds of a run's folder; none where the process was killed before it wrote the folder's config.json."""
     return list(read_json(path / "config.json")["seeds"]) if (path / "config.json").exists() else []
 
 
@@ -266,7 +266,7 @@ def _without_diverged(folder: StudyFolder, group: Sequence[Part], error: Diverge
 
 
 def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
-    """With the columns by which its study tells runs apart."""
+    """The row of a seed that diverged, with the columns by which its study tells runs apart."""
     about = described(part.name, part.config) if part.config.adapt == "none" else rule_of(part.config)
     return {"run": part.name, "seed": seed, **about, "own": True, "accuracy": None, "diverged_at": error.iteration}
 
@@ -282,7 +282,7 @@ def _measure(folder: StudyFolder, part: Part, together: int) -> None:
 
 
 def _provenance(part: Part, together: int) -> dict[str, Any]:
-    """Of the training: of runs that were trained together, each took its share of the time."""
+    """How and where a part was trained. Runs that were trained together are each given an equal share of the time."""
     rows = [row for row in read_metrics(part.folder) if "seconds" in row]
     seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0
     begun = {**read_json(part.folder / "environment.json"), "arithmetic": part.config.arithmetic}

@@ -24,7 +24,7 @@ Euler steps, with the paper's batches of 256 too."""
 
 
 def data_name(data: str) -> str:
-    """As the paper writes it."""
+    """A data set's name as the paper writes it."""
     return {"mnist": "MNIST", "cifar10": "CIFAR-10"}.get(data, data.capitalize())
 
 
@@ -37,11 +37,11 @@ class Finding:
     ours: str
     """Our numbers, with their spread."""
     agrees: bool | None
-    """None where what is there does not tell."""
+    """Whether the finding agrees with the claim; None where the results so far cannot tell."""
     beyond: bool = False
     """Whether the paper claims nothing, and the finding is about something of ours."""
     case: str = ""
-    """What of all that the claim is about: a data set, a method. Nothing where it is about one thing only."""
+    """Which data set or method the finding is about; empty where the claim is about one thing only."""
 
 
 def seed_count(*numbers: int) -> str:
@@ -59,7 +59,7 @@ class Finished:
     trained: Trained
     test_set: Labelled
     folder: Path
-    """Of the run: its metrics are there."""
+    """The run's own folder, where its metrics are."""
 
 
 @dataclass(frozen=True, kw_only=True)

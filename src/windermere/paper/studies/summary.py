@@ -219,7 +219,7 @@ def _diverged(row: Row) -> bool:
 
 
 def _provenance(study: Study, folder: Path) -> str:
-    """Of all runs together; nothing where it was not kept."""
+    """A sentence that says where and when all runs were made; empty where that was not recorded."""
     every = list(read_provenance(folder).values())
     lenders = sorted({how["borrowed"] for how in every if how.get("borrowed")})
     others = f"Taken from {', '.join(lenders)} (see there)." if lenders else ""
@@ -237,7 +237,7 @@ def _provenance(study: Study, folder: Path) -> str:
 
 
 def _device(how: Mapping[str, Any]) -> str:
-    """And its arithmetic, where it is not the usual."""
+    """The device's name, followed by the arithmetic where that is not the usual float32."""
     name, arithmetic = how.get("device_name") or how.get("device") or "an unknown device", how.get("arithmetic")
     return str(name) if arithmetic in (None, "float32") else f"{name} in {arithmetic}"
 

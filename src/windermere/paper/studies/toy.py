@@ -54,13 +54,13 @@ def fan(t: Tensor, z: Tensor) -> Tensor:
 
 
 def exponents(quick: bool) -> list[float]:
-    """Of the steps: a quarter of a decade apart if quick, an eighth if not."""
+    """The exponents of the step sizes: a quarter of a decade apart if quick, else an eighth."""
     per_decade = 4 if quick else 8
     return [COARSEST - i / per_decade for i in range(round((COARSEST - FINEST) * per_decade) + 1)]
 
 
 def compute_fan(quick: bool) -> Tables:
-    """What becomes of the four points at each step, and at two of them the way there."""
+    """Where the four points end with each step size, and for two of the step sizes also the way there."""
     rows = [_after_euler(exponent) for exponent in exponents(quick)]
     shown = {exponent: walk(fan, CORNERS, _euler(exponent), 1.0) for exponent in SHOWN}
     flow = {"method": FLOW.method, "tolerance": FLOW.precision, **_seen(walk(fan, CORNERS, FLOW, 1.0))}

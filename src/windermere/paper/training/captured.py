@@ -58,7 +58,8 @@ class Stepped:
 
 
 def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tensor) -> bool:
-    """On a GPU and a fixed grid, where the field has a walk for this gradient: images and spheres."""
+    """Whether training steps can be captured: on a GPU, with a fixed grid, and a field (of images or spheres) that has
+    a walk for this gradient."""
     if isinstance(solver, Adaptive):
         return False
     field, z = ensemble.first_solve(inputs)
@@ -92,12 +93,12 @@ class CapturedSteps:
         members, device = ensemble.size, ensemble.device
         self.chosen = torch.zeros(MOST_AT_ONCE, members, batches.batch_size, dtype=torch.int64, device=device)
         self.good = torch.zeros(1, dtype=torch.int64, device=device)
-        """Steps since the batches were laid out that were good: the place of the next one's batch."""
+        """How many good steps were made since the batches were laid out: the place of the next step's batch."""
         self.bad, self.one = (torch.full((), value, dtype=torch.float32, device=device) for value in (0.0, 1.0))
-        """Whether any was not (a float32, as optimizers take it)."""
+        """`bad` is 1 once any step was not good, else 0 (a float32, as optimizers take it)."""
         self.solvers: tuple[Solver, ...] = ()
         self.evaluations = np.zeros(members, np.int64)
-        """Of the field, that a step takes, by member."""
+        """How often one training step evaluates the field, by member."""
         self.recomputes = any(block.gradient == "checkpoint" for block in ode_blocks(ensemble.template))
         self.in_place = steps_lie_on_device(ensemble, self.inputs)
         self.grid: Grid | None = None
@@ -210,7 +211,7 @@ class CapturedSteps:
         self.bad.zero_()
 
     def _capture(self) -> None:
-        """As PyTorch's notes on CUDA graphs have it. The steps to warm up count as bad ones, so they change nothing."""
+        """Captures steps as PyTorch's notes on CUDA graphs say. Warm-up steps count as bad: they change nothing."""
         self.bad.fill_(1.0)
         with torch.cuda.device(self.inputs.device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]

@@ -69,7 +69,7 @@ def train(
 
 
 def _threads_for(inputs: Tensor) -> AbstractContextManager[None]:
-    """Of networks for points, what is not solved in C is small."""
+    """Gives PyTorch a single thread where C solves the networks for points: what is left for PyTorch is small there."""
     is_small = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
     return threads_for_c_alone() if is_small and library(C_TYPES[inputs.dtype], "sphere") is not None else nullcontext()
 
@@ -93,8 +93,8 @@ def one_iteration(training: Training) -> Stepped:
 
 
 def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
-    """Up to the next one after which something is due; None where the next is one that the plain loop has to make:
-    one with a review, or one that fails (it says why)."""
+    """Trains up to the next iteration after which something is due. Returns None where the plain loop has to make the
+    next iteration: one with a review, or one that fails (the plain loop says why)."""
     most = training.undisturbed()
     if captured is None or captured.given_up or most < 1:
         return None
