@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from windermere.auditing.sweep import Candidate, Metric
+from windermere.auditing.candidates import Candidate
+from windermere.auditing.scoring import Metric
 from windermere.checks import as_number, is_whole, takes_two
 from windermere.errors import UsageError, shown
 from windermere.nn.shared import Place

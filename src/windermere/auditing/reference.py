@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from windermere.auditing.diagnosis import Signs, why
+from windermere.auditing.scoring import Numbers, distance
 from windermere.auditing.subject import Change, Pass, Subject
-from windermere.auditing.sweep import Numbers, distance
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 from windermere.solvers.landing import landing

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windermere.auditing.safe_step import Safe
+from windermere.auditing.scoring import Result
 from windermere.auditing.statistics import Gap, paired_gap
-from windermere.auditing.sweep import Row
 from windermere.records import plain
 from windermere.report.audit_data import AuditFigure, Plane, SolverPoint
 from windermere.report.numbers import ACCURACY, Digits, rough, share
@@ -200,22 +200,22 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def line_of(row: Row, own: Row, flow: Row | None) -> Line:
-    """A row in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
-    there = row.failed is None
-    error, its = (None if flow is None else each.median_error for each in (row, own))
+def line_of(result: Result, own: Result, flow: Result | None) -> Line:
+    """A result in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
+    there = result.failed is None
+    error, its = (None if flow is None else each.median_error for each in (result, own))
     return Line(
-        solver=row.solver,
-        method=row.method,
-        precision=row.precision,
-        metric=row.metric if there else None,
-        agreement_own=row.agreement(own) if there else None,
-        agreement_reference=row.agreement(flow) if there and flow is not None else None,
+        solver=result.solver,
+        method=result.method,
+        precision=result.precision,
+        metric=result.metric if there else None,
+        agreement_own=result.agreement(own) if there else None,
+        agreement_reference=result.agreement(flow) if there and flow is not None else None,
         error=error,
-        evaluations=row.evaluations,
-        gap=paired_gap(own.scores, row.scores) if there else None,
+        evaluations=result.evaluations,
+        gap=paired_gap(own.scores, result.scores) if there else None,
         counts=error is not None and its is not None and error <= its * (1 + ROUNDING),
-        failed=row.failed,
+        failed=result.failed,
     )
 
 

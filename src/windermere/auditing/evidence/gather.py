@@ -21,8 +21,8 @@ from windermere.auditing.evidence.stability import stability
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.reference import Reference
 from windermere.auditing.samples import first
+from windermere.auditing.scoring import Numbers, Result, decisions
 from windermere.auditing.subject import Insight, Pass, Subject
-from windermere.auditing.sweep import Numbers, Row, decisions
 from windermere.auditing.verdict import Evidence
 from windermere.errors import SolverError, UsageError, WindermereError
 from windermere.report.audit_data import Plane
@@ -66,7 +66,7 @@ class Walk:
         return self.states[list(nodes), :points]
 
 
-def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Row, reference: Reference) -> Drawn:
+def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Result, reference: Reference) -> Drawn:
     """All the evidence that this way in can give; what fails or does not apply is left out or says why. `done` is the
     pass with its own solver."""
     walk = _walk(subject, batch, done)
@@ -254,7 +254,7 @@ def _lipschitz(walk: Walk) -> Evidence:
     )
 
 
-def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
+def _margins(walk: Walk, own: Result, reference: Reference) -> Evidence | None:
     """Only where classes are decided, the flow and what follows it are known, and errors are those of its states."""
     head, states = walk.insight.head, None if reference.done is None else reference.done.states
     if walk.classes is None or head is None or _decision(head) is None or states is None or own.error is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from windermere.auditing.sweep import STEP_FACTORS, TOLERANCE_FACTORS
+from windermere.auditing.candidates import STEP_FACTORS, TOLERANCE_FACTORS
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.critical import is_whole
