@@ -39,8 +39,9 @@ from windermere.auditing.scoring import (
 )
 from windermere.auditing.statistics import no_better_than_chance, paired_gap
 from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
-from windermere.auditing.wording import FLOW_ITSELF, Compared, recommendation, sentence
+from windermere.auditing.wording import Compared, recommendation, sentence
 from windermere.errors import (
     MissedSolvesError,
     UsageError,

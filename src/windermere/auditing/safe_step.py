@@ -53,15 +53,12 @@ def safe_elsewhere(
     if reference is None:
         return None
     tried = sorted(results, key=lambda result: result.precision)
-    names = dict.fromkeys(
-        [own.method, *(result.method for result in tried)]
-    )  # its own first: it stays where costs are equal
+    # Its own first: it stays where costs are equal.
+    names = dict.fromkeys([own.method, *(each.method for each in tried)])
     methods = [[result for result in tried if result.method == name] for name in names]
     fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
     found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
-    cheapest = min(
-        (result for result in found if result is not None), key=lambda result: result.evaluations, default=own
-    )
+    cheapest = min((each for each in found if each is not None), key=lambda each: each.evaluations, default=own)
     return None if cheapest.method == own.method else cheapest
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from windermere.auditing.safe_step import Safe
 from windermere.auditing.scoring import Result
 from windermere.auditing.statistics import Gap
+from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Line, Outcome, ReferenceFacts
 from windermere.report.numbers import Digits
 
 TOO_MANY = 1000
 """So many times the samples at hand are not worth counting."""
-FLOW_ITSELF = "the flow itself"
 
 
 @dataclass(frozen=True)
