@@ -71,7 +71,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class ControllerState:
     """Where a controller is: all that has to be saved."""
 
     precision: float
@@ -92,7 +92,7 @@ class State:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "State":
+    def from_dict(cls, values: dict[str, Any]) -> "ControllerState":
         """The state that `to_dict` wrote."""
         try:
             decision = values.get("decision")
@@ -101,7 +101,7 @@ class State:
             raise UsageError(f"this is no state that to_dict() wrote ({error}): {shown(values)}") from error
 
 
-Review: TypeAlias = Generator[Solver, Score, State]
+Review: TypeAlias = Generator[Solver, Score, ControllerState]
 """Yields solvers to be scored on the batch, is sent their scores, and returns the next state."""
 
 
@@ -113,18 +113,20 @@ class Controller(Protocol):
         """Iterations between reviews; the first one is after so many."""
         ...
 
-    def start(self, precision: float) -> State: ...
+    def start(self, precision: float) -> ControllerState: ...
 
-    def solver(self, state: State) -> Solver:
+    def solver(self, state: ControllerState) -> Solver:
         """What to train with."""
         ...
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Look at the current batch, whose training score comes free from the forward pass."""
         ...
 
 
-def review(controller: Controller, state: State, trained: Score, score: Callable[[Solver], Score]) -> State:
+def review(
+    controller: Controller, state: ControllerState, trained: Score, score: Callable[[Solver], Score]
+) -> ControllerState:
     """Let a controller review its precision on the current batch; returns its next state.
 
     `trained` is the training solver's `Score`, known from the forward pass. `score(solver)` runs the batch with the
@@ -156,7 +158,7 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
 
 
 def precision_of(state: Any) -> float:
-    if not isinstance(state, State):
+    if not isinstance(state, ControllerState):
         raise UsageError(f"a controller's state is what its start(...) or the last review gave, not {shown(state)}")
     return state.precision
 
@@ -195,10 +197,10 @@ def first_step(step: float, span: float, budget: int) -> float:
 
 def review_members(
     controller: Controller,
-    states: Sequence[State],
+    states: Sequence[ControllerState],
     trained: Sequence[Score],
     score: Callable[[dict[int, Solver]], dict[int, Score]],
-) -> list[State]:
+) -> list[ControllerState]:
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
     told: dict[int, Any] = dict.fromkeys(asking)  # what a generator is sent first
@@ -250,7 +252,7 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
 
 def decided(
     every: int,
-    state: State,
+    state: ControllerState,
     after: float,
     trained: Score,
     checked: Score,
@@ -260,7 +262,7 @@ def decided(
     *,
     memory: float | None = None,
     signal: float | None = None,
-) -> State:
+) -> ControllerState:
     """The next state, with the decision that led to it on record."""
     decision = Decision(
         iteration=every * (state.reviews + 1),
@@ -273,4 +275,4 @@ def decided(
         reason=reason,
         signal=signal,
     )
-    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
+    return ControllerState(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import FAILED, Controller, Score, State, check_controller, review
+from windermere.adaptation.controller import FAILED, Controller, ControllerState, Score, check_controller, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -96,8 +96,8 @@ class AdaptPrecision(Callback):
         if distance is None and score is accuracy_and_logits and isinstance(controller, SteadySteps | SteadyTolerances):
             distance = moved_mass  # for them alone: the paper's algorithms review batches of one sample as well
         self.distance = distance
-        self.state: State | None = None
-        self._reviewed: State | None = None
+        self.state: ControllerState | None = None
+        self._reviewed: ControllerState | None = None
         self._batches = 0
         self._put_off = 0
         """The batch whose review was put off and is still to come, counted from 1, or 0."""
@@ -174,7 +174,7 @@ class AdaptPrecision(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", 0)
         saved = state_dict["state"]
-        self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
+        self.state, self._reviewed = None if saved is None else ControllerState.from_dict(saved), None
 
     def _distance(self, trained_outputs: Any, outputs: Any) -> float | None:
         if self.distance is None:
@@ -231,7 +231,7 @@ def _check_fits(controller: Controller, module: "LightningModule") -> None:
     for name, block in module.named_modules():
         if not isinstance(block, ODEBlock):
             continue
-        becomes = controller.solver(State(precision=block.solver.precision))
+        becomes = controller.solver(ControllerState(precision=block.solver.precision))
         if becomes != block.solver:
             raise UsageError(
                 f"the ODEBlock '{name}' has {block.solver!r}, which would become {becomes!r} under "

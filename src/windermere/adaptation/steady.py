@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import isfinite, pow
 
 from windermere.adaptation.controller import (
+    ControllerState,
     Review,
     Score,
-    State,
     check_factors,
     check_positive,
     check_whole,
@@ -56,7 +56,7 @@ class _Law:
         if self.release > 1 or self.weight > 1:
             raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
 
-    def remembered(self, state: State, distance: float, order: float) -> float:
+    def remembered(self, state: ControllerState, distance: float, order: float) -> float:
         """The smoothed distance at precision 1: independent of the precisions it was measured at."""
         seen = min(distance, OUTLIER * self.target) / pow(state.precision, order)
         if state.memory is None:
@@ -76,14 +76,14 @@ class _Law:
 
     def settled(
         self,
-        state: State,
+        state: ControllerState,
         bounds: tuple[float, float],
         finest: str,
         order: float,
         trained: Score,
         checked: Score,
         check: float,
-    ) -> State:
+    ) -> ControllerState:
         """The next state after a check at precision `check`; `finest` says what the lower bound is for."""
         if checked.distance is None:
             raise UsageError(
@@ -139,15 +139,15 @@ class SteadySteps(_Law):
         """The smallest and the largest step."""
         return self.span / self.budget, self.span
 
-    def start(self, precision: float) -> State:
+    def start(self, precision: float) -> ControllerState:
         """The state before the first review, with this step, or the shortest that the budget allows."""
-        return State(precision=first_step(precision, self.span, self.budget))
+        return ControllerState(precision=first_step(precision, self.span, self.budget))
 
-    def solver(self, state: State) -> FixedStep:
+    def solver(self, state: ControllerState) -> FixedStep:
         """What to train with."""
         return FixedStep(self.train, step=precision_of(state))
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
@@ -183,16 +183,16 @@ class SteadyTolerances(_Law):
         Adaptive(self.check, tolerance=START)
         check_ratio_of(self.train, self.check, self.check_ratio)
 
-    def start(self, precision: float = START) -> State:
+    def start(self, precision: float = START) -> ControllerState:
         """The state before the first review, with this tolerance as far as it is allowed."""
         check_positive(tolerance=precision)
-        return State(precision=min(max(precision, self.floor), self.ceiling))
+        return ControllerState(precision=min(max(precision, self.floor), self.ceiling))
 
-    def solver(self, state: State) -> Adaptive:
+    def solver(self, state: ControllerState) -> Adaptive:
         """What to train with."""
         return Adaptive(self.train, tolerance=precision_of(state))
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         ratio = check_ratio_of(self.train, self.check, self.check_ratio)
         check = Adaptive(self.check, tolerance=ratio * state.precision)

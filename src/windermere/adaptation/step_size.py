@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from windermere.adaptation.agreement import check_threshold, differ
 from windermere.adaptation.controller import (
+    ControllerState,
     Review,
     Score,
-    State,
     check_factors,
     check_positive,
     check_whole,
@@ -61,11 +61,11 @@ class StepAdaptation:
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 
-    def start(self, precision: float) -> State:
+    def start(self, precision: float) -> ControllerState:
         """The state before the first review, with this step, or the shortest that the budget allows."""
-        return State(precision=first_step(precision, self.span, self.budget))
+        return ControllerState(precision=first_step(precision, self.span, self.budget))
 
-    def solver(self, state: State) -> FixedStep:
+    def solver(self, state: ControllerState) -> FixedStep:
         """What to train with."""
         return FixedStep(self.train, step=precision_of(state))
 
@@ -73,7 +73,7 @@ class StepAdaptation:
         """What checks training at this step."""
         return check_solver(self.train, self.check, step, self.span)
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         h = state.precision
         check = self.check_solver(h)

@@ -13,6 +13,7 @@ LEGEND = "* at least as accurate as its own solver: the verdict looks at these"
 TITLES = ("as own", "as flow", "error", "evals")
 """After the metric's name."""
 WIDTHS = (9, 9, 10, 8)
+FAILED = ("failed", "", "", "", "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,14 +69,11 @@ def verdict_table(verdict: "Verdict") -> VerdictTable:
 
 
 def _row(line: "Line", own: bool, digits: Digits) -> TableRow:
-    cells = (
-        digits(line.metric),
-        *(share(line.agreement_own), share(line.agreement_reference)),
-        *(rough(line.error), str(line.evaluations)),
-    )
     if line.failed is not None:
-        cells = ("failed", *("" for _ in TITLES))
-    return TableRow(solver=line.solver, cells=cells, counts=line.counts, own=own, failed=line.failed)
+        return TableRow(solver=line.solver, cells=FAILED, counts=False, own=own, failed=line.failed)
+    shares = share(line.agreement_own), share(line.agreement_reference)
+    cells = digits(line.metric), *shares, rough(line.error), str(line.evaluations)
+    return TableRow(solver=line.solver, cells=cells, counts=line.counts, own=own)
 
 
 def _flow_row(verdict: "Verdict") -> TableRow:

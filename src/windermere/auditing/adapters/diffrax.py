@@ -28,7 +28,7 @@ from windermere.solvers.landing import is_landing
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
-Call = Callable[[Any, Any], Any]
+BatchCall = Callable[[Any, Any], Any]
 """call(model, x): the model for a whole batch."""
 
 
@@ -43,7 +43,7 @@ class DiffraxSubject:
 
     library = "diffrax"
 
-    def __init__(self, model: Any, example_batch: Any, *, call: Call | None = None) -> None:
+    def __init__(self, model: Any, example_batch: Any, *, call: BatchCall | None = None) -> None:
         _let_jax_know_shared()
         self.model, self.call = model, _mapped if call is None else lambda model, x: call(model, plain(x))
         self.batch_axis = 0 if call is None else None

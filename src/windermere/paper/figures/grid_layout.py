@@ -67,7 +67,7 @@ def with_unit(precision: float, *, steps: bool) -> str:
     return f"{label} step{'' if label == '1' else 's'}" if steps else f"tolerance {label}"
 
 
-class Grid:
+class GridLayout:
     """Tests by training precision, and the place, colour and mark of each."""
 
     def __init__(self, figure: GridFigure) -> None:

@@ -30,11 +30,11 @@ def did_train(own: Row) -> bool:
     if own.get("diverged_at") is not None or own.get("accuracy") is None:
         return False
     data = own["data"]
-    quick = data in IMAGES and not is_whole(data, own["iterations"])
+    quick = data in IMAGES and not is_full_length(data, own["iterations"])
     return bool(own["accuracy"] >= (LEAST_OF_QUICK if quick else LEAST_ACCURACY).get(data, LEAST_ON_SPHERES))
 
 
-def is_whole(data: str, iterations: int) -> bool:
+def is_full_length(data: str, iterations: int) -> bool:
     """Whether a training is as long as the paper's: quick runs tell nothing of its numbers."""
     return iterations >= int(paper_settings(data, FixedStep("euler", step=1.0))["iterations"])
 

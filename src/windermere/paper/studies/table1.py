@@ -29,7 +29,7 @@ from windermere.paper.studies.study import (
     data_name,
     seed_count,
 )
-from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
+from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, Line, StepsEntry, lines
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.solvers import FixedStep
@@ -239,7 +239,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         yield from _adapted(line, critical)
 
 
-def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
+def _adapted(line: Line, critical: StepsEntry) -> Iterator[Finding]:
     own, adapted, costs = critical.accuracy, line.adapted_column("accuracy"), line.adapted_column("cost")
     par = fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
     yield Finding(

@@ -11,7 +11,7 @@ import torch
 
 from windermere.adaptation import (
     Controller,
-    State,
+    ControllerState,
     SteadySteps,
     SteadyTolerances,
     StepAdaptation,
@@ -111,7 +111,7 @@ class RunConfig:
         if self.adapt == "steady" and self.batch_size < 2:
             raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
         if (controller := self.controller()) is not None:
-            becomes = controller.solver(State(precision=self.solver.precision))
+            becomes = controller.solver(ControllerState(precision=self.solver.precision))
             if becomes != self.solver:  # a grid, control by sample, a budget of its own
                 raise UsageError(f"adapted, {self.solver!r} would become {becomes!r}: begin with a solver of that kind")
 
