@@ -11,7 +11,7 @@ from rich.table import Table
 from windermere.cli.adapted import (
     adaptation_of,
     check_flags,
-    drawn,
+    draw_adapted,
     ended_at_a_bound,
     refuse_a_start_out_of_bounds,
     refuse_another_start,
@@ -210,7 +210,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as
         (stderr if as_json else stdout).print(doubt, soft_wrap=True)
     if outcome.finished and not as_json:
         stdout.print(f"results are in {out}", soft_wrap=True)
-    if (figure := drawn(config, out, rows)) is not None and not as_json:
+    if (figure := draw_adapted(config, out, rows)) is not None and not as_json:
         stdout.print(f"figure: {figure}", soft_wrap=True)
     if not outcome.finished:
         stderr.print(

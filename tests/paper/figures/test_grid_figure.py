@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from windermere.errors import UsageError
 from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.paper.figures.grid_figure import GREY, critical_sentence
-from windermere.paper.figures.grid_layout import GridLayout, written
+from windermere.paper.figures.grid_layout import GridLayout, precision_label
 from windermere.report.palette import INK
 
 Draw = Callable[[GridFigure, Path], None]
@@ -129,8 +129,13 @@ def test_the_title_says_where_finer_solvers_begin_to_agree(
 
 
 def test_tolerances_are_written_without_the_digits_that_products_leave() -> None:
-    assert [written(value, steps=False) for value in (0.1 * 0.1, 0.1, 2.5e-7, 10.0)] == ["1e-2", "1e-1", "2.5e-7", "10"]
-    assert [written(value, steps=True) for value in (0.5, 2 / 3)] == ["2", "1.5"]
+    assert [precision_label(value, steps=False) for value in (0.1 * 0.1, 0.1, 2.5e-7, 10.0)] == [
+        "1e-2",
+        "1e-1",
+        "2.5e-7",
+        "10",
+    ]
+    assert [precision_label(value, steps=True) for value in (0.5, 2 / 3)] == ["2", "1.5"]
 
 
 @pytest.mark.parametrize("figure", [a_grid(9), a_grid(8, methods=("rk4",)), tolerances()])

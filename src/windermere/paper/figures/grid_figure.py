@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, with_unit, written
+from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, precision_label, with_unit
 from windermere.report.palette import FAINT, GRID, INK
 from windermere.report.style import add_legend, house_style, new_figure, save
 
@@ -77,7 +77,7 @@ def critical_sentence(figure: GridFigure) -> str:
     """Where finer solvers begin to agree, in words."""
     fails, passes, steps = figure.fails, figure.passes, figure.precision_name == "step"
     if passes is not None and fails is not None:
-        return f"finer solvers agree from {with_unit(passes, steps=steps)} on, and not at {written(fails, steps=steps)}"
+        return f"finer solvers agree from {with_unit(passes, steps=steps)} on, and not at {precision_label(fails, steps=steps)}"
     if passes is not None:
         everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
         return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"

@@ -107,10 +107,10 @@ class Critical:
     def __str__(self) -> str:
         if self.passes is not None and self.fails is not None:
             between = "-" if self.passes >= 1 else " to "
-            return f"{written(self.fails)}{between}{written(self.passes)}"
+            return f"{short_number(self.fails)}{between}{short_number(self.passes)}"
         if self.passes is not None:
-            return f"{written(self.passes)} or coarser"
-        return "unknown" if self.fails is None else f"finer than {written(self.fails)}"
+            return f"{short_number(self.passes)} or coarser"
+        return "unknown" if self.fails is None else f"finer than {short_number(self.fails)}"
 
 
 def critical_steps(rows: Sequence[Row], method: str, check: Check | None = None) -> Critical:
@@ -182,6 +182,6 @@ def _of(rows: Sequence[Row], method: str) -> list[Row]:
     return grid
 
 
-def written(value: float) -> str:
+def short_number(value: float) -> str:
     """Numbers of steps as they are; 1e-3, not 0.001 and not 1e-03."""
     return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")

@@ -6,7 +6,7 @@ from itertools import takewhile
 from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import THRESHOLD, did_train, is_full_length, written
+from windermere.paper.studies.critical import THRESHOLD, did_train, is_full_length, short_number
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.study import data_name
 from windermere.records import Row
@@ -67,7 +67,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        return f"{data_name(self.data)}, learning rate {written(self.lr)}"
+        return f"{data_name(self.data)}, learning rate {short_number(self.lr)}"
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
