@@ -149,11 +149,11 @@ def review(
 
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
         with noting_spans() as spans:
-            found = _checked("score(solver) returns", score(wanted[0]))
+            found = _as_score("score(solver) returns", score(wanted[0]))
         _check_span(controller, spans.get(wanted[0]))
         return {0: found}
 
-    (after,) = review_members(controller, [state], [_checked("trained is", trained)], told)
+    (after,) = review_members(controller, [state], [_as_score("trained is", trained)], told)
     return after
 
 
@@ -168,7 +168,7 @@ def check_controller(controller: Any) -> None:
         raise UsageError(f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {shown(controller)}")
 
 
-def _checked(who: str, given: Any) -> Score:
+def _as_score(who: str, given: Any) -> Score:
     if not isinstance(given, Score):
         raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
     return given
@@ -250,7 +250,7 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
 
 
-def decided(
+def next_state(
     every: int,
     state: ControllerState,
     after: float,

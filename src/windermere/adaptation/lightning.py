@@ -123,7 +123,7 @@ class AdaptPrecision(Callback):
 
         def look(solver: Solver) -> tuple[Score, Any]:
             with trainer.precision_plugin.forward_context():
-                return _scored(pl_module, batch, solver, self.score)
+                return _score(pl_module, batch, solver, self.score)
 
         def score(solver: Solver) -> Score:
             try:
@@ -197,7 +197,7 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
     `load_from_checkpoint` whole.
     """
     if not isinstance(checkpoint, Mapping):
-        checkpoint = _opened(checkpoint)
+        checkpoint = _open_checkpoint(checkpoint)
     states = [s for key, s in checkpoint.get("callbacks", {}).items() if key.startswith(AdaptPrecision.__qualname__)]
     kept = [state["solver"] for state in states if state.get("solver")]
     if len(kept) != 1:
@@ -208,7 +208,7 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
     return solver
 
 
-def _opened(path: str | Path) -> Mapping[str, Any]:
+def _open_checkpoint(path: str | Path) -> Mapping[str, Any]:
     try:
         with open_to_read(Path(path)) as file:
             whole = is_zipfile(file)  # which is what PyTorch writes
@@ -254,18 +254,18 @@ def _on_any_rank(here: bool) -> bool:
     return averaged(Score(value=float(here))).value > 0
 
 
-def _scored(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
+def _score(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
     """The score without a distance, and the outputs, or None where the user's score has none. In eval mode: a review
     must neither move running statistics nor draw the random numbers of dropout."""
     with using(module, solver), evaluating(module):
         try:
-            return _counted(module, batch, score)
+            return _count_and_score(module, batch, score)
         except ToleranceError:  # a check may ask for more than float32 resolves
             with _solving_in_double(module):
-                return _counted(module, batch, score)
+                return _count_and_score(module, batch, score)
 
 
-def _counted(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
+def _count_and_score(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
     with counting() as count:
         found = score(module, batch)
     value, outputs = found if isinstance(found, tuple) else (found, None)

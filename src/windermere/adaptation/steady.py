@@ -18,8 +18,8 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
-    decided,
     first_step,
+    next_state,
     precision_of,
 )
 from windermere.adaptation.step_size import check_pair, check_solver
@@ -56,14 +56,14 @@ class _Law:
         if self.release > 1 or self.weight > 1:
             raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
 
-    def remembered(self, state: ControllerState, distance: float, order: float) -> float:
+    def smooth(self, state: ControllerState, distance: float, order: float) -> float:
         """The smoothed distance at precision 1: independent of the precisions it was measured at."""
         seen = min(distance, OUTLIER * self.target) / pow(state.precision, order)
         if state.memory is None:
             return seen
         return state.memory + max(self.weight, 1 / (state.reviews + 1)) * (seen - state.memory)
 
-    def wanted(self, precision: float, expected: float, order: float) -> tuple[float, str]:
+    def aim(self, precision: float, expected: float, order: float) -> tuple[float, str]:
         """The nearest precision with a distance between release and target, within the bounds of one review."""
         if expected > self.target:
             allowed, reason = self.target, "distance above its target: refined"
@@ -74,7 +74,7 @@ class _Law:
         factor = (allowed / max(expected, LEAST)) ** (1 / order)
         return precision * min(max(factor, self.decrease), self.increase), reason
 
-    def settled(
+    def decide(
         self,
         state: ControllerState,
         bounds: tuple[float, float],
@@ -92,11 +92,11 @@ class _Law:
         memory, signal = state.memory, None
         wanted, reason = self.decrease * state.precision, "distance not finite: refined"
         if isfinite(checked.distance):
-            memory = self.remembered(state, checked.distance, order)
+            memory = self.smooth(state, checked.distance, order)
             signal = memory * pow(state.precision, order)
-            wanted, reason = self.wanted(state.precision, signal, order)
+            wanted, reason = self.aim(state.precision, signal, order)
         after, reason = _within(bounds, wanted, reason, finest)
-        return decided(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
+        return next_state(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
 
 
 def _within(bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
@@ -152,7 +152,7 @@ class SteadySteps(_Law):
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
         order = tableau(self.train).order
-        return self.settled(state, self.bounds, "the budget allows", order, trained, checked, check.step)
+        return self.decide(state, self.bounds, "the budget allows", order, trained, checked, check.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,4 +198,4 @@ class SteadyTolerances(_Law):
         check = Adaptive(self.check, tolerance=ratio * state.precision)
         checked = yield check
         bounds = self.floor, self.ceiling
-        return self.settled(state, bounds, "its floor", 1, trained, checked, check.precision)
+        return self.decide(state, bounds, "its floor", 1, trained, checked, check.precision)

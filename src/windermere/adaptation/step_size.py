@@ -14,8 +14,8 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
-    decided,
     first_step,
+    next_state,
     precision_of,
 )
 from windermere.errors import UsageError
@@ -90,7 +90,7 @@ class StepAdaptation:
             raised = yield FixedStep(self.train, step=h_new)
             if differ(checked, raised, self.threshold):
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
-        return decided(self.every, state, h_new, trained, checked, raised, check.step, reason)
+        return next_state(self.every, state, h_new, trained, checked, raised, check.step, reason)
 
 
 def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:

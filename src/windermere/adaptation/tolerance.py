@@ -14,7 +14,7 @@ from windermere.adaptation.controller import (
     check_factors,
     check_positive,
     check_whole,
-    decided,
+    next_state,
     precision_of,
 )
 from windermere.checks import as_number
@@ -120,4 +120,4 @@ class ToleranceAdaptation:
             raised = yield Adaptive(self.train, tolerance=tol_new)
             if differ(checked, raised, self.threshold):
                 tol_new, reason = tol, "scores agree, but not at an increased tolerance: tolerance kept"
-        return decided(self.every, state, tol_new, trained, checked, raised, check_tol, reason)
+        return next_state(self.every, state, tol_new, trained, checked, raised, check_tol, reason)

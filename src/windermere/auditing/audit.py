@@ -17,12 +17,12 @@ from windermere.auditing.evidence import Drawn, gather_evidence
 from windermere.auditing.intake import as_subject
 from windermere.auditing.labels import as_classes
 from windermere.auditing.options import (
+    as_candidates,
+    as_shared,
+    as_threshold,
     check_axis,
     check_metric,
     check_numbers,
-    checked_candidates,
-    checked_shared,
-    checked_threshold,
 )
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder, safe_elsewhere, safe_precision
@@ -122,12 +122,12 @@ def audit(
     >>> print(verdict.outcome)
     FLOW
     """
-    threshold = checked_threshold(threshold, metric)
+    threshold = as_threshold(threshold, metric)
     check_metric(metric)
-    tried = checked_candidates(candidates)
+    tried = as_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     check_axis(batch_axis)
-    common = checked_shared(shared)
+    common = as_shared(shared)
     chosen = choose(batches, samples, seed, shared=common, called=None if trained_with is not None else model)
     pieces = iter(chosen.batches)
     first = next(pieces, None)

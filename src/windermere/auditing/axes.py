@@ -45,7 +45,7 @@ def by_sample(subject: Subject, x: Any, batch_axis: int | None = None) -> Subjec
     if known is not None and batch_axis in (None, known):
         return subject
     tried = _Tried(*on_fewer(subject, x), half(x))
-    axis = _only_axis(tried, cut_places(x)) if batch_axis is None else _checked_axis(batch_axis, tried)
+    axis = _only_axis(tried, cut_places(x)) if batch_axis is None else _axis_from_front(batch_axis, tried)
     states = tried.states_are_by_sample()
     return subject if axis == 0 and states else BySample(subject, axis, states=states)
 
@@ -93,7 +93,7 @@ def _only_axis(tried: _Tried, places: Sequence[Any]) -> int:
     )
 
 
-def _checked_axis(batch_axis: int, tried: _Tried) -> int:
+def _axis_from_front(batch_axis: int, tried: _Tried) -> int:
     """From the front, where it was given from the back."""
     growing, dimensions = tried.growing(), tried.many.outputs.ndim
     axis = batch_axis + dimensions if batch_axis < 0 else batch_axis

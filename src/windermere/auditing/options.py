@@ -14,7 +14,7 @@ ACCURACY_THRESHOLD = 0.1
 """The paper's."""
 
 
-def checked_threshold(threshold: float | None, metric: Metric | None = None) -> float:
+def as_threshold(threshold: float | None, metric: Metric | None = None) -> float:
     """The paper's 0.1 for accuracy; another metric has units of its own, in which only the user can say what is far."""
     if threshold is None and metric is not None:
         raise UsageError(
@@ -41,7 +41,7 @@ def check_metric(metric: Any) -> None:
         )
 
 
-def checked_candidates(candidates: Any) -> list[Candidate] | None:
+def as_candidates(candidates: Any) -> list[Candidate] | None:
     """Names, as the command line takes them for methods, are none. What can be gone through only once is, here."""
     if candidates is None:
         return None
@@ -59,7 +59,7 @@ def check_axis(batch_axis: int | None) -> None:
         )
 
 
-def checked_shared(shared: Any) -> tuple[Place, ...]:
+def as_shared(shared: Any) -> tuple[Place, ...]:
     """One name or position may stand alone."""
     names = (shared,) if isinstance(shared, str | int) else shared
     if not isinstance(names, Iterable) or not all(isinstance(n, str) or is_whole(n, least=0) for n in (*names,)):

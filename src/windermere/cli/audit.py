@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 import windermere
 from windermere.auditing import Outcome, Verdict, audit
-from windermere.auditing.options import check_samples, checked_threshold
+from windermere.auditing.options import as_threshold, check_samples
 from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.cli.terminal import stderr
@@ -75,7 +75,7 @@ def audit_command(
 
     Examples: windermere audit runs/fine, windermere audit my_project.models:load
     """
-    checked_threshold(threshold)
+    as_threshold(threshold)
     if everything and samples is not None:
         raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
     check_samples(samples)

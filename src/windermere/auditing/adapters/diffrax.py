@@ -188,11 +188,11 @@ def _precision(double: bool) -> AbstractContextManager[Any]:
 
 def _in_double(model: Any) -> Any:
     jax, equinox = import_module("jax"), import_module("equinox")
-    convert = partial(_converted, equinox, import_module("jax.numpy"))
+    convert = partial(_convert_leaf, equinox, import_module("jax.numpy"))
     return jax.tree_util.tree_map(convert, model)
 
 
-def _converted(equinox: Any, jnp: Any, leaf: Any) -> Any:
+def _convert_leaf(equinox: Any, jnp: Any, leaf: Any) -> Any:
     return jnp.asarray(leaf, jnp.float64) if equinox.is_inexact_array(leaf) else leaf
 
 

@@ -83,7 +83,7 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: R
             "margins": lambda: _margins(watched, own, reference),
             "stability": lambda: _stability(watched),
         }
-        found = [e for name, piece in pieces.items() if (e := _attempted(name, piece)) is not None]
+        found = [e for name, piece in pieces.items() if (e := _attempt(name, piece)) is not None]
     # Besides the paths themselves: the pass that showed the field.
     walked = own.evaluations + int(np.max(count.forward)) + len(paths.times) * paths.solver.tableau.stages
     return Drawn(
@@ -104,7 +104,7 @@ class _Seen:
         return self.rate(t, z)
 
 
-def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None:
+def _attempt(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None:
     """Evidence that cannot be had says why; the verdict stands without it."""
     try:
         return piece()

@@ -77,7 +77,8 @@ def critical_sentence(figure: GridFigure) -> str:
     """Where finer solvers begin to agree, in words."""
     fails, passes, steps = figure.fails, figure.passes, figure.precision_name == "step"
     if passes is not None and fails is not None:
-        return f"finer solvers agree from {with_unit(passes, steps=steps)} on, and not at {precision_label(fails, steps=steps)}"
+        agreed, not_yet = with_unit(passes, steps=steps), precision_label(fails, steps=steps)
+        return f"finer solvers agree from {agreed} on, and not at {not_yet}"
     if passes is not None:
         everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
         return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"
