@@ -11,7 +11,7 @@ from math import inf, isclose, isfinite, nan
 from typing import Any, Protocol, TypeAlias
 
 from windermere.checks import as_number, is_whole
-from windermere.errors import UsageError, shown
+from windermere.errors import UsageError, describe_value
 from windermere.solvers import Solver
 from windermere.solvers.counting import noting_spans
 from windermere.solvers.solver import SAME_STEP
@@ -85,7 +85,7 @@ class ControllerState:
         check_positive(precision=self.precision)
         check_whole("reviews", 0, reviews=self.reviews)
         if self.memory is not None and not isfinite(as_number(self.memory)):
-            raise UsageError(f"memory must be None or a finite number, not {shown(self.memory)}")
+            raise UsageError(f"memory must be None or a finite number, not {describe_value(self.memory)}")
         object.__setattr__(self, "precision", float(self.precision))  # a tensor could not be saved as JSON
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class ControllerState:
             decision = values.get("decision")
             return cls(**{**values, "decision": None if decision is None else Decision(**decision)})
         except (TypeError, AttributeError) as error:
-            raise UsageError(f"this is no state that to_dict() wrote ({error}): {shown(values)}") from error
+            raise UsageError(f"this is no state that to_dict() wrote ({error}): {describe_value(values)}") from error
 
 
 Review: TypeAlias = Generator[Solver, Score, ControllerState]
@@ -145,7 +145,7 @@ def review(
     check_controller(controller)
     precision_of(state)
     if not callable(score):
-        raise UsageError(f"score is a function of a solver that returns its Score, not {shown(score)}")
+        raise UsageError(f"score is a function of a solver that returns its Score, not {describe_value(score)}")
 
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
         with noting_spans() as spans:
@@ -159,13 +159,17 @@ def review(
 
 def precision_of(state: Any) -> float:
     if not isinstance(state, ControllerState):
-        raise UsageError(f"a controller's state is what its start(...) or the last review gave, not {shown(state)}")
+        raise UsageError(
+            f"a controller's state is what its start(...) or the last review gave, not {describe_value(state)}"
+        )
     return state.precision
 
 
 def check_controller(controller: Any) -> None:
     if isinstance(controller, type) or not hasattr(controller, "review"):
-        raise UsageError(f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {shown(controller)}")
+        raise UsageError(
+            f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {describe_value(controller)}"
+        )
 
 
 def _as_score(who: str, given: Any) -> Score:
@@ -236,7 +240,7 @@ FAILED = Score(value=nan, distance=inf)
 def check_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0 < as_number(value) < inf:
-            raise UsageError(f"{name} must be positive and finite, not {shown(value)}")
+            raise UsageError(f"{name} must be positive and finite, not {describe_value(value)}")
 
 
 def check_factors(decrease: float, increase: float) -> None:

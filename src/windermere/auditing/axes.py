@@ -9,7 +9,7 @@ from typing import Any
 
 from windermere.auditing.samples import first, size, twice
 from windermere.auditing.subject import Change, Insight, Pass, Subject
-from windermere.errors import AuditError, UsageError, WindermereError, raised
+from windermere.errors import AuditError, UsageError, WindermereError, describe_error
 from windermere.nn.shared import cut_places
 
 FEW = 8
@@ -117,10 +117,11 @@ def on_fewer(subject: Subject, x: Any, change: Change | None = None, *, double: 
         raise
     except Exception as error:  # whatever the model raises
         subject.forward(x, None)  # if it does not take all of them either, that is what is to be told
-        takes = f"{size(x)} samples together, but not {2 * half(x)} or {half(x)} of them"
+        several = f"{size(x)} samples together, but not {2 * half(x)} or {half(x)} of them"
+        takes = several if size(x) > 1 else "one sample, but not the same twice"
         raise AuditError(
-            f"the model takes {takes if size(x) > 1 else 'one sample, but not the same twice'} ({raised(error)}): an "
-            f"audit needs samples that do not depend on each other{_or_shared(cut_places(x))}"
+            f"the model takes {takes} ({describe_error(error)}): an audit needs samples that do not depend on each "
+            f"other{_or_shared(cut_places(x))}"
         ) from error
     return many, fewer
 

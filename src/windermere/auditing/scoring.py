@@ -15,7 +15,7 @@ from torch import Tensor
 from windermere.auditing.candidates import Candidate
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.subject import Pass, Subject
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, shown
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, describe_value
 from windermere.report.numbers import ACCURACY
 from windermere.solvers import Solver
 
@@ -78,7 +78,7 @@ def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
         values = np.asarray(torch.as_tensor(given), dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"the metric must give one score for each of {len(outputs)} samples, but gave {shown(given)}"
+            f"the metric must give one score for each of {len(outputs)} samples, but gave {describe_value(given)}"
         ) from error
     if values.shape != (len(outputs),):
         raise UsageError(

@@ -22,7 +22,7 @@ from windermere.auditing.options import as_threshold, check_samples
 from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.cli.terminal import stderr
-from windermere.errors import AuditError, RunError, UsageError, WindermereError, is_out_of_memory, raised
+from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
 from windermere.records import in_the_way
@@ -219,7 +219,7 @@ def _told(error: BaseException) -> str:
     """What was raised, and in which line of the user's own code: a sentence has no traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{raised(error)}{where}"
+    return f"{describe_error(error)}{where}"
 
 
 def _is_users(file: str) -> bool:

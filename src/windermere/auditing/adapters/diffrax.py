@@ -20,7 +20,7 @@ from torch import Tensor
 from windermere.auditing.adapters.diffrax_programs import Program, kind_of
 from windermere.auditing.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.auditing.subject import Change, Insight, Pass, as_outputs, why_not_double
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, describe_error
 from windermere.nn.model_calls import arguments_for
 from windermere.nn.shared import Shared, cut_places, holds_samples, plain
 from windermere.solvers import Solver
@@ -75,8 +75,8 @@ class DiffraxSubject:
             several = len(places := cut_places(example_batch)) > 1
             common = f"where all samples share an input, name it, as shared=({places[0]!r},); " if several else ""
             raise AuditError(
-                f"this {type(model).__name__} could not be called for one sample ({raised(error)}): {common}where it "
-                "takes whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
+                f"this {type(model).__name__} could not be called for one sample ({describe_error(error)}): {common}"
+                "where it takes whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
                 "windermere.auditing.adapters.diffrax instead"
             ) from error
 
