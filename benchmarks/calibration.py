@@ -17,8 +17,9 @@ from torch import nn
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
 from windermere.auditing import Outcome
+from windermere.auditing.candidates import Candidate
+from windermere.auditing.scoring import accuracy, distance, score
 from windermere.auditing.subject import ModelSubject
-from windermere.auditing.sweep import Candidate, accuracy, distance, score
 from windermere.cli.terminal import training_progress
 from windermere.errors import SolverError
 from windermere.paper import data

@@ -1,5 +1,6 @@
 """`windermere audit`: exit codes that a script can gate on, and what it says and leaves behind."""
 
+import io
 import json
 import re
 from pathlib import Path
@@ -7,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.auditing.test_known_cases import rotation_verdict
 from tests.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
 from windermere.auditing import Outcome
-from windermere.cli.audit import EXIT_CODES
+from windermere.cli.audit import EXIT_CODES, rich_table
 
 ROTATION = """
 import os
@@ -243,3 +245,16 @@ def test_a_terminal_of_any_width_shows_every_digit_of_what_it_shows(
         assert "midpoint, h = 1/2" in shown
     assert ("┃ as own ┃" in shown) == (columns == 200)
     assert "│ 1.000 " in shown
+
+
+@pytest.mark.parametrize("columns", [200, 40])
+def test_the_terminal_marks_the_same_rows_as_the_text_and_says_what_the_mark_means(columns: int) -> None:
+    verdict = rotation_verdict(8, evidence=False)
+    counting = [line.solver for line in verdict.table if line.counts]
+    assert 0 < len(counting) < len(verdict.table)
+    console = Console(width=columns, highlight=False, markup=False, record=True, file=io.StringIO())
+    console.print(rich_table(verdict, console))
+    shown = console.export_text()
+    starred = [row.split("│")[1] for row in shown.splitlines() if row.startswith("│") and "*" in row]
+    assert [cell.strip().removesuffix(" *").removesuffix(" (own)") for cell in starred] == counting
+    assert "* at least as accurate as its own" in shown

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Self
 
 
-def raised(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a user's own code raised, as a part of a sentence."""
     return textwrap.shorten(f"{type(error).__name__}: {error}", 300, placeholder=" ...")
 
 
-def shown(value: object) -> str:
+def describe_value(value: object) -> str:
     """What a user gave, as a part of a sentence."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:76]} ..."

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from tests.adaptation.test_lightning import INSTALLED, Kit, batches
-from windermere.adaptation import Controller, Score, State, SteadySteps, StepAdaptation, review
+from windermere.adaptation import Controller, ControllerState, Score, SteadySteps, StepAdaptation, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.solvers import FixedStep, Solver
@@ -32,7 +32,7 @@ def own_score(rank: int, solver: Solver) -> Score:
     return Score(value=0.9 - lost * checked, distance=moved * checked, steps=10 + rank, evaluations=40 - rank)
 
 
-def decide(controller: Controller, tell: Callable[[Score], Score], rank: int) -> State:
+def decide(controller: Controller, tell: Callable[[Score], Score], rank: int) -> ControllerState:
     state = controller.start(0.01)
     trained = tell(own_score(rank, controller.solver(state)))
     return review(controller, state, trained, lambda solver: tell(own_score(rank, solver)))

@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from windermere.adaptation import (
     Controller,
+    ControllerState,
     Score,
-    State,
     SteadySteps,
     SteadyTolerances,
     StepAdaptation,
@@ -498,7 +498,7 @@ def test_a_block_whose_solver_is_not_the_controllers_is_named(kit: Kit, controll
     module, adapt = kit.Classifier(controller.solver(controller.start(0.01))), kit.adapt(controller, start=0.01)
     adapt.on_fit_start(None, module)
     module.blocks[1].solver = solver
-    theirs = controller.solver(State(precision=solver.precision))
+    theirs = controller.solver(ControllerState(precision=solver.precision))
     with pytest.raises(UsageError, match=re.escape(f"'model.3' has {solver!r}")) as caught:
         kit.adapt(controller, start=0.01).on_fit_start(None, module)
     assert f"would become {theirs!r}" in str(caught.value)

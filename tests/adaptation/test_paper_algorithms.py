@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from windermere.adaptation import (
     Controller,
+    ControllerState,
     Decision,
     Score,
-    State,
     SteadySteps,
     SteadyTolerances,
     StepAdaptation,
@@ -28,8 +28,8 @@ from windermere.solvers import Adaptive, FixedStep, Solver
 
 
 def traced(
-    controller: Controller, state: State, trained: float, answers: Sequence[float | Score], steps: int = 10
-) -> tuple[State, list[Solver]]:
+    controller: Controller, state: ControllerState, trained: float, answers: Sequence[float | Score], steps: int = 10
+) -> tuple[ControllerState, list[Solver]]:
     """One review with scripted answers, and what was asked for."""
     asked: list[Solver] = []
     script = iter(answers)
@@ -305,8 +305,8 @@ def test_a_regression_that_its_threshold_lets_become_tied_is_told_of_it() -> Non
 
 def test_a_state_survives_being_saved() -> None:
     state, _ = traced(EULER, EULER.start(0.01), 0.9, [0.88, 0.85])
-    assert State.from_dict(state.to_dict()) == state
-    assert State.from_dict(EULER.start(0.01).to_dict()) == EULER.start(0.01)
+    assert ControllerState.from_dict(state.to_dict()) == state
+    assert ControllerState.from_dict(EULER.start(0.01).to_dict()) == EULER.start(0.01)
 
 
 @pytest.mark.parametrize(
@@ -323,13 +323,13 @@ def test_a_state_survives_being_saved() -> None:
 def test_a_saved_state_that_was_damaged_is_refused(change: dict[str, Any]) -> None:
     saved = EULER.start(0.01).to_dict()
     with pytest.raises(UsageError, match=next(iter(change))):
-        State.from_dict(saved | change)
+        ControllerState.from_dict(saved | change)
 
 
 @pytest.mark.parametrize("saved", [None, {}, "0.1", [0.1]])
 def test_what_is_no_saved_state_is_refused(saved: Any) -> None:
     with pytest.raises(UsageError, match=r"this is no state that to_dict\(\) wrote"):
-        State.from_dict(saved)
+        ControllerState.from_dict(saved)
 
 
 @pytest.mark.parametrize("state", [0.01, None, EULER.start(0.01).to_dict()], ids=["step", "None", "dict"])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from windermere.adaptation import Review, Score, State, SteadySteps, SteadyTolerances, StepAdaptation, review
+from windermere.adaptation import ControllerState, Review, Score, SteadySteps, SteadyTolerances, StepAdaptation, review
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.errors import UsageError
 from windermere.nn import Autonomous, ODEBlock, using
@@ -18,8 +18,12 @@ from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
 
 def walk(
-    controller: SteadySteps | SteadyTolerances, state: State, constants: list[float], order: float, noise: float = 0.0
-) -> list[State]:
+    controller: SteadySteps | SteadyTolerances,
+    state: ControllerState,
+    constants: list[float],
+    order: float,
+    noise: float = 0.0,
+) -> list[ControllerState]:
     """A review for each of the plant's constants C."""
     generator = np.random.default_rng(0)
     states = []
@@ -145,7 +149,7 @@ def test_tolerances_settle_likewise() -> None:
 
 def test_a_state_with_its_memory_survives_being_saved() -> None:
     state = walk(EULER, EULER.start(0.02), [1.0] * 3, order=1)[-1]
-    assert State.from_dict(state.to_dict()) == state
+    assert ControllerState.from_dict(state.to_dict()) == state
     assert state.memory is not None
 
 
@@ -249,7 +253,7 @@ def test_scores_of_tensors_leave_no_graph_behind_in_the_state() -> None:
     state = EULER.start(0.1)
     for _ in range(3):
         state = review(EULER, state, Score(value=outputs.mean()), score)  # type: ignore[arg-type]
-    assert State.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    assert ControllerState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
     assert type(state.precision) is type(state.memory) is float
 
 
@@ -370,7 +374,7 @@ def test_a_score_that_runs_out_of_batches_does_not_pass_for_a_decision() -> None
 class Resting(SteadySteps):
     """A controller that may decide without asking."""
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         if trained.value < 1:
             yield self.solver(state)
         return replace(state, reviews=state.reviews + 1)

@@ -11,8 +11,8 @@ import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
 from windermere.auditing.reference import reference_flow, refinements
+from windermere.auditing.scoring import distance
 from windermere.auditing.subject import ModelSubject, PredictSubject
-from windermere.auditing.sweep import distance
 from windermere.errors import AuditError
 
 

@@ -17,9 +17,9 @@ import windermere as wm
 from tests.auditing.test_known_cases import gap_of
 from windermere.auditing import Candidate, Outcome, Verdict
 from windermere.auditing.safe_step import STEP_LADDER, TOLERANCE_LADDER, ladder, safe_elsewhere
+from windermere.auditing.scoring import Measure, Result
 from windermere.auditing.statistics import Gap
 from windermere.auditing.subject import PredictSubject
-from windermere.auditing.sweep import Measure, Row
 from windermere.auditing.verdict import decide
 from windermere.errors import NonFiniteError
 from windermere.solvers import Adaptive, FixedStep, Solver
@@ -92,7 +92,7 @@ def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree
 def test_scores_that_are_no_classes_agree_up_to_the_threshold() -> None:
     measure, done = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
     passes = [done.forward(torch.tensor(x), None) for x in ([0.0, 0.0, 0.0, 0.0], [0.25, -0.5, 0.75, -1.0])]
-    rows = [measure.row(OWN, each, None, passes[0]) for each in passes]
+    rows = [measure.result(OWN, each, None, passes[0]) for each in passes]
     assert rows[1].agreement(rows[0]) == 0.5
 
 
@@ -165,10 +165,10 @@ def test_a_step_that_was_handed_over_with_rounding_noise_is_safe_without() -> No
     assert Candidate("euler", 1.0)(FixedStep("euler", step=odd)).precision == odd, "all of it may be meant"
 
 
-def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Row:
+def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Result:
     """Of a hundred samples, which the flow puts into class 0."""
     votes = (np.arange(100) >= 100 * agreeing).astype(float)
-    return Row(
+    return Result(
         solver=f"{method} {evaluations}",
         method=method,
         precision=1 / evaluations,
@@ -192,7 +192,7 @@ def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Row:
     ],
 )
 def test_another_method_is_advised_where_it_is_safe_and_cheaper_than_the_training_methods_safe_step(
-    others: list[Row], advised: str | None
+    others: list[Result], advised: str | None
 ) -> None:
     own = [a_row("euler", 512), a_row("euler", 256), a_row("euler", 16, 0.9)]
     found = safe_elsewhere([*own, *others], a_row("euler", 16, 0.9), a_row("flow", 1), agreement=0.99)

@@ -239,7 +239,10 @@ def test_the_table_is_aligned_however_long_the_names_of_its_solvers() -> None:
     title, *rows = str(verdict).split("\n\n")[2].splitlines()[:-1]
     assert max(len(line.solver) for line in verdict.table) > 24
     assert {len(row) for row in rows} == {len(title)}
-    assert [row.split(" *")[0].strip() for row in rows if "*" in row] == [x.solver for x in verdict.table if x.counts]
+    marked = [row.split(" *")[0].strip().removesuffix(" (own)") for row in rows if "*" in row]
+    assert marked == [line.solver for line in verdict.table if line.counts]
+    assert [row.split(" (own)")[0] for row in rows if "(own)" in row] == [verdict.own.solver]
+    assert rows[-1].startswith("the flow itself ")
 
 
 def closeness(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

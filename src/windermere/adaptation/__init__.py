@@ -4,14 +4,26 @@ Algorithm 2 (steps) is `StepAdaptation.review`, Algorithm 3 (tolerances) `Tolera
 the outline of both: its loop is `training.loop.one_iteration`, or any that calls `review` before every 50th update.
 """
 
-from windermere.adaptation.controller import Controller, Decision, Review, Score, State, review, review_members
+from windermere.adaptation.controller import (
+    Controller,
+    ControllerState,
+    Decision,
+    Review,
+    Score,
+    review,
+    review_members,
+)
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.adaptation.step_size import StepAdaptation
 from windermere.adaptation.tolerance import ToleranceAdaptation
 
+State = ControllerState
+"""Its name before."""
+
 __all__ = [
     "Controller",
+    "ControllerState",
     "Decision",
     "Review",
     "Score",

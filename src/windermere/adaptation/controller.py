@@ -11,7 +11,7 @@ from math import inf, isclose, isfinite, nan
 from typing import Any, Protocol, TypeAlias
 
 from windermere.checks import as_number, is_whole
-from windermere.errors import UsageError, shown
+from windermere.errors import UsageError, describe_value
 from windermere.solvers import Solver
 from windermere.solvers.counting import noting_spans
 from windermere.solvers.solver import SAME_STEP
@@ -71,7 +71,7 @@ class Decision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class ControllerState:
     """Where a controller is: all that has to be saved."""
 
     precision: float
@@ -85,23 +85,23 @@ class State:
         check_positive(precision=self.precision)
         check_whole("reviews", 0, reviews=self.reviews)
         if self.memory is not None and not isfinite(as_number(self.memory)):
-            raise UsageError(f"memory must be None or a finite number, not {shown(self.memory)}")
+            raise UsageError(f"memory must be None or a finite number, not {describe_value(self.memory)}")
         object.__setattr__(self, "precision", float(self.precision))  # a tensor could not be saved as JSON
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> "State":
+    def from_dict(cls, values: dict[str, Any]) -> "ControllerState":
         """The state that `to_dict` wrote."""
         try:
             decision = values.get("decision")
             return cls(**{**values, "decision": None if decision is None else Decision(**decision)})
         except (TypeError, AttributeError) as error:
-            raise UsageError(f"this is no state that to_dict() wrote ({error}): {shown(values)}") from error
+            raise UsageError(f"this is no state that to_dict() wrote ({error}): {describe_value(values)}") from error
 
 
-Review: TypeAlias = Generator[Solver, Score, State]
+Review: TypeAlias = Generator[Solver, Score, ControllerState]
 """Yields solvers to be scored on the batch, is sent their scores, and returns the next state."""
 
 
@@ -113,18 +113,20 @@ class Controller(Protocol):
         """Iterations between reviews; the first one is after so many."""
         ...
 
-    def start(self, precision: float) -> State: ...
+    def start(self, precision: float) -> ControllerState: ...
 
-    def solver(self, state: State) -> Solver:
+    def solver(self, state: ControllerState) -> Solver:
         """What to train with."""
         ...
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Look at the current batch, whose training score comes free from the forward pass."""
         ...
 
 
-def review(controller: Controller, state: State, trained: Score, score: Callable[[Solver], Score]) -> State:
+def review(
+    controller: Controller, state: ControllerState, trained: Score, score: Callable[[Solver], Score]
+) -> ControllerState:
     """Let a controller review its precision on the current batch; returns its next state.
 
     `trained` is the training solver's `Score`, known from the forward pass. `score(solver)` runs the batch with the
@@ -143,30 +145,34 @@ def review(controller: Controller, state: State, trained: Score, score: Callable
     check_controller(controller)
     precision_of(state)
     if not callable(score):
-        raise UsageError(f"score is a function of a solver that returns its Score, not {shown(score)}")
+        raise UsageError(f"score is a function of a solver that returns its Score, not {describe_value(score)}")
 
     def told(wanted: dict[int, Solver]) -> dict[int, Score]:
         with noting_spans() as spans:
-            found = _checked("score(solver) returns", score(wanted[0]))
+            found = _as_score("score(solver) returns", score(wanted[0]))
         _check_span(controller, spans.get(wanted[0]))
         return {0: found}
 
-    (after,) = review_members(controller, [state], [_checked("trained is", trained)], told)
+    (after,) = review_members(controller, [state], [_as_score("trained is", trained)], told)
     return after
 
 
 def precision_of(state: Any) -> float:
-    if not isinstance(state, State):
-        raise UsageError(f"a controller's state is what its start(...) or the last review gave, not {shown(state)}")
+    if not isinstance(state, ControllerState):
+        raise UsageError(
+            f"a controller's state is what its start(...) or the last review gave, not {describe_value(state)}"
+        )
     return state.precision
 
 
 def check_controller(controller: Any) -> None:
     if isinstance(controller, type) or not hasattr(controller, "review"):
-        raise UsageError(f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {shown(controller)}")
+        raise UsageError(
+            f"a controller is a StepAdaptation(...), a SteadySteps(...) or alike, not {describe_value(controller)}"
+        )
 
 
-def _checked(who: str, given: Any) -> Score:
+def _as_score(who: str, given: Any) -> Score:
     if not isinstance(given, Score):
         raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
     return given
@@ -195,10 +201,10 @@ def first_step(step: float, span: float, budget: int) -> float:
 
 def review_members(
     controller: Controller,
-    states: Sequence[State],
+    states: Sequence[ControllerState],
     trained: Sequence[Score],
     score: Callable[[dict[int, Solver]], dict[int, Score]],
-) -> list[State]:
+) -> list[ControllerState]:
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
     told: dict[int, Any] = dict.fromkeys(asking)  # what a generator is sent first
@@ -234,7 +240,7 @@ FAILED = Score(value=nan, distance=inf)
 def check_positive(**values: float) -> None:
     for name, value in values.items():
         if not 0 < as_number(value) < inf:
-            raise UsageError(f"{name} must be positive and finite, not {shown(value)}")
+            raise UsageError(f"{name} must be positive and finite, not {describe_value(value)}")
 
 
 def check_factors(decrease: float, increase: float) -> None:
@@ -248,9 +254,9 @@ def check_whole(what: str, least: int, **numbers: int) -> None:
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
 
 
-def decided(
+def next_state(
     every: int,
-    state: State,
+    state: ControllerState,
     after: float,
     trained: Score,
     checked: Score,
@@ -260,7 +266,7 @@ def decided(
     *,
     memory: float | None = None,
     signal: float | None = None,
-) -> State:
+) -> ControllerState:
     """The next state, with the decision that led to it on record."""
     decision = Decision(
         iteration=every * (state.reviews + 1),
@@ -273,4 +279,4 @@ def decided(
         reason=reason,
         signal=signal,
     )
-    return State(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
+    return ControllerState(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import FAILED, Controller, Score, State, check_controller, review
+from windermere.adaptation.controller import FAILED, Controller, ControllerState, Score, check_controller, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -96,8 +96,8 @@ class AdaptPrecision(Callback):
         if distance is None and score is accuracy_and_logits and isinstance(controller, SteadySteps | SteadyTolerances):
             distance = moved_mass  # for them alone: the paper's algorithms review batches of one sample as well
         self.distance = distance
-        self.state: State | None = None
-        self._reviewed: State | None = None
+        self.state: ControllerState | None = None
+        self._reviewed: ControllerState | None = None
         self._batches = 0
         self._put_off = 0
         """The batch whose review was put off and is still to come, counted from 1, or 0."""
@@ -123,7 +123,7 @@ class AdaptPrecision(Callback):
 
         def look(solver: Solver) -> tuple[Score, Any]:
             with trainer.precision_plugin.forward_context():
-                return _scored(pl_module, batch, solver, self.score)
+                return _score(pl_module, batch, solver, self.score)
 
         def score(solver: Solver) -> Score:
             try:
@@ -174,7 +174,7 @@ class AdaptPrecision(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._batches, self._put_off = state_dict["batches"], state_dict.get("put_off", 0)
         saved = state_dict["state"]
-        self.state, self._reviewed = None if saved is None else State.from_dict(saved), None
+        self.state, self._reviewed = None if saved is None else ControllerState.from_dict(saved), None
 
     def _distance(self, trained_outputs: Any, outputs: Any) -> float | None:
         if self.distance is None:
@@ -197,7 +197,7 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
     `load_from_checkpoint` whole.
     """
     if not isinstance(checkpoint, Mapping):
-        checkpoint = _opened(checkpoint)
+        checkpoint = _open_checkpoint(checkpoint)
     states = [s for key, s in checkpoint.get("callbacks", {}).items() if key.startswith(AdaptPrecision.__qualname__)]
     kept = [state["solver"] for state in states if state.get("solver")]
     if len(kept) != 1:
@@ -208,7 +208,7 @@ def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str
     return solver
 
 
-def _opened(path: str | Path) -> Mapping[str, Any]:
+def _open_checkpoint(path: str | Path) -> Mapping[str, Any]:
     try:
         with open_to_read(Path(path)) as file:
             whole = is_zipfile(file)  # which is what PyTorch writes
@@ -231,7 +231,7 @@ def _check_fits(controller: Controller, module: "LightningModule") -> None:
     for name, block in module.named_modules():
         if not isinstance(block, ODEBlock):
             continue
-        becomes = controller.solver(State(precision=block.solver.precision))
+        becomes = controller.solver(ControllerState(precision=block.solver.precision))
         if becomes != block.solver:
             raise UsageError(
                 f"the ODEBlock '{name}' has {block.solver!r}, which would become {becomes!r} under "
@@ -254,18 +254,18 @@ def _on_any_rank(here: bool) -> bool:
     return averaged(Score(value=float(here))).value > 0
 
 
-def _scored(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
+def _score(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
     """The score without a distance, and the outputs, or None where the user's score has none. In eval mode: a review
     must neither move running statistics nor draw the random numbers of dropout."""
     with using(module, solver), evaluating(module):
         try:
-            return _counted(module, batch, score)
+            return _count_and_score(module, batch, score)
         except ToleranceError:  # a check may ask for more than float32 resolves
             with _solving_in_double(module):
-                return _counted(module, batch, score)
+                return _count_and_score(module, batch, score)
 
 
-def _counted(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
+def _count_and_score(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
     with counting() as count:
         found = score(module, batch)
     value, outputs = found if isinstance(found, tuple) else (found, None)

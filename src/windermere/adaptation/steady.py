@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from math import isfinite, pow
 
 from windermere.adaptation.controller import (
+    ControllerState,
     Review,
     Score,
-    State,
     check_factors,
     check_positive,
     check_whole,
-    decided,
     first_step,
+    next_state,
     precision_of,
 )
 from windermere.adaptation.step_size import check_pair, check_solver
@@ -56,14 +56,14 @@ class _Law:
         if self.release > 1 or self.weight > 1:
             raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
 
-    def remembered(self, state: State, distance: float, order: float) -> float:
+    def smooth(self, state: ControllerState, distance: float, order: float) -> float:
         """The smoothed distance at precision 1: independent of the precisions it was measured at."""
         seen = min(distance, OUTLIER * self.target) / pow(state.precision, order)
         if state.memory is None:
             return seen
         return state.memory + max(self.weight, 1 / (state.reviews + 1)) * (seen - state.memory)
 
-    def wanted(self, precision: float, expected: float, order: float) -> tuple[float, str]:
+    def aim(self, precision: float, expected: float, order: float) -> tuple[float, str]:
         """The nearest precision with a distance between release and target, within the bounds of one review."""
         if expected > self.target:
             allowed, reason = self.target, "distance above its target: refined"
@@ -74,16 +74,16 @@ class _Law:
         factor = (allowed / max(expected, LEAST)) ** (1 / order)
         return precision * min(max(factor, self.decrease), self.increase), reason
 
-    def settled(
+    def decide(
         self,
-        state: State,
+        state: ControllerState,
         bounds: tuple[float, float],
         finest: str,
         order: float,
         trained: Score,
         checked: Score,
         check: float,
-    ) -> State:
+    ) -> ControllerState:
         """The next state after a check at precision `check`; `finest` says what the lower bound is for."""
         if checked.distance is None:
             raise UsageError(
@@ -92,11 +92,11 @@ class _Law:
         memory, signal = state.memory, None
         wanted, reason = self.decrease * state.precision, "distance not finite: refined"
         if isfinite(checked.distance):
-            memory = self.remembered(state, checked.distance, order)
+            memory = self.smooth(state, checked.distance, order)
             signal = memory * pow(state.precision, order)
-            wanted, reason = self.wanted(state.precision, signal, order)
+            wanted, reason = self.aim(state.precision, signal, order)
         after, reason = _within(bounds, wanted, reason, finest)
-        return decided(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
+        return next_state(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
 
 
 def _within(bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
@@ -139,20 +139,20 @@ class SteadySteps(_Law):
         """The smallest and the largest step."""
         return self.span / self.budget, self.span
 
-    def start(self, precision: float) -> State:
+    def start(self, precision: float) -> ControllerState:
         """The state before the first review, with this step, or the shortest that the budget allows."""
-        return State(precision=first_step(precision, self.span, self.budget))
+        return ControllerState(precision=first_step(precision, self.span, self.budget))
 
-    def solver(self, state: State) -> FixedStep:
+    def solver(self, state: ControllerState) -> FixedStep:
         """What to train with."""
         return FixedStep(self.train, step=precision_of(state))
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         check = check_solver(self.train, self.check, state.precision, self.span)
         checked = yield check
         order = tableau(self.train).order
-        return self.settled(state, self.bounds, "the budget allows", order, trained, checked, check.step)
+        return self.decide(state, self.bounds, "the budget allows", order, trained, checked, check.step)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,19 +183,19 @@ class SteadyTolerances(_Law):
         Adaptive(self.check, tolerance=START)
         check_ratio_of(self.train, self.check, self.check_ratio)
 
-    def start(self, precision: float = START) -> State:
+    def start(self, precision: float = START) -> ControllerState:
         """The state before the first review, with this tolerance as far as it is allowed."""
         check_positive(tolerance=precision)
-        return State(precision=min(max(precision, self.floor), self.ceiling))
+        return ControllerState(precision=min(max(precision, self.floor), self.ceiling))
 
-    def solver(self, state: State) -> Adaptive:
+    def solver(self, state: ControllerState) -> Adaptive:
         """What to train with."""
         return Adaptive(self.train, tolerance=precision_of(state))
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         ratio = check_ratio_of(self.train, self.check, self.check_ratio)
         check = Adaptive(self.check, tolerance=ratio * state.precision)
         checked = yield check
         bounds = self.floor, self.ceiling
-        return self.settled(state, bounds, "its floor", 1, trained, checked, check.precision)
+        return self.decide(state, bounds, "its floor", 1, trained, checked, check.precision)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from windermere.adaptation.agreement import check_threshold, differ
 from windermere.adaptation.controller import (
+    ControllerState,
     Review,
     Score,
-    State,
     check_factors,
     check_positive,
     check_whole,
-    decided,
     first_step,
+    next_state,
     precision_of,
 )
 from windermere.errors import UsageError
@@ -61,11 +61,11 @@ class StepAdaptation:
         check_factors(self.decrease, self.increase)
         check_pair(self.train, self.check)
 
-    def start(self, precision: float) -> State:
+    def start(self, precision: float) -> ControllerState:
         """The state before the first review, with this step, or the shortest that the budget allows."""
-        return State(precision=first_step(precision, self.span, self.budget))
+        return ControllerState(precision=first_step(precision, self.span, self.budget))
 
-    def solver(self, state: State) -> FixedStep:
+    def solver(self, state: ControllerState) -> FixedStep:
         """What to train with."""
         return FixedStep(self.train, step=precision_of(state))
 
@@ -73,7 +73,7 @@ class StepAdaptation:
         """What checks training at this step."""
         return check_solver(self.train, self.check, step, self.span)
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         h = state.precision
         check = self.check_solver(h)
@@ -90,7 +90,7 @@ class StepAdaptation:
             raised = yield FixedStep(self.train, step=h_new)
             if differ(checked, raised, self.threshold):
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
-        return decided(self.every, state, h_new, trained, checked, raised, check.step, reason)
+        return next_state(self.every, state, h_new, trained, checked, raised, check.step, reason)
 
 
 def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:

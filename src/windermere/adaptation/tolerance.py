@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from windermere.adaptation.agreement import check_threshold, differ
 from windermere.adaptation.controller import (
+    ControllerState,
     Review,
     Score,
-    State,
     check_factors,
     check_positive,
     check_whole,
-    decided,
+    next_state,
     precision_of,
 )
 from windermere.checks import as_number
@@ -86,16 +86,16 @@ class ToleranceAdaptation:
         """The check's tolerance over the training one."""
         return check_ratio_of(self.train, self.check, self.check_ratio)
 
-    def start(self, precision: float = START) -> State:
+    def start(self, precision: float = START) -> ControllerState:
         """The state before the first review, with this tolerance as far as it is allowed."""
         check_positive(tolerance=precision)
-        return State(precision=max(precision, self.floor))
+        return ControllerState(precision=max(precision, self.floor))
 
-    def solver(self, state: State) -> Adaptive:
+    def solver(self, state: ControllerState) -> Adaptive:
         """What to train with."""
         return Adaptive(self.train, tolerance=precision_of(state))
 
-    def review(self, state: State, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         if trained.steps is None and self.min_steps:
             raise UsageError(
@@ -120,4 +120,4 @@ class ToleranceAdaptation:
             raised = yield Adaptive(self.train, tolerance=tol_new)
             if differ(checked, raised, self.threshold):
                 tol_new, reason = tol, "scores agree, but not at an increased tolerance: tolerance kept"
-        return decided(self.every, state, tol_new, trained, checked, raised, check_tol, reason)
+        return next_state(self.every, state, tol_new, trained, checked, raised, check_tol, reason)

@@ -1,7 +1,7 @@
 """Is this model a flow? A verdict with evidence, for any library's Neural ODE."""
 
 from windermere.auditing.audit import audit
-from windermere.auditing.sweep import Candidate
+from windermere.auditing.candidates import Candidate
 from windermere.auditing.verdict import Evidence, Line, Outcome, Verdict
 
 __all__ = ["Candidate", "Evidence", "Line", "Outcome", "Verdict", "audit"]

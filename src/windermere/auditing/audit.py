@@ -10,58 +10,57 @@ import numpy as np
 import torch
 from torch import nn
 
-from windermere.auditing.axes import FEW, by_sample
+from windermere.auditing.axes import by_sample
+from windermere.auditing.candidates import Candidate, default_candidates, in_order, within_span
 from windermere.auditing.comparable import why_not_comparable
 from windermere.auditing.evidence import Drawn, gather_evidence
 from windermere.auditing.intake import as_subject
 from windermere.auditing.labels import as_classes
 from windermere.auditing.options import (
+    as_candidates,
+    as_shared,
+    as_threshold,
     check_axis,
     check_metric,
     check_numbers,
-    checked_candidates,
-    checked_shared,
-    checked_threshold,
 )
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder, safe_elsewhere, safe_precision
 from windermere.auditing.samples import choose
-from windermere.auditing.samples import first as first_samples
-from windermere.auditing.statistics import no_better_than_chance, paired_gap
-from windermere.auditing.subject import Pass, Subject
-from windermere.auditing.sweep import (
-    Candidate,
+from windermere.auditing.scoring import (
     Measure,
     Metric,
     Numbers,
-    Row,
+    Result,
     accuracy,
-    default_candidates,
-    joined,
+    join_results,
     try_out,
     without_repeats,
 )
+from windermere.auditing.statistics import no_better_than_chance, paired_gap
+from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
-from windermere.auditing.wording import FLOW_ITSELF, Compared, recommendation, sentence
+from windermere.auditing.wording import Compared, recommendation, sentence
 from windermere.errors import (
     MissedSolvesError,
     UsageError,
 )
 from windermere.nn.functions import telling_of_missing_forwards
 from windermere.report.numbers import ACCURACY, Digits
-from windermere.solvers import Adaptive, FixedStep, Solver, counting
+from windermere.solvers import Adaptive, Solver
 
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """All rows of one batch."""
+    """All results of one batch."""
 
     done: Pass
     """With its own solver"""
-    own: Row
-    flow: Row | None
+    own: Result
+    flow: Result | None
     """None where it is not known"""
-    rows: dict[Candidate, Row]
+    results: dict[Candidate, Result]
     reference: Reference
     classes: Numbers | None
     """Labels, None where they are something else"""
@@ -123,12 +122,12 @@ def audit(
     >>> print(verdict.outcome)
     FLOW
     """
-    threshold = checked_threshold(threshold, metric)
+    threshold = as_threshold(threshold, metric)
     check_metric(metric)
-    tried = checked_candidates(candidates)
+    tried = as_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     check_axis(batch_axis)
-    common = checked_shared(shared)
+    common = as_shared(shared)
     chosen = choose(batches, samples, seed, shared=common, called=None if trained_with is not None else model)
     pieces = iter(chosen.batches)
     first = next(pieces, None)
@@ -147,42 +146,23 @@ def audit(
         return undecided(why)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
-    asked = within_span(_ordered([*swept, *ladder(own)]), subject, first[0])
+    asked = within_span(in_order([*swept, *ladder(own)]), subject, first[0])
     try:
         parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
     except MissedSolvesError as error:
         return undecided(str(error))
-    whole = _joined(parts)
-    whole = replace(whole, rows=without_repeats(whole.rows))
-    rungs = [c for c in ladder(own) if c in whole.rows]
+    whole = _join(parts)
+    whole = replace(whole, results=without_repeats(whole.results))
+    rungs = [c for c in ladder(own) if c in whole.results]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen = parts[0]
     drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference) if evidence else Drawn()
     return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, doubt)
 
 
-def within_span(candidates: Sequence[Candidate], subject: Subject, x: Any) -> list[Candidate]:
-    """Without steps longer than the time span, which are all the same single step, nor the same grid twice."""
-    own = subject.solvers[-1]
-    if not isinstance(own, FixedStep):
-        distinct = {tuple(c(solver) for solver in subject.solvers): c for c in reversed(candidates)}
-        return list(reversed(distinct.values()))
-    with counting() as count:
-        taken = subject.forward(first_samples(x, FEW), None).evaluations / own.tableau.propagating
-    # Of one solve: our own count tells them apart, where a block is called several times; others' are taken for alike.
-    steps = float(np.max(count.longest)) or taken / len(subject.solvers)
-    return [c for c in candidates if c.factor <= max(1.0, steps) or not steps]
-
-
-def _ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """By method, then from fine to coarse; each once."""
-    methods = list(dict.fromkeys(c.method for c in candidates))
-    return sorted(set(candidates), key=lambda c: (methods.index(c.method), c.factor))
-
-
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
     """A predict that passes its solver over would seem to be the perfect flow."""
-    errors = [row.error for row in (whole.own, *whole.rows.values()) if row.error is not None]
+    errors = [result.error for result in (whole.own, *whole.results.values()) if result.error is not None]
     if subject.library != "predict" or whole.flow is None or any(error.any() for error in errors):
         return None
     return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
@@ -202,22 +182,22 @@ def examine(
         budget=budget,
     )
     found, solver = reference.done if reference.converged else None, subject.solvers[-1]
-    own = measure.row(solver, alone.done, y, found)
-    flow = None if found is None else measure.row(solver, found, y, found)
-    rows = {c: try_out(subject, x, y, c, found, measure) for c in asked}
-    return replace(alone, own=own, flow=flow, rows=rows, reference=reference)
+    own = measure.result(solver, alone.done, y, found)
+    flow = None if found is None else measure.result(solver, found, y, found)
+    results = {c: try_out(subject, x, y, c, found, measure) for c in asked}
+    return replace(alone, own=own, flow=flow, results=results, reference=reference)
 
 
 def own_only(subject: Subject, x: Any, y: Any, measure: Measure) -> Examined:
     """One batch under its own solver."""
     done = subject.forward(x, None)
     measure.check(done, y)
-    own = measure.row(subject.solvers[-1], done, y, None)
+    own = measure.result(subject.solvers[-1], done, y, None)
     classes = as_classes(y).double().numpy() if measure.classes else None
-    return Examined(done=done, own=own, flow=None, rows={}, reference=UNKNOWN, classes=classes)
+    return Examined(done=done, own=own, flow=None, results={}, reference=UNKNOWN, classes=classes)
 
 
-def _joined(parts: Sequence[Examined]) -> Examined:
+def _join(parts: Sequence[Examined]) -> Examined:
     """The flow is known where that of every batch is."""
     if len(parts) == 1:
         return parts[0]
@@ -226,9 +206,9 @@ def _joined(parts: Sequence[Examined]) -> Examined:
     labels = [part.classes for part in parts if part.classes is not None]
     return replace(
         worst,
-        own=joined([part.own for part in parts]),
-        flow=joined(flows) if len(flows) == len(parts) else None,
-        rows={c: joined([part.rows[c] for part in parts]) for c in parts[0].rows},
+        own=join_results([part.own for part in parts]),
+        flow=join_results(flows) if len(flows) == len(parts) else None,
+        results={c: join_results([part.results[c] for part in parts]) for c in parts[0].results},
         classes=np.concatenate(labels) if labels else None,
     )
 
@@ -237,7 +217,7 @@ def _not_found(reference: Reference) -> str | None:
     return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
 
 
-def _facts(reference: Reference, flow: Row | None, doubt: str | None) -> ReferenceFacts:
+def _facts(reference: Reference, flow: Result | None, doubt: str | None) -> ReferenceFacts:
     error = None if reference.error is None else float(np.median(reference.error))
     return ReferenceFacts(
         solver=reference.solver,
@@ -263,17 +243,17 @@ def _verdict(
     """Put the rule, the numbers and the words together. Where there is a doubt, nothing is said of the flow."""
     own, flow, threshold = whole.own, None if doubt else whole.flow, measure.threshold
     line, facts = line_of(own, own, flow), _facts(whole.reference, flow, doubt)
-    table = tuple(line_of(row, own, flow) for row in whole.rows.values())
+    table = tuple(line_of(result, own, flow) for result in whole.results.values())
     gap = None if flow is None else paired_gap(own.scores, flow.scores)
     accurate = [Compared(each.solver, each.gap) for each in table if each.counts and each.gap is not None]
     compared = [] if gap is None else [Compared(FLOW_ITSELF, gap), *accurate]
     outcome = decide([each.gap for each in compared], threshold) if compared else Outcome.UNDECIDED
-    safe = safe_precision([whole.rows[c] for c in rungs], flow, agreement=agreement)
-    other = safe_elsewhere(list(whole.rows.values()), own, flow, agreement=agreement)
+    safe = safe_precision([whole.results[c] for c in rungs], flow, agreement=agreement)
+    other = safe_elsewhere(list(whole.results.values()), own, flow, agreement=agreement)
     chance = None if whole.classes is None else no_better_than_chance(own.scores, whole.classes)
     digits = Digits(threshold, shares=measure.name == ACCURACY)
     # Three with its own solver: two to see whether it is deterministic, one that counts.
-    spent = sum(row.evaluations for row in whole.rows.values()) + 3 * own.evaluations + whole.reference.evaluations
+    spent = sum(each.evaluations for each in whole.results.values()) + 3 * own.evaluations + whole.reference.evaluations
     return Verdict(
         outcome=outcome,
         sentence=sentence(outcome, line, facts, compared, digits, measure.name, doubt, chance),

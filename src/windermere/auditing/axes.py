@@ -9,7 +9,7 @@ from typing import Any
 
 from windermere.auditing.samples import first, size, twice
 from windermere.auditing.subject import Change, Insight, Pass, Subject
-from windermere.errors import AuditError, UsageError, WindermereError, raised
+from windermere.errors import AuditError, UsageError, WindermereError, describe_error
 from windermere.nn.shared import cut_places
 
 FEW = 8
@@ -45,7 +45,7 @@ def by_sample(subject: Subject, x: Any, batch_axis: int | None = None) -> Subjec
     if known is not None and batch_axis in (None, known):
         return subject
     tried = _Tried(*on_fewer(subject, x), half(x))
-    axis = _only_axis(tried, cut_places(x)) if batch_axis is None else _checked_axis(batch_axis, tried)
+    axis = _only_axis(tried, cut_places(x)) if batch_axis is None else _axis_from_front(batch_axis, tried)
     states = tried.states_are_by_sample()
     return subject if axis == 0 and states else BySample(subject, axis, states=states)
 
@@ -93,7 +93,7 @@ def _only_axis(tried: _Tried, places: Sequence[Any]) -> int:
     )
 
 
-def _checked_axis(batch_axis: int, tried: _Tried) -> int:
+def _axis_from_front(batch_axis: int, tried: _Tried) -> int:
     """The batch axis counted from the front, wherever it was counted from; it is refused if it is not the samples'."""
     growing, dimensions = tried.growing(), tried.many.outputs.ndim
     axis = batch_axis + dimensions if batch_axis < 0 else batch_axis
@@ -117,10 +117,11 @@ def on_fewer(subject: Subject, x: Any, change: Change | None = None, *, double: 
         raise
     except Exception as error:  # whatever the model raises
         subject.forward(x, None)  # if it does not take all of them either, that is what is to be told
-        takes = f"{size(x)} samples together, but not {2 * half(x)} or {half(x)} of them"
+        several = f"{size(x)} samples together, but not {2 * half(x)} or {half(x)} of them"
+        takes = several if size(x) > 1 else "one sample, but not the same twice"
         raise AuditError(
-            f"the model takes {takes if size(x) > 1 else 'one sample, but not the same twice'} ({raised(error)}): an "
-            f"audit needs samples that do not depend on each other{_or_shared(cut_places(x))}"
+            f"the model takes {takes} ({describe_error(error)}): an audit needs samples that do not depend on each "
+            f"other{_or_shared(cut_places(x))}"
         ) from error
     return many, fewer
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from windermere.auditing.axes import half, on_fewer
 from windermere.auditing.samples import size
+from windermere.auditing.scoring import check_one_each
 from windermere.auditing.subject import Subject, one_step
-from windermere.auditing.sweep import check_one_each
 from windermere.errors import DoublePrecisionError, MissedSolvesError, SolverError, WindermereError
 from windermere.nn.shared import cut_places, share
 

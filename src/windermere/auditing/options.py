@@ -4,16 +4,17 @@ from collections.abc import Iterable
 from math import inf
 from typing import Any
 
-from windermere.auditing.sweep import Candidate, Metric
+from windermere.auditing.candidates import Candidate
+from windermere.auditing.scoring import Metric
 from windermere.checks import as_number, is_whole, takes_two
-from windermere.errors import UsageError, shown
+from windermere.errors import UsageError, describe_value
 from windermere.nn.shared import Place
 
 ACCURACY_THRESHOLD = 0.1
 """The paper's threshold for accuracies."""
 
 
-def checked_threshold(threshold: float | None, metric: Metric | None = None) -> float:
+def as_threshold(threshold: float | None, metric: Metric | None = None) -> float:
     """The paper's 0.1 for accuracy; another metric has units of its own, in which only the user can say what is far."""
     if threshold is None and metric is not None:
         raise UsageError(
@@ -36,18 +37,18 @@ def checked_threshold(threshold: float | None, metric: Metric | None = None) -> 
 def check_metric(metric: Any) -> None:
     if metric is not None and not (callable(metric) and takes_two(metric)):
         raise UsageError(
-            f"a metric is a function of outputs and targets, not {shown(metric)}: leave it out for accuracy"
+            f"a metric is a function of outputs and targets, not {describe_value(metric)}: leave it out for accuracy"
         )
 
 
-def checked_candidates(candidates: Any) -> list[Candidate] | None:
+def as_candidates(candidates: Any) -> list[Candidate] | None:
     """The candidates as a list, since an iterator can be read only once. Anything else than a `Candidate` is refused,
     also the name of a method."""
     if candidates is None:
         return None
     given = list(candidates) if isinstance(candidates, Iterable) else [candidates]
     if wrong := [c for c in given if not isinstance(c, Candidate)]:
-        raise UsageError(f"a candidate is a windermere.Candidate(method, factor), not {shown(wrong[0])}")
+        raise UsageError(f"a candidate is a windermere.Candidate(method, factor), not {describe_value(wrong[0])}")
     return given
 
 
@@ -55,17 +56,17 @@ def check_axis(batch_axis: int | None) -> None:
     if batch_axis is not None and not is_whole(batch_axis, least=-64):
         raise UsageError(
             "batch_axis is the axis of the model's outputs along which the samples lie, a whole number, not "
-            f"{shown(batch_axis)}: leave it out to have it found"
+            f"{describe_value(batch_axis)}: leave it out to have it found"
         )
 
 
-def checked_shared(shared: Any) -> tuple[Place, ...]:
+def as_shared(shared: Any) -> tuple[Place, ...]:
     """The names or positions of shared inputs as a tuple; a single one may be given by itself."""
     names = (shared,) if isinstance(shared, str | int) else shared
     if not isinstance(names, Iterable) or not all(isinstance(n, str) or is_whole(n, least=0) for n in (*names,)):
         raise UsageError(
             "shared names the inputs that all samples share, by their names or positions from 0, as shared=('t',) or "
-            f"shared=(1,), not {shown(shared)}"
+            f"shared=(1,), not {describe_value(shared)}"
         )
     return tuple(name if isinstance(name, str) else int(name) for name in names)
 

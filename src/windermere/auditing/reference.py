@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from windermere.auditing.diagnosis import Signs, why
+from windermere.auditing.scoring import Numbers, distance
 from windermere.auditing.subject import Change, Pass, Subject
-from windermere.auditing.sweep import Numbers, distance
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 from windermere.solvers.landing import landing
@@ -69,7 +69,7 @@ def reference_flow(
     that the model asks for, so that no interpolation errs in the reference.
     """
     solver = subject.solvers[-1]
-    known = own.evaluations or _assumed(solver)
+    known = own.evaluations or _assumed_evaluations(solver)
     limit = budget or _limit(known)
     spent, cost = 0, max(1, known)
     passes: list[Pass] = []
@@ -81,7 +81,7 @@ def reference_flow(
                 done, dtype = _finest_pass(subject, x, change)
             # Where a callable's evaluations can't be seen they are taken to double, so that the budget ends some time.
             used = done.evaluations or cost
-            failure = _named(_not_finite(done) or flaw(done), change(solver))
+            failure = _name_solver(_not_finite(done) or flaw(done), change(solver))
         except SolverError as error:
             failure = str(error)
         # Too coarse a step may blow up where a finer one does not.
@@ -101,7 +101,7 @@ def _limit(own: int) -> int:
     return max(LEAST_BUDGET, TIMES_OWN * own)
 
 
-def _assumed(own: Solver) -> int:
+def _assumed_evaluations(own: Solver) -> int:
     """The evaluations of a pass over a time span of 1, where they can't be counted."""
     return 0 if isinstance(own, Adaptive) else round(own.tableau.propagating / own.precision)
 
@@ -121,7 +121,7 @@ def _not_finite(done: Pass) -> str | None:
     return f"its solutions are not finite for {int(lost.sum())} of {len(lost)} samples" if lost.any() else None
 
 
-def _named(flaw: str | None, solver: Solver) -> str | None:
+def _name_solver(flaw: str | None, solver: Solver) -> str | None:
     return None if flaw is None else f"{flaw}, under {solver}"
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from windermere.auditing.sweep import Candidate, Row
+from windermere.auditing.candidates import Candidate
+from windermere.auditing.scoring import Result
 from windermere.solvers import Adaptive, Solver
 
 STEP_LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -33,7 +34,7 @@ def ladder(own: Solver) -> list[Candidate]:
     return [Candidate(own.method, factor) for factor in factors]
 
 
-def safe_precision(rungs: Sequence[Row], reference: Row | None, *, agreement: float) -> Safe:
+def safe_precision(rungs: Sequence[Result], reference: Result | None, *, agreement: float) -> Safe:
     """The safe precision of the training method, whose rungs go from fine to coarse."""
     if reference is None:
         return UNKNOWN
@@ -44,26 +45,29 @@ def safe_precision(rungs: Sequence[Row], reference: Row | None, *, agreement: fl
     return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
 
 
-def safe_elsewhere(rows: Sequence[Row], own: Row, reference: Row | None, *, agreement: float) -> Row | None:
+def safe_elsewhere(
+    results: Sequence[Result], own: Result, reference: Result | None, *, agreement: float
+) -> Result | None:
     """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
     so; None where that is one of the training method, or the flow is not known."""
     if reference is None:
         return None
-    tried = sorted(rows, key=lambda row: row.precision)
-    names = dict.fromkeys([own.method, *(row.method for row in tried)])  # its own first: it stays where costs are equal
-    methods = [[row for row in tried if row.method == name] for name in names]
+    tried = sorted(results, key=lambda result: result.precision)
+    # Its own first: it stays where costs are equal.
+    names = dict.fromkeys([own.method, *(each.method for each in tried)])
+    methods = [[result for result in tried if result.method == name] for name in names]
     fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
     found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
-    cheapest = min((row for row in found if row is not None), key=lambda row: row.evaluations, default=own)
+    cheapest = min((each for each in found if each is not None), key=lambda each: each.evaluations, default=own)
     return None if cheapest.method == own.method else cheapest
 
 
-def _coarsest_safe(rungs: Sequence[Row], reference: Row, agreement: float) -> Row | None:
+def _coarsest_safe(rungs: Sequence[Result], reference: Result, agreement: float) -> Result | None:
     """Walk from the finest rung to coarser ones until one fails: agreement is not monotone, so later luck is no help.
 
     Rungs that a solver cannot resolve (tolerances below rounding) are passed over at the fine end only.
     """
-    safe: Row | None = None
+    safe: Result | None = None
     for rung in rungs:
         if rung.failed is not None:
             if safe is None:

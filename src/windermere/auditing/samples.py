@@ -33,7 +33,7 @@ def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Pla
             "a Dataset gives each sample inputs of its own, and none that all share: give pairs of inputs and labels, "
             "or leave shared=... out"
         )
-    given = (_checked(batch, shared, called) for batch in _as_batches(batches))
+    given = (_as_batch(batch, shared, called) for batch in _as_batches(batches))
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
     kept, seen = _draw(given, samples, seed)
@@ -125,7 +125,7 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
     return kept, seen
 
 
-def _checked(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
+def _as_batch(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise UsageError(f"{PAIRS}, not {_what(batch)}")
     inputs, labels = share(batch[0], shared, called), _targets(batch[1])

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from windermere.auditing.safe_step import Safe
+from windermere.auditing.scoring import Result
 from windermere.auditing.statistics import Gap, paired_gap
-from windermere.auditing.sweep import Row
+from windermere.auditing.table import verdict_table
 from windermere.records import plain
 from windermere.report.audit_data import AuditFigure, Plane, SolverPoint
-from windermere.report.numbers import ACCURACY, Digits, rough, share
+from windermere.report.numbers import ACCURACY, Digits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROUNDING = 1e-3
 """By how much, relatively, rounding may change an error: the same steps in another library's float32 end elsewhere."""
-STARRED = "* at least as accurate as its own solver: the verdict looks at these"
 
 
 class Outcome(StrEnum):
@@ -200,22 +200,22 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def line_of(row: Row, own: Row, flow: Row | None) -> Line:
-    """A row in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
-    there = row.failed is None
-    error, its = (None if flow is None else each.median_error for each in (row, own))
+def line_of(result: Result, own: Result, flow: Result | None) -> Line:
+    """A result in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
+    there = result.failed is None
+    error, its = (None if flow is None else each.median_error for each in (result, own))
     return Line(
-        solver=row.solver,
-        method=row.method,
-        precision=row.precision,
-        metric=row.metric if there else None,
-        agreement_own=row.agreement(own) if there else None,
-        agreement_reference=row.agreement(flow) if there and flow is not None else None,
+        solver=result.solver,
+        method=result.method,
+        precision=result.precision,
+        metric=result.metric if there else None,
+        agreement_own=result.agreement(own) if there else None,
+        agreement_reference=result.agreement(flow) if there and flow is not None else None,
         error=error,
-        evaluations=row.evaluations,
-        gap=paired_gap(own.scores, row.scores) if there else None,
+        evaluations=result.evaluations,
+        gap=paired_gap(own.scores, result.scores) if there else None,
         counts=error is not None and its is not None and error <= its * (1 + ROUNDING),
-        failed=row.failed,
+        failed=result.failed,
     )
 
 
@@ -228,22 +228,7 @@ def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
 
 
 def _lines(verdict: Verdict) -> list[str]:
-    table = ["", *_table(verdict)] if verdict.table else []
+    table = ["", *verdict_table(verdict).lines()] if verdict.table else []
     evidence = ["", *(f"{e.name}: {e.finding}" for e in verdict.evidence)] if verdict.evidence else []
     notes = ["", *(f"note: {note}" for note in verdict.notes)] if verdict.notes else []
     return [verdict.sentence, verdict.recommendation, "", *verdict.facts(), *table, *evidence, *notes]
-
-
-def _table(verdict: Verdict) -> list[str]:
-    name, width = max([24, *(len(line.solver) for line in verdict.table)]), max(10, len(verdict.metric) + 2)
-    title = f"{'solver':<{name}}  {verdict.metric:>{width}}{'as own':>9}{'as flow':>9}{'error':>10}{'evals':>8}"
-    rows = [_row_text(line, name, width, verdict.digits) for line in verdict.table]
-    return [title, *rows, *([STARRED] if any(line.counts for line in verdict.table) else [])]
-
-
-def _row_text(line: Line, name: int, width: int, digits: Digits) -> str:
-    if line.failed is not None:
-        return f"{line.solver:<{name}}    failed: {line.failed}"
-    mark = "*" if line.counts else " "
-    shares = f"{digits(line.metric):>{width}}{share(line.agreement_own):>9}{share(line.agreement_reference):>9}"
-    return f"{line.solver:<{name}} {mark}{shares}{rough(line.error):>10}{line.evaluations:>8}"

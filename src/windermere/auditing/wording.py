@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windermere.auditing.safe_step import Safe
+from windermere.auditing.scoring import Result
 from windermere.auditing.statistics import Gap
-from windermere.auditing.sweep import Row
+from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Line, Outcome, ReferenceFacts
 from windermere.report.numbers import Digits
 
 TOO_MANY = 1000
 """So many times the samples at hand are not worth counting."""
-FLOW_ITSELF = "the flow itself"
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _more(gap: Gap, threshold: float) -> str:
 def recommendation(
     outcome: Outcome,
     safe: Safe,
-    other: Row | None,
+    other: Result | None,
     own: Line,
     compared: Sequence[Compared],
     threshold: float,
@@ -111,7 +111,7 @@ def recommendation(
     return f"{differs}: {_with_other_predictions(safe, own, wanted)}{_elsewhere(other)}"
 
 
-def _elsewhere(other: Row | None) -> str:
+def _elsewhere(other: Result | None) -> str:
     if other is None:
         return ""
     cost = f", in {other.evaluations} evaluations" if other.evaluations else ""

@@ -110,7 +110,7 @@ def ended_at_a_bound(config: RunConfig, rows: list[dict[str, Any]]) -> str | Non
     return f"{who} ended at {where}: {whose} {doubt}"
 
 
-def drawn(config: RunConfig, out: Path, rows: list[dict[str, Any]]) -> Path | None:
+def draw_adapted(config: RunConfig, out: Path, rows: list[dict[str, Any]]) -> Path | None:
     """The figure of an adapted run; None where its precision was never reviewed."""
     if not any("before" in row for row in rows):
         return None

@@ -18,14 +18,14 @@ from rich.table import Column, Table
 
 import windermere
 from windermere.auditing import Outcome, Verdict, audit
-from windermere.auditing.options import check_samples, checked_threshold
+from windermere.auditing.options import as_threshold, check_samples
+from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
 from windermere.cli.terminal import stderr
-from windermere.errors import AuditError, RunError, UsageError, WindermereError, is_out_of_memory, raised
+from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
 from windermere.records import in_the_way
-from windermere.report.numbers import rough, share
 from windermere.report.style import figure_path
 
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
@@ -33,7 +33,6 @@ EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
 
 SAMPLES = 1000
 """Drawn at random, unless told otherwise."""
-COLUMNS = ("as own", "as flow", "error", "evals")
 FIRST_TO_GO = ("evals", "as own", "error", "as flow")
 """Where the terminal is narrow."""
 WIDE = 1000
@@ -76,7 +75,7 @@ def audit_command(
 
     Examples: windermere audit runs/fine, windermere audit my_project.models:load
     """
-    checked_threshold(threshold)
+    as_threshold(threshold)
     if everything and samples is not None:
         raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
     check_samples(samples)
@@ -128,13 +127,13 @@ def _check_figure(figure: Path) -> None:
 
 
 def _show(found: Target, verdict: Verdict) -> None:
-    """The verdict in a sentence, the sweep as a table, and the evidence with what it proves."""
+    """The verdict in a sentence, the solvers as a table, and the evidence with what it proves."""
     colour = {Outcome.FLOW: "bold green", Outcome.TIED: "bold red", Outcome.UNDECIDED: "bold yellow"}[verdict.outcome]
     stdout.print(found.name, style="bold")
     stdout.print(verdict.sentence, style=colour, soft_wrap=True)
     stdout.print(verdict.recommendation, soft_wrap=True)
     if verdict.table:
-        stdout.print(sweep_table(verdict, stdout))
+        stdout.print(rich_table(verdict, stdout))
     for line in verdict.facts():
         stdout.print(line, soft_wrap=True)
     for piece in verdict.evidence:
@@ -145,40 +144,29 @@ def _show(found: Target, verdict: Verdict) -> None:
     stdout.print(f"figure: {found.figure}\n", soft_wrap=True)
 
 
-def sweep_table(verdict: Verdict, console: Console) -> Table:
+def rich_table(verdict: Verdict, console: Console) -> Table:
     """With as many columns as the console is wide enough for: a number that is cut off would be another number."""
-    table = _table_of(verdict, ())
+    made = verdict_table(verdict)
+    table = _with_columns(made, ())
     for left_out in (FIRST_TO_GO[:n] for n in range(1, len(FIRST_TO_GO) + 1)):
         if console.measure(table, options=console.options.update(width=WIDE)).maximum <= console.width:
             break
-        table = _table_of(verdict, left_out)
-        table.caption = f"for {', '.join(left_out)}: a wider terminal, or --json"
+        table = _with_columns(made, left_out)
     return table
 
 
-def _table_of(verdict: Verdict, left_out: Sequence[str]) -> Table:
+def _with_columns(made: VerdictTable, left_out: Sequence[str]) -> Table:
     """Solvers that count for the rule in full colour, those too coarse to count dimmed."""
-    names = ["solver", verdict.metric, *COLUMNS]
-    kept = [i for i, name in enumerate(names) if name not in left_out]
-    table = Table(*(Column(names[i], overflow="fold") for i in kept))
-
-    def add(*cells: str, style: str | None) -> None:
-        table.add_row(*(cells[i] for i in kept), style=style)
-
-    for line in verdict.table:
-        if line.failed is not None:
-            add(line.solver, "failed", "", "", "", "", style="dim")
-            continue
-        shares = share(line.agreement_own), share(line.agreement_reference)
-        own = " (own)" if line.solver == verdict.own.solver else ""
-        style = "bold" if own else None if line.counts else "dim"
-        metric, error = verdict.digits(line.metric), rough(line.error)
-        add(f"{line.solver}{own}", metric, *shares, error, str(line.evaluations), style=style)
-    flow = verdict.reference
-    table.add_section()
-    shares = share(verdict.agreement), share(1.0 if flow.converged else None)
-    error = rough(flow.error if flow.converged else None)
-    add("the flow itself", verdict.digits(flow.metric), *shares, error, "", style="bold")
+    kept = [i for i, name in enumerate(made.titles) if i < 2 or name not in left_out]
+    advice = f"for {', '.join(left_out)}: a wider terminal, or --json" if left_out else None
+    caption = "\n".join(line for line in (made.legend, advice) if line is not None)
+    table = Table(*(Column(made.titles[i], overflow="fold") for i in kept), caption=caption or None)
+    for row in (*made.rows, made.flow):
+        if row is made.flow:
+            table.add_section()
+        strong = row.own or row is made.flow
+        cells = (f"{row.name} {row.mark}".rstrip(), *row.cells)
+        table.add_row(*(cells[i] for i in kept), style="bold" if strong else None if row.counts else "dim")
     return table
 
 
@@ -231,7 +219,7 @@ def _told(error: BaseException) -> str:
     """What was raised, and in which line of the user's own code: a sentence has no traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
     where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
-    return f"{raised(error)}{where}"
+    return f"{describe_error(error)}{where}"
 
 
 def _is_users(file: str) -> bool:

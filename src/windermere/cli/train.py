@@ -11,7 +11,7 @@ from rich.table import Table
 from windermere.cli.adapted import (
     adaptation_of,
     check_flags,
-    drawn,
+    draw_adapted,
     ended_at_a_bound,
     refuse_a_start_out_of_bounds,
     refuse_another_start,
@@ -42,8 +42,8 @@ from windermere.errors import UsageError
 from windermere.paper import data as data_sets
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.training import (
-    Outcome,
     RunConfig,
+    TrainingOutcome,
     check_batch_size,
     check_precision,
     open_run,
@@ -185,7 +185,7 @@ def _resumed_config(out: Path, stored: RunConfig, settings: dict[str, Any]) -> R
     return resumed_config(out, settings)
 
 
-def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> Outcome:
+def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> TrainingOutcome:
     """All that can be wrong with a run is told before its folder is made."""
     check_device(config.device)
     loaded = data_sets.load(config.data, seed=config.data_seed)
@@ -200,7 +200,7 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
         return train(config, loaded.train, loaded.test, run, sign=sign, report=report)
 
 
-def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: bool) -> None:
+def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as_json: bool) -> None:
     rows = read_metrics(out) if outcome.finished and config.adapt != "none" else []
     if as_json:
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
@@ -210,7 +210,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: Outcome, *, as_json: b
         (stderr if as_json else stdout).print(doubt, soft_wrap=True)
     if outcome.finished and not as_json:
         stdout.print(f"results are in {out}", soft_wrap=True)
-    if (figure := drawn(config, out, rows)) is not None and not as_json:
+    if (figure := draw_adapted(config, out, rows)) is not None and not as_json:
         stdout.print(f"figure: {figure}", soft_wrap=True)
     if not outcome.finished:
         stderr.print(

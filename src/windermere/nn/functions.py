@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from windermere.errors import AuditError, raised
+from windermere.errors import AuditError, describe_error
 from windermere.nn.model_calls import inputs_for
 from windermere.solvers.field import WITHOUT_FORWARD
 
@@ -146,7 +146,7 @@ def deep_copy(model: nn.Module) -> Copy:
     try:
         made = _deep_copied(model)
     except Exception as error:  # whatever a class of the user's raises
-        raise CopyError(raised(error)) from error
+        raise CopyError(describe_error(error)) from error
     if made.model is model:
         raise CopyError("a copy of it is the module itself")
     return made

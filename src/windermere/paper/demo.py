@@ -12,7 +12,7 @@ from windermere.errors import RunError
 from windermere.paper import data
 from windermere.paper.figures import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.folder import refuse_other_files
-from windermere.paper.studies.planes import COARSE, TEST_STEPS, config, head_rows, regions, walks
+from windermere.paper.studies.trajectories import COARSE, TEST_STEPS, config, head_rows, regions, walks
 from windermere.paper.training import (
     Labelled,
     Report,
@@ -35,7 +35,7 @@ Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], N
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class AuditedModel:
     """One model and its audit."""
 
     run: Path
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    entries: list[Entry]
+    entries: list[AuditedModel]
     figure: Path
 
 
@@ -80,7 +80,7 @@ def run(out: Path, *, progress: Progress) -> Demo:
     for name, wanted in wanted_runs.items():
         trained = _trained(out / name, name, wanted, loaded, progress)
         verdict = audit(trained.member(0), loaded.test)
-        entry = Entry(run=out / name, verdict=verdict, figure=out / name / "audit.png")
+        entry = AuditedModel(run=out / name, verdict=verdict, figure=out / name / "audit.png")
         verdict.plot(entry.figure)
         entries.append(entry)
         panels.append(_panel(trained, loaded.test, verdict))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from windermere.errors import FieldError, UnknownNameError, UsageError, raised
+from windermere.errors import FieldError, UnknownNameError, UsageError, describe_error
 from windermere.solvers.counting import Ledger
 from windermere.solvers.field import Prepared
 from windermere.solvers.integrate import integrate, is_plain
@@ -96,8 +96,8 @@ def checkpointed(record: Callable[[Evaluations], None], check: Callable[[], None
                 return piece(*inputs)
             except StopIteration as error:  # inside of PyTorch's generators it would end one of those
                 raise FieldError(
-                    f"the field raises {raised(error)}, as next() does at the end of an iterator: give next() a "
-                    "default, or let the field end its iterators itself"
+                    f"the field raises {describe_error(error)}, as next() does at the end of an iterator: give next() "
+                    "a default, or let the field end its iterators itself"
                 ) from error
 
         return lambda *inputs: checkpoint(run, *inputs, use_reentrant=False)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from windermere.errors import UsageError, shown
+from windermere.errors import UsageError, describe_value
 from windermere.solvers.counting import Tally
 from windermere.solvers.field import Layout
 from windermere.solvers.solver import Adaptive, Solver, Solvers
@@ -18,7 +18,8 @@ def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
     several = isinstance(solver, Sequence) and not isinstance(solver, str)
     if not several or not all(isinstance(s, Solver) for s in solver):
         raise UsageError(
-            f"a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not {shown(solver)}"
+            "a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not "
+            f"{describe_value(solver)}"
         )
     if not solver or any(s.method != solver[0].method or type(s) is not type(solver[0]) for s in solver):
         raise UsageError("an ensemble needs one solver for each member, all of one method and kind")

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from windermere.checks import as_number, is_whole, tidy
-from windermere.errors import StepBudgetError, UnknownNameError, UsageError, shown
+from windermere.errors import StepBudgetError, UnknownNameError, UsageError, describe_value
 from windermere.solvers.tableaus import Tableau, tableau
 
 SAME_STEP = 1e-6
@@ -264,7 +264,7 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     except (TypeError, ValueError, OverflowError, RuntimeError):
         values = None
     if values is None:
-        raise UsageError(f"times must be a sequence of numbers, not {shown(times)}")
+        raise UsageError(f"times must be a sequence of numbers, not {describe_value(times)}")
     sides = {a < b if a != b else None for a, b in pairwise(values)}
     if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
@@ -290,7 +290,7 @@ def _number(name: str, value: float) -> float:
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise UsageError(f"the {name} must be a number, not {shown(value)}") from error
+        raise UsageError(f"the {name} must be a number, not {describe_value(value)}") from error
 
 
 def _positive(name: str, value: float) -> float:

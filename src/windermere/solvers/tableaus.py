@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from windermere.errors import UnknownNameError, UsageError
 
-Row = tuple[float, ...]
+Coefficients = tuple[float, ...]
 Tree = tuple["Tree", ...]
 """A rooted tree: the tuple of its root's subtrees. A leaf is ()."""
 
@@ -24,14 +24,14 @@ class Tableau:
     name: str
     order: int
     """Order of the global error of the propagated solution, weights `b`."""
-    a: tuple[Row, ...]
+    a: tuple[Coefficients, ...]
     """Row i holds the i coefficients before the diagonal; row 0 is empty."""
-    b: Row
-    c: Row
-    b_embedded: Row | None = None
+    b: Coefficients
+    c: Coefficients
+    b_embedded: Coefficients | None = None
     """Weights of the embedded solution, whose difference to `b` estimates the local error."""
     embedded_order: int = 0
-    dense: tuple[Row, ...] = ()
+    dense: tuple[Coefficients, ...] = ()
     """The continuous extension. Row i: stage i's weight at the fraction s of a step, as coefficients of s, s^2, ...
     Without one, the parabola through the step's two ends with the slope of its first stage."""
     dense_order: int = 0
@@ -66,7 +66,7 @@ class Tableau:
         return self.c[-1] == 1.0 and self.a[-1] == self.b[:-1] and self.b[-1] == 0.0 and self.stages > 1
 
     @cached_property
-    def error_weights(self) -> Row:
+    def error_weights(self) -> Coefficients:
         """Weights e with h sum_i e_i k_i the estimated local error."""
         if self.b_embedded is None:
             names = " or ".join(adaptive_names())
@@ -101,11 +101,11 @@ def _check_dense(tableau: Tableau) -> None:
                     raise UsageError(f"tableau '{name}' misses order {tableau.dense_order} within a step: {tree}")
 
 
-def _parabola(b: Row) -> tuple[Row, ...]:
+def _parabola(b: Coefficients) -> tuple[Coefficients, ...]:
     return ((1.0, b[0] - 1.0), *((0.0, weight) for weight in b[1:]))
 
 
-def _hermite(b: Row, bend: Row | None = None) -> tuple[Row, ...]:
+def _hermite(b: Coefficients, bend: Coefficients | None = None) -> tuple[Coefficients, ...]:
     """For a method whose last stage is the field at the step's end: the cubic that has both ends and both slopes, and
     s^2 (1 - s)^2 times further weights, which change neither."""
     rows = [[0.0, 3 * w + d, -2 * w - 2 * d, d] for w, d in zip(b, bend or (0.0,) * len(b), strict=True)]
@@ -114,7 +114,7 @@ def _hermite(b: Row, bend: Row | None = None) -> tuple[Row, ...]:
     return tuple(map(tuple, rows))
 
 
-def _check_order(tableau: Tableau, weights: Row, order: int) -> None:
+def _check_order(tableau: Tableau, weights: Coefficients, order: int) -> None:
     """The order conditions of Hairer, Norsett, Wanner I, theorem II.2.13: sum_i b_i phi_i(tree) = 1 / gamma(tree)."""
     for nodes in range(1, order + 1):
         for tree in trees(nodes):

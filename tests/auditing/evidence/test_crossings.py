@@ -14,7 +14,7 @@ from torch import Tensor
 
 from windermere.auditing.evidence import crossings
 from windermere.auditing.evidence.crossings import Crossings, count_crossings
-from windermere.auditing.evidence.predicates import _whole_orientation, orientation
+from windermere.auditing.evidence.predicates import _area_sign_in_whole_numbers, area_sign
 from windermere.errors import UsageError
 from windermere.solvers import FixedStep, solve
 
@@ -264,7 +264,7 @@ def test_a_sign_by_floats_is_the_sign_by_whole_numbers(trajectories: Floats) -> 
     rng = np.random.default_rng(1)
     a, b, c = np.moveaxis(rng.choice(trajectories.reshape(-1, 2), (2000, 3)), 0, -1)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(orientation(a, b, c), _whole_orientation(a, b, c))
+        np.testing.assert_array_equal(area_sign(a, b, c), _area_sign_in_whole_numbers(a, b, c))
 
 
 # What leaves counts as they are.

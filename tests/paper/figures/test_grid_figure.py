@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from windermere.errors import UsageError
 from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
 from windermere.paper.figures.grid_figure import GREY, critical_sentence
-from windermere.paper.figures.grid_layout import Grid, written
+from windermere.paper.figures.grid_layout import GridLayout, precision_label
 from windermere.report.palette import INK
 
 Draw = Callable[[GridFigure, Path], None]
@@ -129,13 +129,18 @@ def test_the_title_says_where_finer_solvers_begin_to_agree(
 
 
 def test_tolerances_are_written_without_the_digits_that_products_leave() -> None:
-    assert [written(value, steps=False) for value in (0.1 * 0.1, 0.1, 2.5e-7, 10.0)] == ["1e-2", "1e-1", "2.5e-7", "10"]
-    assert [written(value, steps=True) for value in (0.5, 2 / 3)] == ["2", "1.5"]
+    assert [precision_label(value, steps=False) for value in (0.1 * 0.1, 0.1, 2.5e-7, 10.0)] == [
+        "1e-2",
+        "1e-1",
+        "2.5e-7",
+        "10",
+    ]
+    assert [precision_label(value, steps=True) for value in (0.5, 2 / 3)] == ["2", "1.5"]
 
 
 @pytest.mark.parametrize("figure", [a_grid(9), a_grid(8, methods=("rk4",)), tolerances()])
 def test_no_two_points_share_a_place_and_the_solver_of_training_stands_at_its_own(figure: GridFigure) -> None:
-    grid = Grid(figure)
+    grid = GridLayout(figure)
     places = {
         (test.trained, test.tested, test.method): grid.place(test.tested)
         + grid.aside(test.trained, test.tested, test.method)
@@ -146,7 +151,7 @@ def test_no_two_points_share_a_place_and_the_solver_of_training_stands_at_its_ow
 
 
 def test_colours_darken_towards_fine_precisions_and_all_are_seen_on_white() -> None:
-    grid = Grid(a_grid(9))
+    grid = GridLayout(a_grid(9))
     light = [float(np.dot((0.21, 0.72, 0.07), to_rgb(grid.colours[precision]))) for precision in grid.precisions]
     assert light == sorted(light, reverse=True)
     assert light[0] < 0.7
@@ -165,7 +170,10 @@ def test_means_are_of_the_seeds_that_trained_and_others_are_grey(
         if np.array_equal(line.get_xdata(), [1.0]) and line.get_markersize() > 5.4:  # of what was trained with 2 steps
             own.setdefault(to_hex(line.get_color()), []).extend(np.asarray(line.get_ydata(), dtype=float))
     trained = [test.accuracy for test in figure.tests if test.own and test.trained == 0.5 and test.counts]
-    assert own == {Grid(figure).colours[0.5]: [pytest.approx(np.mean(np.array(trained, float)))], GREY: [0.0, 0.5]}
+    assert own == {
+        GridLayout(figure).colours[0.5]: [pytest.approx(np.mean(np.array(trained, float)))],
+        GREY: [0.0, 0.5],
+    }
 
 
 def test_seeds_that_did_not_train_are_told_apart_without_colours(

@@ -12,7 +12,7 @@ from windermere.errors import DivergedError
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings
 from windermere.paper.studies.grids import GRIDS, adaptive_runs, fixed_runs
-from windermere.paper.studies.measuring import Score, described, measure, part_to_test, scores, trials
+from windermere.paper.studies.measuring import MemberScore, described, measure, part_to_test, scores, trials
 from windermere.paper.studies.registry import STUDIES, find_study
 from windermere.paper.studies.running import Part, _row_of_diverged
 from windermere.paper.studies.study import MAIN, SEEDS, Finished, Study
@@ -173,7 +173,7 @@ def test_what_float32_cannot_resolve_is_measured_in_float64() -> None:
 def test_a_step_budget_that_is_spent_in_float64_too_leaves_no_accuracy() -> None:
     solver = Adaptive("dopri54", tolerance=1e-6, max_steps=1)
     found = scores(_untrained(a_config()).ensemble, [solver], some_spheres()[1])
-    assert found == [Score(accuracy=None, evaluations=None, float64=True)]
+    assert found == [MemberScore(accuracy=None, evaluations=None, float64=True)]
 
 
 def test_adaptive_costs_are_the_evaluations_that_training_took(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tests.processes import python
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.data import spheres
-from windermere.paper.training import Labelled, Outcome, RunConfig, StopSign, open_run, train
+from windermere.paper.training import Labelled, RunConfig, StopSign, TrainingOutcome, open_run, train
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.config import DTYPES
 from windermere.records import TensorFile, read_metrics, read_tensors
@@ -49,7 +49,7 @@ def trained(
     resume: bool = False,
     stop_at: int | None = None,
     capture: bool | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Trains on some spheres; with `stop_at`, a sign stops it at the first row from this iteration on."""
     sign = StopSign()
 

@@ -8,7 +8,15 @@ import pytest
 from torch import Tensor
 
 from windermere.errors import DivergedError, UsageError
-from windermere.paper.training import Outcome, RunConfig, StopSign, captured, make_ensemble, open_run, train_together
+from windermere.paper.training import (
+    RunConfig,
+    StopSign,
+    TrainingOutcome,
+    captured,
+    make_ensemble,
+    open_run,
+    train_together,
+)
 from windermere.paper.training.captured import CapturedSteps, CaptureFailed, fewer_steps_cost_less
 from windermere.solvers import FixedStep, Tableau
 
@@ -29,7 +37,7 @@ def together(
     resume: bool = False,
     stop_at: int | None = None,
     capture: bool | None = True,
-) -> list[Outcome]:
+) -> list[TrainingOutcome]:
     sign = StopSign()
 
     def report(run: int, now: Any) -> None:

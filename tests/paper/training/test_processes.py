@@ -9,14 +9,16 @@ import pytest
 
 from windermere.errors import RunError
 from windermere.paper.data import load
-from windermere.paper.training import Outcome, RunConfig, StopSign, open_run, resumed_config, train
+from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, open_run, resumed_config, train
 
 from .small import assert_same_bits, checkpoint, rows, windermere_process
 
 SMALL = ("--data", "sphere2", "--solver", "euler", "--steps", 2, "--batch-size", 32, "--seeds", "3,1")
 
 
-def trained_here(path: Path, config: RunConfig, *, resume: bool = False, time_limit: float | None = None) -> Outcome:
+def trained_here(
+    path: Path, config: RunConfig, *, resume: bool = False, time_limit: float | None = None
+) -> TrainingOutcome:
     """In this process, without the command line."""
     data = load("sphere2")
     with open_run(path, config, resume=resume) as run:

@@ -20,7 +20,7 @@ from torch import Tensor
 from windermere.auditing.adapters.diffrax_programs import Program, kind_of
 from windermere.auditing.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.auditing.subject import Change, Insight, Pass, as_outputs, why_not_double
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, raised
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, describe_error
 from windermere.nn.model_calls import arguments_for
 from windermere.nn.shared import Shared, cut_places, holds_samples, plain
 from windermere.solvers import Solver
@@ -28,7 +28,7 @@ from windermere.solvers.landing import is_landing
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
-Call = Callable[[Any, Any], Any]
+BatchCall = Callable[[Any, Any], Any]
 """call(model, x): the model for a whole batch."""
 
 
@@ -43,7 +43,7 @@ class DiffraxSubject:
 
     library = "diffrax"
 
-    def __init__(self, model: Any, example_batch: Any, *, call: Call | None = None) -> None:
+    def __init__(self, model: Any, example_batch: Any, *, call: BatchCall | None = None) -> None:
         _let_jax_know_shared()
         self.model, self.call = model, _mapped if call is None else lambda model, x: call(model, plain(x))
         self.batch_axis = 0 if call is None else None
@@ -75,8 +75,8 @@ class DiffraxSubject:
             several = len(places := cut_places(example_batch)) > 1
             common = f"where all samples share an input, name it, as shared=({places[0]!r},); " if several else ""
             raise AuditError(
-                f"this {type(model).__name__} could not be called for one sample ({raised(error)}): {common}where it "
-                "takes whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
+                f"this {type(model).__name__} could not be called for one sample ({describe_error(error)}): {common}"
+                "where it takes whole batches, audit DiffraxSubject(model, inputs, call=lambda model, x: model(x)) of "
                 "windermere.auditing.adapters.diffrax instead"
             ) from error
 
@@ -188,11 +188,11 @@ def _precision(double: bool) -> AbstractContextManager[Any]:
 
 def _in_double(model: Any) -> Any:
     jax, equinox = import_module("jax"), import_module("equinox")
-    convert = partial(_converted, equinox, import_module("jax.numpy"))
+    convert = partial(_convert_leaf, equinox, import_module("jax.numpy"))
     return jax.tree_util.tree_map(convert, model)
 
 
-def _converted(equinox: Any, jnp: Any, leaf: Any) -> Any:
+def _convert_leaf(equinox: Any, jnp: Any, leaf: Any) -> Any:
     return jnp.asarray(leaf, jnp.float64) if equinox.is_inexact_array(leaf) else leaf
 
 

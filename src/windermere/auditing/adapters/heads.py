@@ -13,7 +13,7 @@ from windermere.auditing.adapters.solves import Tape
 
 
 @dataclass(frozen=True)
-class Call:
+class ModuleCall:
     """One module that was called with one tensor and returned one."""
 
     module: nn.Module
@@ -22,11 +22,11 @@ class Call:
 
 
 @contextmanager
-def watching(model: nn.Module, tape: Tape) -> Iterator[list[Call]]:
+def watching(model: nn.Module, tape: Tape) -> Iterator[list[ModuleCall]]:
     """The calls of modules after the last solve, outer ones before the inner ones that they make."""
     begun: list[tuple[int, int]] = []
-    calls: list[tuple[int, Call]] = []
-    found: list[Call] = []
+    calls: list[tuple[int, ModuleCall]] = []
+    found: list[ModuleCall] = []
     number = count()
 
     def before(module: nn.Module, given: Any) -> None:
@@ -38,7 +38,7 @@ def watching(model: nn.Module, tape: Tape) -> Iterator[list[Call]]:
         place, solved = begun.pop()
         single = len(given) == 1 and isinstance(given[0], Tensor) and isinstance(returned, Tensor)
         if single and not tape.solving and solved == len(tape.solvers) > 0:
-            calls.append((place, Call(module, given[0], returned)))
+            calls.append((place, ModuleCall(module, given[0], returned)))
 
     hooks = [(m.register_forward_pre_hook(before), m.register_forward_hook(behind)) for m in model.modules()]
     try:
@@ -49,7 +49,7 @@ def watching(model: nn.Module, tape: Tape) -> Iterator[list[Call]]:
         found.extend(call for _, call in sorted(calls, key=lambda one: one[0]))
 
 
-def head_between(calls: list[Call], end: Tensor, outputs: Tensor) -> nn.Module | None:
+def head_between(calls: list[ModuleCall], end: Tensor, outputs: Tensor) -> nn.Module | None:
     """The modules that lead from the last solve's end to the outputs; None where something else happens on the way."""
     layers: list[nn.Module] = []
     current = end

@@ -74,7 +74,7 @@ def _alone(
     used = term if term is not None else adjoint.step_method.term
 
     def original(watch: Watch) -> Any:
-        return _checked(own(adjoint, problem, _Watched(used, watch), dt0, args), adjoint)
+        return _check_solution(own(adjoint, problem, _Watched(used, watch), dt0, args), adjoint)
 
     if (watch := _joint.get()) is not None:
         return original(watch)
@@ -111,7 +111,7 @@ class _Watched:
         return rate
 
 
-def _checked(solution: Any, adjoint: Any) -> Any:
+def _check_solution(solution: Any, adjoint: Any) -> Any:
     """Where a solve of torchode's fails, it returns uninitialised values behind a status."""
     failed = solution.status != 0
     if failed.any():

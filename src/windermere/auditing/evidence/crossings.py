@@ -34,10 +34,10 @@ from windermere.auditing.evidence.predicates import (
     Index,
     Mask,
     Signs,
+    area_sign,
     at,
     compare,
     everywhere,
-    orientation,
 )
 from windermere.errors import UsageError
 
@@ -63,11 +63,11 @@ class Crossings:
 
 def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> Crossings:
     """How often `trajectories` [s + 1, n, 2] cross, each walked from point to point; `labels` [n] are their classes."""
-    points = _checked(trajectories)
-    classes = np.zeros(points.shape[1], np.int64) if labels is None else _checked_labels(labels, points.shape[1])
+    points = _as_trajectories(trajectories)
+    classes = np.zeros(points.shape[1], np.int64) if labels is None else _as_labels(labels, points.shape[1])
     count, waiting, pairs = Crossings(total=0, between_classes=0), 0, list[tuple[Index, Index]]()
     with np.errstate(all="ignore"):  # overflow and underflow leave a pair undecided, and so to exact arithmetic
-        pieces = _Pieces.walked(points, classes)
+        pieces = _Pieces.of(points, classes)
         for one, other, sides in _blocks(pieces):
             count += pieces.tally(one[:, None], other, sides < 0)
             row, column = np.divmod(np.flatnonzero(sides == 0), len(other))
@@ -78,7 +78,7 @@ def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64]
         return count + _settle(pieces, pairs)
 
 
-def _checked(trajectories: ArrayLike) -> Floats:
+def _as_trajectories(trajectories: ArrayLike) -> Floats:
     points = np.asarray(trajectories)
     if points.dtype.kind not in "fiu":
         raise UsageError(f"crossings need trajectories of real numbers, not of {points.dtype}")
@@ -92,7 +92,7 @@ def _checked(trajectories: ArrayLike) -> Floats:
     return points.astype(np.float64, copy=False)
 
 
-def _checked_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
+def _as_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
     classes = np.asarray(labels)
     if classes.shape != (samples,) or classes.dtype.kind not in "iub":
         raise UsageError(
@@ -118,11 +118,11 @@ class _Pieces:
     """[m]"""
 
     @classmethod
-    def walked(cls, points: Floats, labels: NDArray[np.int64]) -> "_Pieces":
+    def of(cls, points: Floats, labels: NDArray[np.int64]) -> "_Pieces":
         sample, step = np.nonzero((points[1:] != points[:-1]).any(axis=-1).T)
         start, end = (np.ascontiguousarray(points[node, sample].T) for node in (step, step + 1))
         before = np.where(np.diff(sample, prepend=-1) != 0, start, np.roll(start, 1, axis=1))
-        onward = everywhere(compare(start, before) == compare(end, start)) & (orientation(before, start, end) == 0)
+        onward = everywhere(compare(start, before) == compare(end, start)) & (area_sign(before, start, end) == 0)
         turns, lasts = np.flatnonzero(~onward), np.flatnonzero(~np.roll(onward, -1))
         start, before, end, sample = at(start, turns), at(before, turns), at(end, lasts), at(sample, turns)
         return cls(start=start, end=end, before=before, sample=sample.astype(np.int32), label=labels[sample])
@@ -274,16 +274,16 @@ def _crossing(pieces: _Pieces, one: Index, other: Index) -> tuple[Index, Index, 
     """
     a, b, c, d = (at(ends, some) for some in (one, other) for ends in (pieces.start, pieces.end))
     one, other, a, b, c, d = _only(_boxes_meet(a, b, c, d), one, other, a, b, c, d)
-    of_c, of_d, together = orientation(a, b, c), orientation(a, b, d), everywhere(a == c)
+    of_c, of_d, together = area_sign(a, b, c), area_sign(a, b, d), everywhere(a == c)
     open_ = (of_c * of_d <= 0) & ((of_c != of_d) | together)  # pieces on one line may meet at their starts only
     one, other, of_c, of_d, together = _only(open_, one, other, of_c, of_d, together)
     a, b, c, d = _only(open_, a, b, c, d)
-    of_a, of_b = orientation(c, d, a), orientation(c, d, b)
+    of_a, of_b = area_sign(c, d, a), area_sign(c, d, b)
     found = (of_c * of_d < 0) & (of_a * of_b < 0)
     turn = np.flatnonzero((of_c == 0) & (of_a * of_b < 0))
-    found[turn] = orientation(at(a, turn), at(b, turn), at(pieces.before, other[turn])) * of_d[turn] < 0
+    found[turn] = area_sign(at(a, turn), at(b, turn), at(pieces.before, other[turn])) * of_d[turn] < 0
     turn = np.flatnonzero((of_a == 0) & (of_c * of_d < 0))
-    found[turn] = orientation(at(c, turn), at(d, turn), at(pieces.before, one[turn])) * of_b[turn] < 0
+    found[turn] = area_sign(at(c, turn), at(d, turn), at(pieces.before, one[turn])) * of_b[turn] < 0
     turn = np.flatnonzero(together)
     found[turn] = _vertices_cross(pieces, one[turn], other[turn])
     return one, other, found
@@ -307,8 +307,8 @@ def _sector(vertex: Floats, first: Floats, last: Floats, ray: Floats) -> tuple[M
 
     As no piece goes straight on, the two rays are on one line only where a polygon turns back: an empty sector.
     """
-    from_first, from_last = orientation(vertex, first, ray), orientation(vertex, last, ray)
-    width = orientation(vertex, first, last)
+    from_first, from_last = area_sign(vertex, first, ray), area_sign(vertex, last, ray)
+    width = area_sign(vertex, first, last)
     along = (from_first == 0) & _same_way(vertex, first, ray) | (from_last == 0) & _same_way(vertex, last, ray)
     narrow, wide = (from_first > 0) & (from_last < 0), (from_first > 0) | (from_last < 0)
     return np.where(width > 0, narrow, (width < 0) & wide), along

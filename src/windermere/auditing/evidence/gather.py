@@ -21,8 +21,8 @@ from windermere.auditing.evidence.stability import stability
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.reference import Reference
 from windermere.auditing.samples import first
+from windermere.auditing.scoring import Numbers, Result, decisions
 from windermere.auditing.subject import Insight, Pass, Subject
-from windermere.auditing.sweep import Numbers, Row, decisions
 from windermere.auditing.verdict import Evidence
 from windermere.errors import SolverError, UsageError, WindermereError
 from windermere.report.audit_data import Plane
@@ -45,8 +45,8 @@ class Drawn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
-    """The training solver's way, in float64, for some points of the batch."""
+class OwnPaths:
+    """The training solver's own way, in float64, for some points of the batch."""
 
     insight: Insight
     solver: Solver
@@ -66,16 +66,16 @@ class Walk:
         return self.states[list(nodes), :points]
 
 
-def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Row, reference: Reference) -> Drawn:
+def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Result, reference: Reference) -> Drawn:
     """All the evidence that this way in can give; what fails or does not apply is left out or says why. `done` is the
     pass with its own solver."""
-    walk = _walk(subject, batch, done)
-    if walk is None:
+    paths = _own_paths(subject, batch, done)
+    if paths is None:
         return Drawn()
-    seen = _Seen(walk.insight.field)
-    watched = replace(walk, insight=replace(walk.insight, field=seen))
+    seen = _Seen(paths.insight.field)
+    watched = replace(paths, insight=replace(paths.insight, field=seen))
     with counting() as count, torch.no_grad():
-        plane = _plane(walk, done.outputs[0].numel())
+        plane = _plane(paths, done.outputs[0].numel())
         pieces: dict[str, Callable[[], Evidence | None]] = {
             "crossings": lambda: _crossings(watched, plane),
             "orientation": lambda: _orientation(watched),
@@ -83,12 +83,12 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: R
             "margins": lambda: _margins(watched, own, reference),
             "stability": lambda: _stability(watched),
         }
-        found = [e for name, piece in pieces.items() if (e := _attempted(name, piece)) is not None]
-    # Besides the walk itself: the pass that showed the field.
-    walked = own.evaluations + int(np.max(count.forward)) + len(walk.times) * walk.solver.tableau.stages
+        found = [e for name, piece in pieces.items() if (e := _attempt(name, piece)) is not None]
+    # Besides the paths themselves: the pass that showed the field.
+    walked = own.evaluations + int(np.max(count.forward)) + len(paths.times) * paths.solver.tableau.stages
     return Drawn(
         tuple(found),
-        (walked * walk.states.shape[1] + seen.samples) / (max(1, own.evaluations) * len(own.scores)),
+        (walked * paths.states.shape[1] + seen.samples) / (max(1, own.evaluations) * len(own.scores)),
         plane,
     )
 
@@ -104,7 +104,7 @@ class _Seen:
         return self.rate(t, z)
 
 
-def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None:
+def _attempt(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None:
     """Evidence that cannot be had says why; the verdict stands without it."""
     try:
         return piece()
@@ -112,7 +112,7 @@ def _attempted(name: str, piece: Callable[[], Evidence | None]) -> Evidence | No
         return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
 
 
-def _walk(subject: Subject, batch: tuple[Any, Any], done: Pass) -> Walk | None:
+def _own_paths(subject: Subject, batch: tuple[Any, Any], done: Pass) -> OwnPaths | None:
     inputs, labels = batch
     try:
         insight = subject.insight(first(inputs, TRAJECTORIES))
@@ -127,7 +127,7 @@ def _walk(subject: Subject, batch: tuple[Any, Any], done: Pass) -> Walk | None:
         return None
     if solution.trajectory is None or not isinstance(solution.trajectory.states, Tensor):
         return None
-    return Walk(
+    return OwnPaths(
         insight=insight,
         solver=solver,
         states=solution.trajectory.states.detach(),
@@ -145,26 +145,26 @@ def _classes(outputs: Tensor, labels: Any, points: int) -> NDArray[np.int64] | N
     return as_classes(labels)[:points].numpy()
 
 
-def _plane(walk: Walk, outputs: int) -> Plane | None:
+def _plane(paths: OwnPaths, outputs: int) -> Plane | None:
     """The same points under the flow, at the same nodes as the training solver's."""
-    if walk.states.shape[2:] != (2,):
+    if paths.states.shape[2:] != (2,):
         return None
     # Adaptive steps may be a millionth of each other: each is halved by itself.
-    halves = [FixedStep("rk4", step=min(abs(b - a) / 2, 1 / 64)).nodes(a, b)[1:] for a, b in pairwise(walk.times)]
-    finer = OnGrid("rk4", (walk.times[0], *np.concatenate(halves).tolist()))
+    halves = [FixedStep("rk4", step=min(abs(b - a) / 2, 1 / 64)).nodes(a, b)[1:] for a, b in pairwise(paths.times)]
+    finer = OnGrid("rk4", (paths.times[0], *np.concatenate(halves).tolist()))
     try:
-        flow = solve(walk.insight.field, walk.insight.start, finer, walk.times).states
+        flow = solve(paths.insight.field, paths.insight.start, finer, paths.times).states
     except SolverError:  # where the flow leaves the plane there is nothing to draw or to count
         return None
-    own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (walk.states, flow))
+    own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (paths.states, flow))
     if not np.isfinite(own).all() or not np.isfinite(exact).all():
         return None
-    coloured = walk.classes is not None and outputs <= len(CLASSES)
+    coloured = paths.classes is not None and outputs <= len(CLASSES)
     return Plane(
         own=own,
         flow=exact,
-        labels=walk.classes if coloured else None,
-        decide=_decision(walk.insight.head) if coloured else None,
+        labels=paths.classes if coloured else None,
+        decide=_decision(paths.insight.head) if coloured else None,
     )
 
 
@@ -186,11 +186,11 @@ def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
     return _Decision(head)
 
 
-def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
+def _crossings(paths: OwnPaths, plane: Plane | None) -> Evidence | None:
     """Evidence in the plane: crossings of different samples' trajectories, beyond those of the flow's chords."""
     if plane is None:
         return None
-    if not _autonomous(walk):
+    if not _autonomous(paths):
         return Evidence(
             name="crossings",
             finding="not counted: the field depends on t, so its trajectories may cross",
@@ -198,9 +198,9 @@ def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
             limits="Only trajectories of autonomous fields must not cross.",
             numbers={},
         )
-    own, flow = (count_crossings(states, walk.classes) for states in (plane.own, plane.flow))
+    own, flow = (count_crossings(states, paths.classes) for states in (plane.own, plane.flow))
     beyond = max(0, own.between_classes - flow.between_classes)
-    known = walk.classes is not None
+    known = paths.classes is not None
     between, its = (f", {own.between_classes} between classes", f" and {flow.between_classes}") if known else ("", "")
     return Evidence(
         name="crossings",
@@ -212,25 +212,27 @@ def _crossings(walk: Walk, plane: Plane | None) -> Evidence | None:
     )
 
 
-def _autonomous(walk: Walk) -> bool:
-    field_, z = walk.insight.field, walk.insight.start[:8]
-    start, end = walk.times[0], walk.times[-1]
+def _autonomous(paths: OwnPaths) -> bool:
+    field_, z = paths.insight.field, paths.insight.start[:8]
+    start, end = paths.times[0], paths.times[-1]
     # Shares of the span at which no usual period repeats.
     rates = [field_(z.new_tensor(start + share * (end - start)), z) for share in (0, 0.2718, 0.618, 1)]
     return all(torch.allclose(rate, rates[0], rtol=1e-10, atol=1e-12) for rate in rates[1:])
 
 
-def _nodes(walk: Walk, most: int) -> list[int]:
-    steps = len(walk.times) - 1
+def _nodes(paths: OwnPaths, most: int) -> list[int]:
+    steps = len(paths.times) - 1
     return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
 
 
-def _orientation(walk: Walk) -> Evidence:
+def _orientation(paths: OwnPaths) -> Evidence:
     """The sign of the step map's determinant, on fewer points and steps where dimensions are many."""
-    large = walk.states[0, 0].numel() > MANY_DIMENSIONS
+    large = paths.states[0, 0].numel() > MANY_DIMENSIONS
     points, nodes = (1, 1) if large else (JACOBIANS, NODES)
-    states = walk.states[:, :points]
-    result = step_orientation(walk.insight.field, walk.solver.tableau, states, walk.times, steps=_nodes(walk, nodes))
+    states = paths.states[:, :points]
+    result = step_orientation(
+        paths.insight.field, paths.solver.tableau, states, paths.times, steps=_nodes(paths, nodes)
+    )
     finding = result.skipped or (
         f"{result.negative} of {result.points} sampled steps in {result.dimension} dimensions turn orientation around"
         + (f" ({result.uncertain} more are too near zero to tell)" if result.uncertain else "")
@@ -240,26 +242,26 @@ def _orientation(walk: Walk) -> Evidence:
     )
 
 
-def _lipschitz(walk: Walk) -> Evidence:
-    nodes = _nodes(walk, NODES // 2)
-    states = walk.some(JACOBIANS if walk.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
-    result = lipschitz(walk.insight.field, states, [walk.times[i] for i in nodes])
-    product = abs(walk.step) * result.largest
+def _lipschitz(paths: OwnPaths) -> Evidence:
+    nodes = _nodes(paths, NODES // 2)
+    states = paths.some(JACOBIANS if paths.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
+    result = lipschitz(paths.insight.field, states, [paths.times[i] for i in nodes])
+    product = abs(paths.step) * result.largest
     return Evidence(
         name="h L",
-        finding=f"h L is up to {product:.2g} along trajectories (median {abs(walk.step) * result.median:.2g})",
+        finding=f"h L is up to {product:.2g} along trajectories (median {abs(paths.step) * result.median:.2g})",
         proves=result.proves,
         limits=result.limits,
         numbers={**vars(result), "largest_hL": product},
     )
 
 
-def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
+def _margins(paths: OwnPaths, own: Result, reference: Reference) -> Evidence | None:
     """Only where classes are decided, the flow and what follows it are known, and errors are those of its states."""
-    head, states = walk.insight.head, None if reference.done is None else reference.done.states
-    if walk.classes is None or head is None or _decision(head) is None or states is None or own.error is None:
+    head, states = paths.insight.head, None if reference.done is None else reference.done.states
+    if paths.classes is None or head is None or _decision(head) is None or states is None or own.error is None:
         return None
-    shaped = states.reshape(len(states), *walk.states.shape[2:])
+    shaped = states.reshape(len(states), *paths.states.shape[2:])
     result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))
     certain, guessed = "no solver at least as accurate can change", "as a first-order estimate, hardly change"
     return Evidence(
@@ -271,10 +273,10 @@ def _margins(walk: Walk, own: Row, reference: Reference) -> Evidence | None:
     )
 
 
-def _stability(walk: Walk) -> Evidence | None:
-    nodes = _nodes(walk, NODES // 2)
-    times = [walk.times[i] for i in nodes]
-    result = stability(walk.insight.field, walk.solver.tableau, walk.some(JACOBIANS, nodes), times, walk.step)
+def _stability(paths: OwnPaths) -> Evidence | None:
+    nodes = _nodes(paths, NODES // 2)
+    times = [paths.times[i] for i in nodes]
+    result = stability(paths.insight.field, paths.solver.tableau, paths.some(JACOBIANS, nodes), times, paths.step)
     if result.skipped is not None:
         return None
     return Evidence(

@@ -33,7 +33,7 @@ def jacobians(function: Map, z: Tensor, *, evaluations: int = 1) -> Tensor:
     copies = max(1, min(size, COPIES // points, fit))
     rows = z.new_zeros(size, points, size)
     with torch.enable_grad():
-        leaf, out = traced(function, z.repeat(copies, *(1,) * (z.ndim - 1)))
+        leaf, out = on_own_graph(function, z.repeat(copies, *(1,) * (z.ndim - 1)))
         for start in range(0, size, copies) if out.requires_grad else ():
             cotangent = rows.new_zeros(copies, points, size)
             cotangent.diagonal(start, 0, 2).fill_(1.0)
@@ -46,7 +46,7 @@ def jacobians(function: Map, z: Tensor, *, evaluations: int = 1) -> Tensor:
     return rows.transpose(0, 1)
 
 
-def traced(function: Map, z: Tensor) -> tuple[Tensor, Tensor]:
+def on_own_graph(function: Map, z: Tensor) -> tuple[Tensor, Tensor]:
     """The states as a leaf of a graph of their own, and what the map makes of them. Nobody else's graph is entered."""
     leaf = z.detach().clone().requires_grad_()
     out = function(leaf)
@@ -75,7 +75,7 @@ def check_differentiable(field: Rate, t: float, z: Tensor) -> None:
     """A field that hides its derivative (NumPy inside, a detach) would pass for a constant one."""
     time = z.new_tensor(t)
     with torch.enable_grad():
-        leaf, rate = traced(lambda z: field(time, z), z)
+        leaf, rate = on_own_graph(lambda z: field(time, z), z)
         if rate.requires_grad and torch.autograd.grad(rate.sum(), leaf, allow_unused=True)[0] is not None:
             return
     with torch.no_grad():

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from windermere.auditing.evidence.jacobians import check_differentiable, check_states, points_at_once, traced
+from windermere.auditing.evidence.jacobians import check_differentiable, check_states, on_own_graph, points_at_once
 from windermere.errors import UsageError
 from windermere.solvers.field import Rate
 
@@ -64,8 +64,8 @@ def _spectral_norms(field: Rate, t: Tensor, z: Tensor, v: Tensor, iterations: in
         norm, used, settled = z.new_zeros(len(z)), 0, False
         while used < iterations and not settled:
             before = norm
-            u, _ = _normalised(push(_normalised(v)[0]))
-            v, norm = _normalised(pull(u))
+            u, _ = _normalise(push(_normalise(v)[0]))
+            v, norm = _normalise(pull(u))
             used, settled = used + 1, bool(((norm - before).abs() <= CONVERGED * norm).all())
     if not norm.isfinite().all():
         raise UsageError(f"the field's derivative is not finite at t = {float(t):.6g}, though the states are")
@@ -74,7 +74,7 @@ def _spectral_norms(field: Rate, t: Tensor, z: Tensor, v: Tensor, iterations: in
 
 def _derivative(function: Linear, z: Tensor) -> tuple[Linear, Linear]:
     """v -> J v and u -> J^T u from one evaluation: J^T u is linear in u, so differentiating it by u gives J."""
-    leaf, rate = traced(function, z)
+    leaf, rate = on_own_graph(function, z)
     if not rate.requires_grad:
         return torch.zeros_like, torch.zeros_like
     u = torch.zeros_like(rate, requires_grad=True)
@@ -91,7 +91,7 @@ def _product(out: Tensor, into: Tensor) -> Linear:
     return product
 
 
-def _normalised(vectors: Tensor) -> tuple[Tensor, Tensor]:
+def _normalise(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Each point's vector at length one, and the lengths, [P]; a zero vector stays one."""
     lengths = vectors.reshape(len(vectors), -1).norm(dim=1)
     divisors = torch.where(lengths > 0, lengths, torch.ones_like(lengths))

@@ -17,7 +17,7 @@ Number = TypeVar("Number", bound=np.generic)
 ROUNDING = 2.0**-53
 
 
-def orientation(a: Floats, b: Floats, c: Floats) -> Signs:
+def area_sign(a: Floats, b: Floats, c: Floats) -> Signs:
     """[k]: 1 where a, b, c turn anticlockwise, -1 where clockwise, 0 where they lie on one line, exactly."""
     (ux, uy), (vx, vy) = a - c, b - c
     left, right = ux * vy, uy * vx
@@ -26,11 +26,11 @@ def orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     sign = compare(left, right)
     rest = np.flatnonzero(unsure & ~(((ux == 0) | (vy == 0)) & ((uy == 0) | (vx == 0))))
     if len(rest):
-        sign[rest] = _close_orientation(at(a, rest), at(b, rest), at(c, rest))
+        sign[rest] = _area_sign_where_close(at(a, rest), at(b, rest), at(c, rest))
     return sign
 
 
-def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
+def _area_sign_where_close(a: Floats, b: Floats, c: Floats) -> Signs:
     """[k]: the same where rounding might decide.
 
     Where differences are exact, unequal products keep their order when rounded and equal ones differ in their errors.
@@ -45,7 +45,7 @@ def _close_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
     exact = safe & everywhere(u + c == a, a - u == c, v + c == b, b - v == c)
     rest = np.flatnonzero(~exact)
     if len(rest):
-        sign[rest] = _whole_orientation(at(a, rest), at(b, rest), at(c, rest))
+        sign[rest] = _area_sign_in_whole_numbers(at(a, rest), at(b, rest), at(c, rest))
     return sign
 
 
@@ -61,7 +61,7 @@ def _halves(value: Floats) -> tuple[Floats, Floats]:
     return high, value - high
 
 
-def _whole_orientation(a: Floats, b: Floats, c: Floats) -> Signs:
+def _area_sign_in_whole_numbers(a: Floats, b: Floats, c: Floats) -> Signs:
     """[k]: the same in whole numbers of any length, which floats are times a power of two."""
     mantissa, exponent = np.frexp(np.stack([a, b, c]))
     shift = exponent - exponent.min(axis=(0, 1))

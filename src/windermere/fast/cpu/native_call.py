@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
 from windermere.fast.cpu.compiled import library, vector_bytes
-from windermere.fast.cpu.native_plan import Choice, Network, Walk, plan_of
+from windermere.fast.cpu.native_plan import Choice, NativeWalk, Network, plan_of
 from windermere.solvers import Tableau
 from windermere.solvers.gradients import differentiable_once
 from windermere.solvers.grid import Grid
@@ -134,7 +134,7 @@ class Call:
         kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
         lanes = vector_bytes(real, network.field) // z.itemsize
         plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
-        self.plan, self.walk = plan, Walk.from_buffer_copy(plan.walk)
+        self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
@@ -152,7 +152,7 @@ class Call:
             for name, array in self.choice.arrays.items():
                 setattr(self.walk, name, array.ctypes.data)
 
-    def place(self, walk: Walk, memory: Tensor) -> None:
+    def place(self, walk: NativeWalk, memory: Tensor) -> None:
         """Let a walk's parts lie in this memory."""
         address = memory.data_ptr()
         for name, entries in self.plan.parts.items():
@@ -174,7 +174,7 @@ class Call:
 
     def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
         """The cotangents of the start, if wanted, and of the weights."""
-        walk = Walk.from_buffer_copy(self.walk)  # as another thread may go back as well
+        walk = NativeWalk.from_buffer_copy(self.walk)  # as another thread may go back as well
         if memory is not None and memory.data_ptr() != walk.layers:  # it was packed away (saved_tensors_hooks)
             memory = memory.clone()  # to where vectors may lie
             self.place(walk, memory)
@@ -189,7 +189,7 @@ class Call:
         return on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
 
     def with_cotangents(
-        self, name: str, walk: Walk, steps: int, on_end: Tensor, on_start: Tensor | None
+        self, name: str, walk: NativeWalk, steps: int, on_end: Tensor, on_start: Tensor | None
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
         gradients = [torch.empty_like(w) for w in self.weights]
@@ -204,7 +204,7 @@ class Call:
         self.run(name, walk, steps)
         return gradients
 
-    def run(self, name: str, walk: Walk, steps: int) -> None:
+    def run(self, name: str, walk: NativeWalk, steps: int) -> None:
         """Call a function of native.c, for about so many steps."""
         members, tiles = walk.members, walk.tiles
         work = int(members * tiles * steps * walk.stages * self.network.work)

@@ -54,7 +54,7 @@ network_of = lru_cache(maxsize=16)(Network)
 """Kept, as a training asks for the same one at each iteration."""
 
 
-class Walk(ctypes.Structure):
+class NativeWalk(ctypes.Structure):
     """The struct of the same name in native.c."""
 
     kept: list[Any]
@@ -109,7 +109,7 @@ class Choice:
 class Plan:
     """What solves of one kind and shape have in common."""
 
-    walk: Walk
+    walk: NativeWalk
     """The struct for native.c, without what differs from solve to solve."""
     arrays: Mapping[str, NDArray[Any]]
     """The arrays whose addresses the walk holds, kept alive here."""
@@ -145,7 +145,7 @@ def plan_of(
         arrays |= {"sizes": steps.steps, "steps": steps.taken}
     else:
         numbers["room"] = steps
-    walk = Walk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
+    walk = NativeWalk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
     layers, notes, share = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
@@ -154,7 +154,7 @@ def plan_of(
     return Plan(walk, arrays, parts, share * (1 + adjoint))
 
 
-def _measured(walk: Walk, real: str, field: str) -> tuple[int, ...]:
+def _measured(walk: NativeWalk, real: str, field: str) -> tuple[int, ...]:
     """Numbers that a member's layers, a row's notes on a tile and a tile's share of the gradients take."""
     found = (ctypes.c_long * 3)()
     loaded = library(real, field)

@@ -10,7 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from windermere.checks import is_whole
-from windermere.errors import UsageError, shown
+from windermere.errors import UsageError, describe_value
 from windermere.paper.data.dataset import DataSet, Split
 
 
@@ -39,11 +39,11 @@ MOST_DIMENSIONS = 100_000
 def spheres(dimension: int, *, seed: int = 0, train: int = 2000, test: int = 1000) -> DataSet:
     """The paper's Sphere data in any dimension; the same seed gives the same points."""
     if not is_whole(dimension, least=1):
-        raise UsageError(f"spheres need a whole dimension of at least 1, not {shown(dimension)}")
+        raise UsageError(f"spheres need a whole dimension of at least 1, not {describe_value(dimension)}")
     if dimension > MOST_DIMENSIONS:
         raise UsageError(f"spheres in {dimension} dimensions would fill the memory: take at most {MOST_DIMENSIONS}")
     if not is_whole(seed, least=0) or seed >= 2**63:
-        raise UsageError(f"a seed is an integer from 0 to 2**63 - 1, not {shown(seed)}")
+        raise UsageError(f"a seed is an integer from 0 to 2**63 - 1, not {describe_value(seed)}")
     # A generator of its own: drawing data must not move the random numbers that weights come from.
     generator = torch.Generator().manual_seed(seed)
     return DataSet(
@@ -56,7 +56,9 @@ def spheres(dimension: int, *, seed: int = 0, train: int = 2000, test: int = 100
 
 def _split(n: int, dimension: int, generator: Generator) -> Split:
     if not is_whole(n, least=4) or n % 4:
-        raise UsageError(f"the shells hold exact quarters of the points: {shown(n)} is not a positive multiple of 4")
+        raise UsageError(
+            f"the shells hold exact quarters of the points: {describe_value(n)} is not a positive multiple of 4"
+        )
     points = torch.cat([_points(shell, n, dimension, generator) for shell in SHELLS])
     labels = torch.cat([torch.full((_count(shell, n),), shell.label) for shell in SHELLS])
     order = torch.randperm(n, generator=generator)

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from windermere.paper.figures.grid_layout import Grid, GridFigure, GridTest, with_unit, written
+from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, precision_label, with_unit
 from windermere.report.palette import FAINT, GRID, INK
 from windermere.report.style import add_legend, house_style, new_figure, save
 
@@ -31,7 +31,7 @@ LEAST_HEIGHT = 0.2
 @house_style
 def draw_grid(figure: GridFigure, path: Path | str) -> None:
     """Accuracy against the precision of the test, as means over the seeds that trained; as PNG or SVG."""
-    grid = Grid(figure)
+    grid = GridLayout(figure)
     span = np.ptp([grid.place(test.tested) for test in figure.tests])
     canvas = new_figure(float(np.clip(3.5 + 1.05 * span, 9.0, 14.0)), 7.6)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
@@ -54,7 +54,7 @@ def draw_grid(figure: GridFigure, path: Path | str) -> None:
 @house_style
 def draw_grid_seeds(figure: GridFigure, path: Path | str) -> None:
     """Every seed, in a panel for each training precision; as PNG or SVG."""
-    grid = Grid(figure)
+    grid = GridLayout(figure)
     columns = 2 if len(grid.precisions) == 4 else min(3, len(grid.precisions))
     rows = -(-len(grid.precisions) // columns)
     canvas = new_figure(max(5.0 * columns, 9.0), 1.6 + 3.0 * rows, padding=5 / 72)
@@ -77,7 +77,8 @@ def critical_sentence(figure: GridFigure) -> str:
     """Where finer solvers begin to agree, in words."""
     fails, passes, steps = figure.fails, figure.passes, figure.precision_name == "step"
     if passes is not None and fails is not None:
-        return f"finer solvers agree from {with_unit(passes, steps=steps)} on, and not at {written(fails, steps=steps)}"
+        agreed, not_yet = with_unit(passes, steps=steps), precision_label(fails, steps=steps)
+        return f"finer solvers agree from {agreed} on, and not at {not_yet}"
     if passes is not None:
         everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
         return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"
@@ -91,7 +92,7 @@ def _accuracies(tests: Sequence[GridTest]) -> list[float]:
     return [test.accuracy for test in tests if test.accuracy is not None]
 
 
-def _scale_accuracy(axes: Axes, grid: Grid) -> None:
+def _scale_accuracy(axes: Axes, grid: GridLayout) -> None:
     values = _accuracies(grid.figure.tests) or [0.0, 1.0]
     height = max(max(values) - min(values), LEAST_HEIGHT)
     high = max(values) + 0.04 * height
@@ -104,7 +105,7 @@ def _scale_accuracy(axes: Axes, grid: Grid) -> None:
 # Figure 4
 
 
-def _draw_curve(axes: Axes, grid: Grid, trained: float, method: str) -> None:
+def _draw_curve(axes: Axes, grid: GridLayout, trained: float, method: str) -> None:
     """The tests of one training precision with one method: means, and their seeds from the worst to the best."""
     colour, tests = grid.colours[trained], grid.of(trained, method=method, counts=True)
     by_place: dict[float, list[GridTest]] = {}
@@ -131,7 +132,7 @@ def _draw_spread(axes: Axes, seeds: Mapping[float, Sequence[float]], colour: str
         axes.plot(*dots.T, **DOT, color=colour, linestyle="", zorder=2)
 
 
-def _draw_excluded(axes: Axes, grid: Grid, trained: float) -> None:
+def _draw_excluded(axes: Axes, grid: GridLayout, trained: float) -> None:
     """Seeds that did not train, with their own solver; those without any accuracy on the lower edge."""
     tests = grid.of(trained, own=True)
     place = grid.place(trained)
@@ -150,7 +151,7 @@ def _draw_failed(axes: Axes, place: float, count: int, colour: str, face: str) -
         axes.annotate(str(count), (place, 0), (0, 5), xycoords=edge, **text)
 
 
-def _scale_grid(axes: Axes, grid: Grid) -> None:
+def _scale_grid(axes: Axes, grid: GridLayout) -> None:
     _scale_accuracy(axes, grid)
     tested = [test.tested for test in grid.figure.tests]
     ticks = {grid.place(p): grid.label(p) for p in (*grid.precisions, min(tested), max(tested))}
@@ -164,7 +165,7 @@ def _scale_grid(axes: Axes, grid: Grid) -> None:
 # Appendix E
 
 
-def _draw_seed(axes: Axes, grid: Grid, trained: float, seed: int) -> None:
+def _draw_seed(axes: Axes, grid: GridLayout, trained: float, seed: int) -> None:
     """All tests of one model, side by side from coarse to fine, those of one precision together."""
     tests, methods = grid.of(trained, seed=seed), len(grid.methods)
     tested = sorted({grid.place(test.tested) for test in grid.of(trained)})
@@ -188,7 +189,7 @@ def _draw_seed(axes: Axes, grid: Grid, trained: float, seed: int) -> None:
         axes.plot(*np.array(points).reshape(-1, 2).T, color=FAINT, linewidth=0.6, alpha=0.6, zorder=1)
 
 
-def _scale_seeds(axes: Axes, grid: Grid, trained: float) -> None:
+def _scale_seeds(axes: Axes, grid: GridLayout, trained: float) -> None:
     _scale_accuracy(axes, grid)
     for edge in range(1, len(grid.seeds)):
         axes.axvline(edge - 0.5, color=GRID, linewidth=0.8, zorder=0)
@@ -205,7 +206,7 @@ def _scale_seeds(axes: Axes, grid: Grid, trained: float) -> None:
 # Legend
 
 
-def _legend(grid: Grid, *, means: bool) -> list[Line2D | Patch]:
+def _legend(grid: GridLayout, *, means: bool) -> list[Line2D | Patch]:
     """Every mark that is drawn."""
     tests, figure = grid.figure.tests, grid.figure
     other = "number of steps" if grid.steps else "tolerance"

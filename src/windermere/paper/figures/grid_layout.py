@@ -55,7 +55,7 @@ class GridFigure:
     """The coarsest one from which on it does; None if never."""
 
 
-def written(precision: float, *, steps: bool) -> str:
+def precision_label(precision: float, *, steps: bool) -> str:
     """A step size as the number of steps, or a tolerance."""
     if steps or precision >= 1:
         return f"{round(1 / precision if steps else precision, 1):g}"
@@ -64,11 +64,11 @@ def written(precision: float, *, steps: bool) -> str:
 
 
 def with_unit(precision: float, *, steps: bool) -> str:
-    label = written(precision, steps=steps)
+    label = precision_label(precision, steps=steps)
     return f"{label} step{'' if label == '1' else 's'}" if steps else f"tolerance {label}"
 
 
-class Grid:
+class GridLayout:
     """Tests by training precision, and the place, colour and mark of each."""
 
     def __init__(self, figure: GridFigure) -> None:
@@ -95,7 +95,7 @@ class Grid:
         return round(float(-np.log2(precision) if self.steps else -np.log10(precision)), 6)
 
     def label(self, precision: float) -> str:
-        return written(precision, steps=self.steps)
+        return precision_label(precision, steps=self.steps)
 
     def mark(self, method: str) -> str:
         return "o" if method == self.method else MARKS.get(method, "D")

@@ -18,7 +18,7 @@ from windermere.paper.figures import AdaptedRun, draw_adapted_runs
 from windermere.paper.studies.adaptation_findings import step_findings, tolerance_findings
 from windermere.paper.studies.adaptation_measures import CURVES, measure, metrics_of
 from windermere.paper.studies.adaptation_runs import described
-from windermere.paper.studies.critical import THRESHOLD, written
+from windermere.paper.studies.critical import THRESHOLD, short_number
 from windermere.paper.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables, data_name
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import Row
@@ -81,7 +81,7 @@ def _of_the_paper(data: str, pair: str, quick: bool) -> Iterator[tuple[str, RunC
     name, settings = f"{_named(data, pair)}-paper-{THRESHOLD:g}", {"adapt": "paper", "threshold": THRESHOLD}
     yield name, _adapted(data, pair, quick, **settings)
     if data in OTHER_LR and pair == STEP_PAIRS[0] and not quick:
-        yield f"{name}-lr{written(OTHER_LR[data])}", _adapted(data, pair, quick, **settings, lr=OTHER_LR[data])
+        yield f"{name}-lr{short_number(OTHER_LR[data])}", _adapted(data, pair, quick, **settings, lr=OTHER_LR[data])
 
 
 def _named(data: str, pair: str) -> str:

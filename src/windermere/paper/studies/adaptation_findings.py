@@ -7,7 +7,7 @@ from math import log2
 from statistics import fmean, stdev
 
 from windermere.paper.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
-from windermere.paper.studies.critical import THRESHOLD, is_whole
+from windermere.paper.studies.critical import THRESHOLD, is_full_length
 from windermere.paper.studies.study import Finding, Tables, data_name, seed_count
 from windermere.records import Row
 
@@ -93,7 +93,7 @@ def tolerance_findings(tables: Tables) -> list[Finding]:
 
 
 def _told(rows: Sequence[Row], agrees: bool) -> bool | None:
-    return agrees if all(is_whole(row["data"], row["iterations"]) for row in rows) else None
+    return agrees if all(is_full_length(row["data"], row["iterations"]) for row in rows) else None
 
 
 def _of_run(run: Adapted, claim: str, ours: str, agrees: bool) -> Finding:

@@ -7,7 +7,7 @@ from math import log2
 from statistics import geometric_mean, pstdev
 
 from windermere.paper.studies.adaptation_measures import CURVES
-from windermere.paper.studies.critical import written
+from windermere.paper.studies.critical import short_number
 from windermere.paper.studies.study import MAIN, Tables
 from windermere.records import Row
 
@@ -86,7 +86,7 @@ class Adapted:
     @property
     def who(self) -> str:
         first = self.rows[0]
-        return f"{first['method']}/{first['check']}, {described(first)}, learning rate {written(first['lr'])}"
+        return f"{first['method']}/{first['check']}, {described(first)}, learning rate {short_number(first['lr'])}"
 
 
 def described(row: Row) -> str:

@@ -30,11 +30,11 @@ def did_train(own: Row) -> bool:
     if own.get("diverged_at") is not None or own.get("accuracy") is None:
         return False
     data = own["data"]
-    quick = data in IMAGES and not is_whole(data, own["iterations"])
+    quick = data in IMAGES and not is_full_length(data, own["iterations"])
     return bool(own["accuracy"] >= (LEAST_OF_QUICK if quick else LEAST_ACCURACY).get(data, LEAST_ON_SPHERES))
 
 
-def is_whole(data: str, iterations: int) -> bool:
+def is_full_length(data: str, iterations: int) -> bool:
     """Whether a training is as long as the paper's: quick runs tell nothing of its numbers."""
     return iterations >= int(paper_settings(data, FixedStep("euler", step=1.0))["iterations"])
 
@@ -107,10 +107,10 @@ class Critical:
     def __str__(self) -> str:
         if self.passes is not None and self.fails is not None:
             between = "-" if self.passes >= 1 else " to "
-            return f"{written(self.fails)}{between}{written(self.passes)}"
+            return f"{short_number(self.fails)}{between}{short_number(self.passes)}"
         if self.passes is not None:
-            return f"{written(self.passes)} or coarser"
-        return "unknown" if self.fails is None else f"finer than {written(self.fails)}"
+            return f"{short_number(self.passes)} or coarser"
+        return "unknown" if self.fails is None else f"finer than {short_number(self.fails)}"
 
 
 def critical_steps(rows: Sequence[Row], method: str, check: Check | None = None) -> Critical:
@@ -182,6 +182,6 @@ def _of(rows: Sequence[Row], method: str) -> list[Row]:
     return grid
 
 
-def written(value: float) -> str:
+def short_number(value: float) -> str:
     """Numbers of steps as they are; 1e-3, not 0.001 and not 1e-03."""
     return f"{value:g}" if value >= 1 else f"{value:.0e}".replace("e-0", "e-")

@@ -14,7 +14,7 @@ from windermere.paper.studies.critical import (
     entries,
     finer_checks,
     finest_check,
-    written,
+    short_number,
 )
 from windermere.paper.studies.study import Finding, data_name, seed_count
 from windermere.records import Row
@@ -34,7 +34,7 @@ def grids_in(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """The rows of each grid, by a name for it: its training method, and on CIFAR-10 the learning rate."""
     found: dict[str, list[Row]] = {}
     for row in rows:
-        name = f"{row['method']}-lr{written(row['lr'])}" if row["data"] == "cifar10" else str(row["method"])
+        name = f"{row['method']}-lr{short_number(row['lr'])}" if row["data"] == "cifar10" else str(row["method"])
         found.setdefault(name, []).append(row)
     return found
 
@@ -200,7 +200,7 @@ def _halves(grid: Sequence[Row]) -> tuple[list[float], list[float], str]:
     """Accuracies at large and at small tolerances, of all seeds: leaving out those that learnt little, or diverged,
     would hide what is asked."""
     there = _entries(grid)
-    words = ", ".join(f"{_of_all(entry)} at {written(entry.precision)}" for entry in there)
+    words = ", ".join(f"{_of_all(entry)} at {short_number(entry.precision)}" for entry in there)
     middle = len(there) // 2
     coarse, fine = (
         [CHANCE if model.own is None else model.own for entry in part for model in entry.models]
@@ -273,7 +273,7 @@ def seeds_of(grid: Sequence[Row]) -> str:
 def _at(entry: Entry, name: str) -> str:
     if name == "steps":
         return "1 step" if entry.precision == 1 else f"{entry.precision:g} steps"
-    return f"tolerance {written(entry.precision)}"
+    return f"tolerance {short_number(entry.precision)}"
 
 
 def title(grid: Sequence[Row]) -> str:
@@ -287,5 +287,5 @@ def data_title(grid: Sequence[Row]) -> str:
     first = grid[0]
     data = data_name(first["data"])
     adjoint = ", adjoint" if first["gradient"] == "adjoint" else ""
-    rate = f", learning rate {written(first['lr'])}" if first["data"] == "cifar10" else ""
+    rate = f", learning rate {short_number(first['lr'])}" if first["data"] == "cifar10" else ""
     return f"{data}{adjoint}{rate}"

@@ -11,11 +11,11 @@ from typing import Any
 
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
-from windermere.paper.studies.critical import critical_steps, did_train, written
+from windermere.paper.studies.critical import critical_steps, did_train, short_number
 from windermere.paper.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
 from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
 from windermere.paper.studies.measuring import described, measure
-from windermere.paper.studies.rows import drawn
+from windermere.paper.studies.rows import draw_both
 from windermere.paper.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables, data_name
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import Row
@@ -79,7 +79,7 @@ def fixed_runs(data: str, quick: bool) -> dict[str, RunConfig]:
 def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]:
     """Trained with fehlberg21 and dopri54."""
     solvers = (
-        (f"{method}-{written(tolerance)}", Adaptive(method, tolerance=tolerance))
+        (f"{method}-{short_number(tolerance)}", Adaptive(method, tolerance=tolerance))
         for method, tolerances in _tolerances(data, quick).items()
         for tolerance in tolerances
     )
@@ -112,7 +112,7 @@ def _with_rates(
             yield name, _config(data, solver, quick, **settings)
             continue
         for lr in CIFAR10_RATES[: 1 if quick else None]:
-            yield f"{name}-lr{written(lr)}", _config(data, solver, quick, lr=lr, **settings)
+            yield f"{name}-lr{short_number(lr)}", _config(data, solver, quick, lr=lr, **settings)
 
 
 def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfig:
@@ -137,8 +137,8 @@ def draw(known: "KnownRuns", tables: Tables, folder: Path) -> list[Path]:
     paths = list[Path]()
     for name, rows in grids_in(known.completed(tables.get(MAIN, ()))).items():
         figure = grid_figure(rows)
-        paths += drawn(partial(draw_grid, figure), folder, name)
-        paths += drawn(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
+        paths += draw_both(partial(draw_grid, figure), folder, name)
+        paths += draw_both(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
     return paths
 
 

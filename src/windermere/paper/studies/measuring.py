@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from windermere.auditing.sweep import STEP_FACTORS, TOLERANCE_FACTORS
+from windermere.auditing.candidates import STEP_FACTORS, TOLERANCE_FACTORS
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
 from windermere.paper.arithmetic import IMAGES
-from windermere.paper.studies.critical import is_whole
+from windermere.paper.studies.critical import is_full_length
 from windermere.paper.studies.study import MAIN, Finished, Tables
 from windermere.paper.training import Ensemble, Labelled, RunConfig, evaluate
 from windermere.records import Row, read_metrics
@@ -80,7 +80,7 @@ def costs(run: Finished) -> list[float]:
 
 def part_to_test(config: RunConfig, test_set: Labelled) -> Labelled:
     inputs, labels = test_set
-    fewer = config.data in IMAGES and not is_whole(config.data, config.iterations)
+    fewer = config.data in IMAGES and not is_full_length(config.data, config.iterations)
     return (inputs[:FEWER_IMAGES], labels[:FEWER_IMAGES]) if fewer else test_set
 
 
@@ -127,7 +127,7 @@ def trials(trained: Solver) -> Iterator[Trial]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class MemberScore:
     """One member's result under one solver."""
 
     accuracy: float | None
@@ -138,7 +138,7 @@ class Score:
     """Whether float32 could not resolve the tolerance."""
 
 
-def scores(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> list[Score]:
+def scores(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> list[MemberScore]:
     """By member, each with its solver. Where all together fail, each is asked alone; where float32 is at fault, in
     float64."""
     double = ensemble.dtype == torch.float64
@@ -150,8 +150,8 @@ def scores(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) ->
         if isinstance(error, BEYOND_FLOAT32) and not double:
             inputs, labels = test_set
             return scores(ensemble.subset([0], torch.float64), solvers, (inputs.double(), labels))
-        return [Score(accuracy=None, evaluations=None, float64=double)]
+        return [MemberScore(accuracy=None, evaluations=None, float64=double)]
     return [
-        Score(accuracy=accuracy, evaluations=evaluations, float64=double)
+        MemberScore(accuracy=accuracy, evaluations=evaluations, float64=double)
         for accuracy, evaluations in zip(found.accuracy, found.evaluations, strict=True)
     ]

@@ -40,7 +40,7 @@ def states_of(rows: Sequence[Row]) -> tuple[Floats, Labels]:
     return states, labels
 
 
-def drawn(draw: Callable[[Path], object], folder: Path, name: str) -> list[Path]:
+def draw_both(draw: Callable[[Path], object], folder: Path, name: str) -> list[Path]:
     """The same figure as a PNG and as an SVG."""
     paths = [folder / f"{name}{suffix}" for suffix in (".png", ".svg")]
     for path in paths:

@@ -33,10 +33,10 @@ from windermere.paper.studies.measuring import described, part_to_test
 from windermere.paper.studies.study import MAIN, SEEDS, Finished, Study
 from windermere.paper.training import (
     Labelled,
-    Outcome,
     Report,
     RunConfig,
     StopSign,
+    TrainingOutcome,
     leave_behind,
     open_run,
     train,
@@ -231,7 +231,7 @@ def _carry_out(folder: StudyFolder, group: Sequence[Part], sign: StopSign, share
     return all(outcome.finished for outcome in outcomes)
 
 
-def _train(group: Sequence[Part], sign: StopSign, shares: "_Shares") -> list[Outcome]:
+def _train(group: Sequence[Part], sign: StopSign, shares: "_Shares") -> list[TrainingOutcome]:
     config = group[0].config
     training_set, test_set = _sets(config.data, config.data_seed)
     sets = training_set, part_to_test(config, test_set)

@@ -11,7 +11,7 @@ import numpy as np
 
 from windermere.paper.data import Split, spheres
 from windermere.paper.figures import draw_classes
-from windermere.paper.studies.rows import Floats, Labels, drawn, where
+from windermere.paper.studies.rows import Floats, Labels, draw_both, where
 from windermere.paper.studies.study import MAIN, Finding, Study, Tables
 from windermere.paper.training import RunConfig
 from windermere.records import Row
@@ -42,7 +42,9 @@ def shells(points: Floats, labels: Labels) -> list[Row]:
 def draw(tables: Tables, folder: Path) -> list[Path]:
     rows = tables["points"]
     points, labels = np.array([[row["x"], row["y"]] for row in rows]), np.array([row["label"] for row in rows])
-    return drawn(partial(draw_classes, points, labels, f"Sphere2: {len(rows)} training points"), folder, SPHERE2.name)
+    return draw_both(
+        partial(draw_classes, points, labels, f"Sphere2: {len(rows)} training points"), folder, SPHERE2.name
+    )
 
 
 def findings(tables: Tables) -> list[Finding]:

@@ -15,7 +15,7 @@ from windermere.paper.figures import CostPanel, GridPoint, PrintedValue, draw_co
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
 from windermere.paper.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
 from windermere.paper.studies.adaptation_measures import TestSolver, final_rows
-from windermere.paper.studies.critical import written
+from windermere.paper.studies.critical import short_number
 from windermere.paper.studies.folder import read_provenance, run_of
 from windermere.paper.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
 from windermere.paper.studies.study import (
@@ -29,7 +29,7 @@ from windermere.paper.studies.study import (
     data_name,
     seed_count,
 )
-from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, Entry, Line, lines
+from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, Line, StepsEntry, lines
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import Row, read_rows, write_atomically, write_rows
 from windermere.solvers import FixedStep
@@ -57,7 +57,9 @@ def _runs(data: str, quick: bool) -> dict[str, RunConfig]:
     if data in OTHER_LR and not quick:
         rates.append(OTHER_LR[data])
     grid = {
-        f"{data}-euler-{steps}" + (f"-lr{written(lr)}" if data in OTHER_LR else ""): _constant(data, steps, lr, quick)
+        f"{data}-euler-{steps}" + (f"-lr{short_number(lr)}" if data in OTHER_LR else ""): _constant(
+            data, steps, lr, quick
+        )
         for lr in rates
         for steps in (QUICK_GRID if quick else GRID)[data]
     }
@@ -196,7 +198,7 @@ def _cells(line: Line) -> tuple[str, ...]:
     critical, costs = line.critical, line.adapted_column("cost")
     return (
         "",
-        f"ours, learning rate {written(line.lr)}",
+        f"ours, learning rate {short_number(line.lr)}",
         line.bracket,
         percent(critical.accuracy) + (" (one seed)" if len(critical.accuracy) == 1 else "") if critical else "",
         f"{fmean(costs):.1f} ({by_seed(costs)})" if costs else "",
@@ -239,7 +241,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         yield from _adapted(line, critical)
 
 
-def _adapted(line: Line, critical: Entry) -> Iterator[Finding]:
+def _adapted(line: Line, critical: StepsEntry) -> Iterator[Finding]:
     own, adapted, costs = critical.accuracy, line.adapted_column("accuracy"), line.adapted_column("cost")
     par = fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
     yield Finding(

@@ -6,7 +6,7 @@ from itertools import takewhile
 from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import THRESHOLD, did_train, is_whole, written
+from windermere.paper.studies.critical import THRESHOLD, did_train, is_full_length, short_number
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.study import data_name
 from windermere.records import Row
@@ -18,7 +18,7 @@ PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
 
 
 @dataclass(frozen=True)
-class Entry:
+class StepsEntry:
     """A grid's models with one number of steps; a value for each seed that trained."""
 
     steps: int
@@ -38,7 +38,7 @@ class Line:
 
     data: str
     lr: float
-    entries: list[Entry]
+    entries: list[StepsEntry]
     adapted: list[Row]
     """A row for each seed."""
     whole: bool
@@ -50,7 +50,7 @@ class Line:
         return next((entry.steps for entry in reversed(self.entries) if not entry.passes), None)
 
     @property
-    def critical(self) -> Entry | None:
+    def critical(self) -> StepsEntry | None:
         """The coarsest entry from which on all pass; None where the finest fails."""
         passing = list(takewhile(lambda entry: entry.passes, reversed(self.entries)))
         return passing[-1] if passing else None
@@ -67,7 +67,7 @@ class Line:
 
     @property
     def name(self) -> str:
-        return f"{data_name(self.data)}, learning rate {written(self.lr)}"
+        return f"{data_name(self.data)}, learning rate {short_number(self.lr)}"
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
@@ -81,15 +81,15 @@ def _line(data: str, lr: float, rows: Sequence[Row]) -> Line:
     adapted = [row for row in rows if row.get("algorithm") == "paper" and row["own"]]
     counts = sorted({row["steps"] for row in fixed})
     entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in counts]
-    whole = all(is_whole(data, row["iterations"]) for row in rows) and set(counts) >= set(GRID[data])
+    whole = all(is_full_length(data, row["iterations"]) for row in rows) and set(counts) >= set(GRID[data])
     return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, whole)
 
 
-def _entry(steps: int, rows: Sequence[Row]) -> Entry:
+def _entry(steps: int, rows: Sequence[Row]) -> StepsEntry:
     trained = [row for row in rows if row["own"] and did_train(row)]
     checks = [_checked([row for row in rows if row["seed"] == own["seed"]], steps) for own in trained]
     both = [(own["accuracy"], checked) for own, checked in zip(trained, checks, strict=True) if checked is not None]
-    return Entry(steps, [own for own, _ in both], [checked for _, checked in both])
+    return StepsEntry(steps, [own for own, _ in both], [checked for _, checked in both])
 
 
 def _checked(rows: Sequence[Row], steps: int) -> float | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from windermere.auditing.evidence.crossings import count_crossings
 from windermere.errors import NonFiniteError
 from windermere.paper.figures import FanPanel, Ladder, Quiver, Walks, draw_crossing_field, draw_fan
-from windermere.paper.studies.rows import drawn, state_rows, states_of, where
+from windermere.paper.studies.rows import draw_both, state_rows, states_of, where
 from windermere.paper.studies.separability import linearly_separable, widest_line
 from windermere.paper.studies.study import MAIN, Finding, Study, Tables
 from windermere.records import Row
@@ -118,7 +118,7 @@ def draw_fan_study(tables: Tables, folder: Path) -> list[Path]:
         flow=flow["outcome"],
         marked={letter: 10**exponent for letter, exponent in zip("ab", SHOWN, strict=True)},
     )
-    return drawn(partial(draw_fan, panels, ladder), folder, "fan")
+    return draw_both(partial(draw_fan, panels, ladder), folder, "fan")
 
 
 def _power(exponent: float) -> str:
@@ -234,7 +234,7 @@ def draw_crossings(tables: Tables, folder: Path) -> list[Path]:
         panels.append(Walks(title=title, states=states, sets=sets))
     names = [f"x(0) = {x:g}" for x in (FROM_0, FROM_15)]
     quiver = Quiver(places=arrows[:, :2], rates=arrows[:, 2:])
-    return drawn(partial(draw_crossing_field, quiver, panels, names), folder, "crossing-field")
+    return draw_both(partial(draw_crossing_field, quiver, panels, names), folder, "crossing-field")
 
 
 def _fraction(k: int) -> str:

@@ -6,7 +6,7 @@ from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.paper.training.interrupts import StopSign, stop_sign
 from windermere.paper.training.joint import train_together
-from windermere.paper.training.loop import Outcome, train
+from windermere.paper.training.loop import TrainingOutcome, train
 from windermere.paper.training.runs import (
     Trained,
     check_precision,
@@ -22,11 +22,11 @@ __all__ = [
     "Ensemble",
     "Evaluation",
     "Labelled",
-    "Outcome",
     "Report",
     "RunConfig",
     "StopSign",
     "Trained",
+    "TrainingOutcome",
     "check_batch_size",
     "check_precision",
     "evaluate",

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.adaptation import Controller, Score, State, moved_mass, review_members
+from windermere.adaptation import Controller, ControllerState, Score, moved_mass, review_members
 from windermere.adaptation.controller import FAILED
 from windermere.errors import SolverError, ToleranceError
 from windermere.paper.training.config import RunConfig
@@ -25,7 +25,7 @@ from windermere.solvers import Solver, checking, counting, initial_step
 class Adapting:
     """Where every member's controller is."""
 
-    def __init__(self, controller: Controller, states: Sequence[State]) -> None:
+    def __init__(self, controller: Controller, states: Sequence[ControllerState]) -> None:
         self.controller, self.states = controller, list(states)
 
     @classmethod

@@ -11,7 +11,7 @@ import torch
 
 from windermere.adaptation import (
     Controller,
-    State,
+    ControllerState,
     SteadySteps,
     SteadyTolerances,
     StepAdaptation,
@@ -19,7 +19,7 @@ from windermere.adaptation import (
 )
 from windermere.adaptation.step_size import higher_orders
 from windermere.checks import as_number, is_whole
-from windermere.errors import RunError, UnknownNameError, UsageError, shown
+from windermere.errors import RunError, UnknownNameError, UsageError, describe_value
 from windermere.paper.arithmetic import check_it_suits
 from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
 
@@ -82,17 +82,21 @@ class RunConfig:
     def __post_init__(self) -> None:
         for name in ("data", "device"):
             if not isinstance(getattr(self, name), str):
-                raise UsageError(f"{name} must be a name, not {shown(getattr(self, name))}")
+                raise UsageError(f"{name} must be a name, not {describe_value(getattr(self, name))}")
         for name in ("iterations", "batch_size", "review_every", "log_every", "evaluate_every", "checkpoint_every"):
             if not is_whole(getattr(self, name), least=1):
-                raise UsageError(f"{name} must be a whole number, at least 1, not {shown(getattr(self, name))}")
+                raise UsageError(
+                    f"{name} must be a whole number, at least 1, not {describe_value(getattr(self, name))}"
+                )
         different = len(set(self.seeds)) == len(self.seeds)
         if not self.seeds or not different or not all(map(_is_seed, self.seeds)):
             raise UsageError(f"seeds must be one or more different numbers from 0 to 2**63 - 1, not {list(self.seeds)}")
         if not _is_seed(self.data_seed):
-            raise UsageError(f"data_seed must be a whole number from 0 to 2**63 - 1, not {shown(self.data_seed)}")
+            raise UsageError(
+                f"data_seed must be a whole number from 0 to 2**63 - 1, not {describe_value(self.data_seed)}"
+            )
         if not 0 < as_number(self.lr) < inf:
-            raise UsageError(f"the learning rate must be positive and finite, not {shown(self.lr)}")
+            raise UsageError(f"the learning rate must be positive and finite, not {describe_value(self.lr)}")
         choices = (
             ("optimizer", OPTIMIZERS),
             ("gradient", GRADIENTS),
@@ -111,7 +115,7 @@ class RunConfig:
         if self.adapt == "steady" and self.batch_size < 2:
             raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
         if (controller := self.controller()) is not None:
-            becomes = controller.solver(State(precision=self.solver.precision))
+            becomes = controller.solver(ControllerState(precision=self.solver.precision))
             if becomes != self.solver:  # a grid, control by sample, a budget of its own
                 raise UsageError(f"adapted, {self.solver!r} would become {becomes!r}: begin with a solver of that kind")
 

@@ -20,7 +20,7 @@ from windermere.paper.training.checkpoint import is_shared, make_optimizer, pack
 from windermere.paper.training.config import RunConfig
 from windermere.paper.training.evaluation import Labelled
 from windermere.paper.training.interrupts import StopSign
-from windermere.paper.training.loop import Outcome, finish, one_iteration, train
+from windermere.paper.training.loop import TrainingOutcome, finish, one_iteration, train
 from windermere.paper.training.trainer import Report, Training
 from windermere.records import RunFolder
 
@@ -34,7 +34,7 @@ def train_together(
     sign: StopSign | None = None,
     report: Callable[[int, Report], None] = lambda run, now: None,
     capture: bool | None = None,
-) -> list[Outcome]:
+) -> list[TrainingOutcome]:
     """As `train` for one run after the other, which is what it does where steps cannot be captured.
 
     Where a run fails, all stop: the state before that iteration is in every folder, and those of the others can be
@@ -61,7 +61,10 @@ def train_together(
             if reason or first.due(first.config.checkpoint_every):
                 joint.save()
             if reason and first.iteration < first.config.iterations:
-                return [Outcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings]
+                return [
+                    TrainingOutcome(finished=False, reason=reason, iteration=t.iteration, test=t.test)
+                    for t in trainings
+                ]
         joint.hand_out()
         return [finish(training) for training in trainings]
 

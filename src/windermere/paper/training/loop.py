@@ -27,7 +27,7 @@ from windermere.solvers import Solver, counting, solver_to_dict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class TrainingOutcome:
     """How a call of `train` ended."""
 
     finished: bool
@@ -46,7 +46,7 @@ def train(
     sign: StopSign | None = None,
     report: Callable[[Report], None] = lambda _: None,
     capture: bool | None = None,
-) -> Outcome:
+) -> TrainingOutcome:
     """Train from where the run folder left off to the end, or to a stop sign.
 
     `capture` says whether many iterations at once are left to the device; None does so where it pays.
@@ -64,7 +64,7 @@ def train(
             if reason or training.due(config.checkpoint_every):
                 training.save()
             if reason and training.iteration < config.iterations:
-                return Outcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
+                return TrainingOutcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
         return finish(training)
 
 
@@ -141,7 +141,7 @@ def _there_and_back(training: Training, x: Tensor, y: Tensor) -> Classified:
         raise said from error
 
 
-def finish(training: Training) -> Outcome:
+def finish(training: Training) -> TrainingOutcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
@@ -149,4 +149,4 @@ def finish(training: Training) -> Outcome:
     meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
     meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
-    return Outcome(finished=True, reason="finished", iteration=training.iteration, test=test)
+    return TrainingOutcome(finished=True, reason="finished", iteration=training.iteration, test=test)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from windermere.errors import RunError, UsageError, raised
+from windermere.errors import RunError, UsageError, describe_error
 from windermere.nn import ode_blocks
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.checkpoint import check_it_belongs
@@ -136,7 +136,9 @@ def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str |
     try:
         ensemble = make_ensemble(chosen)
     except (RuntimeError, AssertionError) as error:  # PyTorch's, of a device that is not there
-        raise UsageError(f"{path} cannot be put on the device '{device}' ({raised(error)}): take the cpu") from error
+        raise UsageError(
+            f"{path} cannot be put on the device '{device}' ({describe_error(error)}): take the cpu"
+        ) from error
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
     ensemble.load(run.model.tensors)

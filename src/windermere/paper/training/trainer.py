@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation import State
+from windermere.adaptation import ControllerState
 from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.training.adapting import Adapting, scores
@@ -70,7 +70,7 @@ class Training:
             by_member = {name: [meta["test"][name][s] for s in members] for name in ("accuracy", "evaluations")}
             self.test = Evaluation(**{**meta["test"], **by_member})
         if self.adapting is not None:
-            self.adapting.states = [State.from_dict(meta["adaptation"][s]) for s in members]
+            self.adapting.states = [ControllerState.from_dict(meta["adaptation"][s]) for s in members]
 
     @property
     def solvers(self) -> Sequence[Solver]:

@@ -11,8 +11,9 @@ from tests.paper.studies.test_toy import assert_drawn, through_csv
 from windermere.errors import DivergedError
 from windermere.nn import ode_blocks
 from windermere.paper import data
-from windermere.paper.studies import planes
+from windermere.paper.studies import trajectories
 from windermere.paper.studies.critical import THRESHOLD
+from windermere.paper.studies.decision_regions import DECISION_REGIONS
 from windermere.paper.studies.registry import STUDIES, find_study
 from windermere.paper.studies.rows import states_of, where
 from windermere.paper.studies.running import Part, _row_of_diverged
@@ -28,10 +29,10 @@ TRAINED = {"fine": FixedStep.of("euler", steps=8), "coarse": FixedStep.of("euler
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
     """Both runs of Figure 1 with two seeds, eight steps for the fine one, and a hundred iterations."""
-    folder, loaded = tmp_path_factory.mktemp("planes"), data.load("sphere2")
+    folder, loaded = tmp_path_factory.mktemp("trajectories"), data.load("sphere2")
     training_set, test_set = loaded.train, loaded.test
     runs = {}
-    for name, config in planes.TRAJECTORIES.runs(True).items():
+    for name, config in trajectories.TRAJECTORIES.runs(True).items():
         config = replace(config, solver=TRAINED[name], seeds=(3, 5), iterations=100)
         with open_run(folder / name, config) as run:
             train(config, training_set, test_set, run)
@@ -48,18 +49,18 @@ def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Table
 
 
 def test_a_number_of_one_seed_says_so() -> None:
-    assert planes.mean_and_range([0.9]) == "0.900 (one seed)"
-    assert planes.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
+    assert trajectories.mean_and_range([0.9]) == "0.900 (one seed)"
+    assert trajectories.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
 
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:
     assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
     assert len(STUDIES) == 20
-    assert find_study("trajectories") is planes.TRAJECTORIES
+    assert find_study("trajectories") is trajectories.TRAJECTORIES
 
 
 def test_full_runs_have_the_papers_settings_and_quick_ones_fewer_iterations() -> None:
-    full, quick = (planes.TRAJECTORIES.runs(is_quick) for is_quick in (False, True))
+    full, quick = (trajectories.TRAJECTORIES.runs(is_quick) for is_quick in (False, True))
     assert {name: str(config.solver) for name, config in full.items()} == {
         "fine": "euler, h = 1/128",
         "coarse": "euler, h = 1/2",
@@ -68,14 +69,14 @@ def test_full_runs_have_the_papers_settings_and_quick_ones_fewer_iterations() ->
         (c.iterations, c.lr, c.batch_size, c.seeds) == (10_000, 1e-4, 128, (0, 1, 2, 3, 4)) for c in full.values()
     )
     assert all((c.iterations, c.lr) == (1500, 1e-3) for c in quick.values())
-    assert planes.DECISION_REGIONS.runs(False) == {"coarse": full["coarse"]}
+    assert DECISION_REGIONS.runs(False) == {"coarse": full["coarse"]}
 
 
 def test_the_table_has_each_seeds_accuracy_at_each_number_of_test_steps(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
-    table = measured(planes.TRAJECTORIES, finished, tmp_path)[MAIN]
-    assert len(table) == 2 * 2 * len(planes.TEST_STEPS)
+    table = measured(trajectories.TRAJECTORIES, finished, tmp_path)[MAIN]
+    assert len(table) == 2 * 2 * len(trajectories.TEST_STEPS)
     assert list(table[0]) == ["run", "seed", "method", "steps", "test_method", "test_steps", "own", "accuracy"]
     for run in ("fine", "coarse"):
         for index, seed in enumerate((3, 5)):
@@ -88,7 +89,7 @@ def test_the_table_has_each_seeds_accuracy_at_each_number_of_test_steps(
 
 
 def test_the_trajectories_are_the_steps_of_the_first_member(finished: dict[str, Finished], tmp_path: Path) -> None:
-    rows = where(measured(planes.TRAJECTORIES, finished, tmp_path)["trajectories"], run="coarse")
+    rows = where(measured(trajectories.TRAJECTORIES, finished, tmp_path)["trajectories"], run="coarse")
     states, labels = states_of(rows)
     inputs, expected_labels = (part[:60] for part in finished["coarse"].test_set)
     field = ode_blocks(finished["coarse"].trained.member(0))[0].field
@@ -102,24 +103,24 @@ def test_the_trajectories_are_the_steps_of_the_first_member(finished: dict[str, 
 
 
 def test_the_heads_rows_decide_as_the_models_linear_layer(finished: dict[str, Finished], tmp_path: Path) -> None:
-    heads = measured(planes.TRAJECTORIES, finished, tmp_path)["heads"]
+    heads = measured(trajectories.TRAJECTORIES, finished, tmp_path)["heads"]
     points = np.random.default_rng(0).normal(size=(100, 2))
     head = finished["fine"].trained.member(1).get_submodule("2")
     with torch.no_grad():
         expected = head(torch.as_tensor(points, dtype=torch.float32)).argmax(dim=1).numpy()
     rows = where(heads, run="fine", seed=5)
-    assert planes.decided(rows, points).tolist() == expected.tolist()
+    assert trajectories.decisions(rows, points).tolist() == expected.tolist()
     frame = Frame(left=-1.0, right=1.0, bottom=-1.0, top=1.0)
-    found = planes.regions(rows, frame)
-    assert found.predicted[0, 0] == planes.decided(rows, np.array([-1.0, -1.0]))
+    found = trajectories.regions(rows, frame)
+    assert found.predicted[0, 0] == trajectories.decisions(rows, np.array([-1.0, -1.0]))
 
 
 def test_figure_1_is_drawn_from_its_csv_files_and_each_claim_is_answered(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
-    tables = measured(planes.TRAJECTORIES, finished, tmp_path)
-    assert_drawn(planes.TRAJECTORIES, tables, tmp_path)
-    findings = planes.TRAJECTORIES.findings(tables)
+    tables = measured(trajectories.TRAJECTORIES, finished, tmp_path)
+    assert_drawn(trajectories.TRAJECTORIES, tables, tmp_path)
+    findings = trajectories.TRAJECTORIES.findings(tables)
     assert len(findings) == 4
     assert "over 2 seeds" in findings[0].ours
 
@@ -127,7 +128,7 @@ def test_figure_1_is_drawn_from_its_csv_files_and_each_claim_is_answered(
 def test_figure_2_is_drawn_from_its_csv_files_and_its_claim_is_answered(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
-    tables = measured(planes.DECISION_REGIONS, finished, tmp_path)
+    tables = measured(DECISION_REGIONS, finished, tmp_path)
     assert [(row["test_steps"], row["own"]) for row in tables[MAIN]] == [(2, True)] * 2 + [(4, False)] * 2
     for count in (2, 4):
         outputs = where(tables["outputs"], test_steps=count)
@@ -135,18 +136,18 @@ def test_figure_2_is_drawn_from_its_csv_files_and_its_claim_is_answered(
         (row,) = where(tables[MAIN], seed=3, test_steps=count)
         assert len(outputs) == 1000
         assert right == pytest.approx(row["accuracy"], abs=0.003)
-    assert_drawn(planes.DECISION_REGIONS, tables, tmp_path)
-    assert len(planes.DECISION_REGIONS.findings(tables)) == 1
+    assert_drawn(DECISION_REGIONS, tables, tmp_path)
+    assert len(DECISION_REGIONS.findings(tables)) == 1
 
 
 def test_runs_that_are_not_there_yet_leave_claims_unanswered(finished: dict[str, Finished], tmp_path: Path) -> None:
-    tables = planes.TRAJECTORIES.measure(finished["coarse"])
-    assert planes.TRAJECTORIES.findings(tables) == []
-    assert_drawn(planes.TRAJECTORIES, through_csv(tables, tmp_path), tmp_path)
-    assert planes.DECISION_REGIONS.findings({MAIN: []}) == []
+    tables = trajectories.TRAJECTORIES.measure(finished["coarse"])
+    assert trajectories.TRAJECTORIES.findings(tables) == []
+    assert_drawn(trajectories.TRAJECTORIES, through_csv(tables, tmp_path), tmp_path)
+    assert DECISION_REGIONS.findings({MAIN: []}) == []
 
 
-@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+@pytest.mark.parametrize("study", [trajectories.TRAJECTORIES, DECISION_REGIONS], ids=lambda study: study.name)
 def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
     study: Study, finished: dict[str, Finished], tmp_path: Path
 ) -> None:
@@ -167,7 +168,7 @@ def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
     assert study.findings(tables) == study.findings(whole)
 
 
-@pytest.mark.parametrize("study", [planes.TRAJECTORIES, planes.DECISION_REGIONS], ids=lambda study: study.name)
+@pytest.mark.parametrize("study", [trajectories.TRAJECTORIES, DECISION_REGIONS], ids=lambda study: study.name)
 def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: Path) -> None:
     part = Part(name="coarse", config=study.runs(True)["coarse"], folder=tmp_path)
     tables = through_csv({MAIN: [_row_of_diverged(part, 1, DivergedError("", iteration=9))]}, tmp_path)
@@ -176,4 +177,4 @@ def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: 
 
 @pytest.mark.parametrize(("drops", "agrees"), [([0.0, 0.05], True), ([0.0, 0.3], None), ([0.2, 0.3], False)])
 def test_seeds_that_disagree_do_not_tell(drops: list[float], agrees: bool | None) -> None:
-    assert planes._all_or_none([drop <= THRESHOLD for drop in drops]) is agrees
+    assert trajectories._all_or_none([drop <= THRESHOLD for drop in drops]) is agrees

@@ -1,4 +1,4 @@
-"""Sphere2 in its plane: trajectories of a coarse and of a fine solver (Figure 1), and where they end (Figure 2).
+"""Sphere2 in its plane: trajectories of a coarse and of a fine solver (Figure 1).
 
 Shapes: S steps, M members, N points in the plane, C classes.
 """
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from windermere.auditing.evidence.crossings import count_crossings
-from windermere.paper.figures import OutputsPanel, TrajectoryPanel, draw_outputs, draw_trajectories
+from windermere.paper.figures import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.measuring import scores
-from windermere.paper.studies.rows import Floats, drawn, state_rows, states_of, where
+from windermere.paper.studies.rows import Floats, draw_both, state_rows, states_of, where
 from windermere.paper.studies.study import MAIN, QUICK_SPHERES, SEEDS, Finding, Finished, Study, Tables
 from windermere.paper.training import RunConfig, Trained, paper_settings
 from windermere.paper.training.ensemble import StackedField
@@ -80,7 +80,7 @@ def head_rows(trained: Trained, name: str) -> list[Row]:
     ]
 
 
-def decided(heads: Sequence[Row], points: Floats) -> Any:
+def decisions(heads: Sequence[Row], points: Floats) -> Any:
     """What one member's head (its rows) says of points [..., 2]."""
     weights = np.array([[row["weight_x"], row["weight_y"]] for row in heads])
     return (points @ weights.T + np.array([row["bias"] for row in heads])).argmax(axis=-1)
@@ -88,7 +88,7 @@ def decided(heads: Sequence[Row], points: Floats) -> Any:
 
 def regions(heads: Sequence[Row], frame: Frame) -> DecisionRegions:
     xx, yy = frame.grid(400)
-    return DecisionRegions(xx=xx, yy=yy, predicted=decided(heads, np.stack([xx, yy], axis=-1)))
+    return DecisionRegions(xx=xx, yy=yy, predicted=decisions(heads, np.stack([xx, yy], axis=-1)))
 
 
 def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
@@ -106,21 +106,21 @@ def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
     return rows
 
 
-def _scored(tables: Tables) -> list[Row]:
+def scored_rows(tables: Tables) -> list[Row]:
     """The rows of the main table, without those of seeds that diverged."""
     return [row for row in tables.get(MAIN, ()) if row["accuracy"] is not None]
 
 
-def _of_first_seed(rows: Sequence[Row]) -> list[Row]:
-    """Seeds that were trained apart have trajectories or outputs of one each; the first's are drawn."""
+def rows_of_first_seed(rows: Sequence[Row]) -> list[Row]:
+    """Seeds that were trained apart have trajectories or outputs of one each; the first's are draw_both."""
     return where(rows, seed=min(row["seed"] for row in rows))
 
 
-def _accuracies(rows: Sequence[Row], run: str, test_steps: int) -> list[float]:
+def accuracies_of(rows: Sequence[Row], run: str, test_steps: int) -> list[float]:
     return [row["accuracy"] for row in where(rows, run=run, test_steps=test_steps)]
 
 
-def _own(rows: Sequence[Row], run: str) -> int:
+def own_steps(rows: Sequence[Row], run: str) -> int:
     return int(where(rows, run=run, own=True)[0]["test_steps"])
 
 
@@ -163,17 +163,17 @@ def _crossings(own: Floats, flow: Floats, labels: Any) -> Row:
 
 
 def draw_trajectory_study(tables: Tables, folder: Path) -> list[Path]:
-    runs = [name for name in ("fine", "coarse") if where(_scored(tables), run=name)]
+    runs = [name for name in ("fine", "coarse") if where(scored_rows(tables), run=name)]
     panels = [_trajectory_panel(tables, name, letter) for letter, name in zip("ab", runs, strict=False)]
-    return drawn(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
+    return draw_both(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
 
 
 def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
-    path, rows = _of_first_seed(where(tables["trajectories"], run=run)), where(_scored(tables), run=run)
+    path, rows = rows_of_first_seed(where(tables["trajectories"], run=run)), where(scored_rows(tables), run=run)
     seed, (states, labels) = path[0]["seed"], states_of(path)
     seeds = sorted({row["seed"] for row in rows}, key=lambda other: (other != seed, other))
     tests = sorted({row["test_steps"] for row in rows})
-    steps = _own(rows, run)
+    steps = own_steps(rows, run)
     return TrajectoryPanel(
         title=f"({letter}) trained with {steps} Euler steps, h = 1/{steps}",
         states=states,
@@ -186,12 +186,12 @@ def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
 
 
 def trajectory_findings(tables: Tables) -> list[Finding]:
-    table = _scored(tables)
+    table = scored_rows(tables)
     if {row["run"] for row in table} != {"fine", "coarse"}:
         return []
     crossings = tables["crossings"]
-    steps = {run: _own(table, run) for run in ("fine", "coarse")}
-    own = {run: _accuracies(table, run, count) for run, count in steps.items()}
+    steps = {run: own_steps(table, run) for run in ("fine", "coarse")}
+    own = {run: accuracies_of(table, run, count) for run, count in steps.items()}
     drops = {run: _drops(table, run) for run in own}
     own_count, flow_count = (
         {run: [row[f"{whose}_between_classes"] for row in where(crossings, run=run)] for run in own}
@@ -246,76 +246,6 @@ def _drops(rows: Sequence[Row], run: str) -> list[float]:
     return drops
 
 
-# Figure 2.
-
-REFINED = 2
-"""The second panel tests with so many times the steps of training."""
-
-
-def region_runs(quick: bool) -> Mapping[str, RunConfig]:
-    return {"coarse": config(COARSE, quick=quick)}
-
-
-def measure_regions(run: Finished) -> Tables:
-    steps = round(1 / run.trained.solvers[0].precision)
-    tests = (steps, REFINED * steps)
-    heads = head_rows(run.trained, run.name)
-    first = where(heads, seed=run.trained.config.seeds[0])
-    inputs, labels = run.test_set[0], run.test_set[1].tolist()
-    outputs = list[Row]()
-    for count in tests:
-        solvers = (FixedStep.of("euler", steps=count),) * run.trained.ensemble.size
-        ends = walks(run.trained, inputs, solvers)[-1, 0]
-        outputs += [
-            {"run": run.name, "seed": first[0]["seed"], "test_steps": count, "point": i, "label": labels[i],
-             "predicted": int(predicted), "x": float(x), "y": float(y)}
-            for i, ((x, y), predicted) in enumerate(zip(ends, decided(first, ends), strict=True))
-        ]  # fmt: skip
-    return {MAIN: accuracy_rows(run, tests), "outputs": outputs, "heads": heads}
-
-
-def draw_regions(tables: Tables, folder: Path) -> list[Path]:
-    if not _scored(tables):
-        return []
-    tests = sorted({row["test_steps"] for row in tables["outputs"]})
-    panels = [_outputs_panel(tables, count, letter) for letter, count in zip("ab", tests, strict=True)]
-    return drawn(partial(draw_outputs, panels), folder, "decision-regions")
-
-
-def _outputs_panel(tables: Tables, count: int, letter: str) -> OutputsPanel:
-    table, rows = _scored(tables), _of_first_seed(where(tables["outputs"], test_steps=count))
-    run, seed = rows[0]["run"], rows[0]["seed"]
-    outputs = np.array([[row["x"], row["y"]] for row in rows])
-    labels, predicted = (np.array([row[name] for row in rows]) for name in ("label", "predicted"))
-    trained = " as in training" if count == _own(table, run) else ""
-    accuracy = _accuracies(table, run, count)
-    wrong = f"{int((labels != predicted).sum())} of {len(rows)} wrong"
-    others = f"; {min(accuracy):.3f} to {max(accuracy):.3f} right over {len(accuracy)} seeds" if accuracy[1:] else ""
-    return OutputsPanel(
-        title=f"({letter}) tested with h = 1/{count}{trained}",
-        remark=wrong + others,
-        outputs=outputs,
-        labels=labels,
-        predicted=predicted,
-        decision=regions(where(tables["heads"], run=run, seed=seed), Frame.around(outputs)),
-    )
-
-
-def region_findings(tables: Tables) -> list[Finding]:
-    table = _scored(tables)
-    if not table:
-        return []
-    own = _own(table, "coarse")
-    before, after = (_accuracies(table, "coarse", count) for count in (own, REFINED * own))
-    return [
-        Finding(
-            claim="Trained with h = 1/2, the classifier separates the outputs of that step, and not those of h = 1/4.",
-            ours=f"accuracy {mean_and_range(before)} at h = 1/{own}, {mean_and_range(after)} at h = 1/{REFINED * own}",
-            agrees=fmean(before) - fmean(after) > THRESHOLD,
-        )
-    ]
-
-
 TRAJECTORIES = Study(
     name="trajectories",
     paper="Figure 1",
@@ -324,13 +254,4 @@ TRAJECTORIES = Study(
     measure=measure_trajectories,
     draw=draw_trajectory_study,
     findings=trajectory_findings,
-)
-DECISION_REGIONS = Study(
-    name="decision-regions",
-    paper="Figure 2",
-    what="Where the model of the large step takes the test points, and how it classifies them: its own step, and half",
-    runs=region_runs,
-    measure=measure_regions,
-    draw=draw_regions,
-    findings=region_findings,
 )

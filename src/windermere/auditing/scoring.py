@@ -1,11 +1,10 @@
-"""The paper's sweep: one model under many solvers, each compared with its own solver and with the reference flow.
+"""One model under many solvers: how each scores, and where it agrees with the own solver and with the reference flow.
 
-Shapes: n samples. A row holds numbers for every sample; means are taken when it is shown.
+Shapes: n samples. A result holds numbers for every sample; means are taken when it is shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.auditing.candidates import Candidate
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.subject import Pass, Subject
-from windermere.checks import as_number, tidy
-from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, shown
+from windermere.errors import AuditError, DoublePrecisionError, SolverError, ToleranceError, UsageError, describe_value
 from windermere.report.numbers import ACCURACY
-from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names
-from windermere.solvers.tableaus import tableau
+from windermere.solvers import Solver
 
 Numbers: TypeAlias = NDArray[np.float64]
 Metric: TypeAlias = Callable[[Any, Any], Any]
@@ -29,36 +27,10 @@ FLIPS = 0.002
 """The share of decisions that may still change in the reference's last refinement."""
 SHARE_OF_THRESHOLD = 0.02
 """By which share of the threshold a mean score may still move there."""
-STEP_METHODS, STEP_FACTORS = ("euler", "midpoint", "rk4"), (0.5, 0.75, 1.0, 1.5, 2.0)
-TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
-"""Methods, and factors of the training step or tolerance: what the paper tests with."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A solver to test with, given by what it makes of a solve's own one: another method, a precision by a factor."""
-
-    method: str
-    factor: float
-
-    def __post_init__(self) -> None:
-        tableau(self.method)  # an unknown method fails here, not when it is tried
-        if not 0 < as_number(self.factor) < inf:
-            raise UsageError(f"a candidate's factor must be positive and finite, not {self.factor}: 0.5 halves a step")
-
-    def __call__(self, own: Solver) -> Solver:
-        precision = tidy(own.precision * self.factor)
-        if isinstance(own, Adaptive):
-            scaled = own.with_precision(precision)
-            # Beside blocks of fixed steps a method may come by that has no error estimate: only the tolerance changes.
-            return replace(scaled, tolerance=None, method=self.method) if self.method in adaptive_names() else scaled
-        if isinstance(own, OnGrid):
-            return OnGrid(self.method, own.with_precision(precision).times)
-        return FixedStep(self.method, step=precision)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Result:
     """One solver's results, by sample."""
 
     solver: str
@@ -83,7 +55,7 @@ class Row:
     def median_error(self) -> float | None:
         return None if self.error is None else float(np.median(self.error))
 
-    def agreement(self, other: "Row") -> float:
+    def agreement(self, other: "Result") -> float:
         """The share of samples on which both agree."""
         return float((np.abs(self.votes - other.votes) <= self.slack).mean())
 
@@ -106,7 +78,7 @@ def score(metric: Metric, outputs: Tensor, labels: Any) -> Numbers:
         values = np.asarray(torch.as_tensor(given), dtype=np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"the metric must give one score for each of {len(outputs)} samples, but gave {shown(given)}"
+            f"the metric must give one score for each of {len(outputs)} samples, but gave {describe_value(given)}"
         ) from error
     if values.shape != (len(outputs),):
         raise UsageError(
@@ -127,15 +99,6 @@ def distance(one: Pass, other: Pass) -> Numbers:
 def _numbers(values: Tensor) -> Numbers:
     numbers: Numbers = values.numpy()
     return numbers
-
-
-def default_candidates(own: Solver) -> list[Candidate]:
-    """Euler, midpoint and rk4 at five step factors, or the own method and dopri54 at three tolerance factors."""
-    adaptive = isinstance(own, Adaptive)
-    methods: tuple[str, ...] = TOLERANCE_METHODS if adaptive else STEP_METHODS
-    factors: tuple[float, ...] = TOLERANCE_FACTORS if adaptive else STEP_FACTORS
-    names = methods if own.method in methods else (own.method, *methods)
-    return [Candidate(name, factor) for name in names for factor in factors]
 
 
 def check_one_each(done: Pass, samples: int) -> None:
@@ -207,9 +170,9 @@ class Measure:
         lost = int((~np.isfinite(score(self.metric, done.outputs, labels))).sum())
         return f"the metric's scores are not finite for {lost} of {len(done.outputs)} samples" if lost else None
 
-    def row(self, solver: Solver, done: Pass, labels: Any, reference: Pass | None) -> Row:
+    def result(self, solver: Solver, done: Pass, labels: Any, reference: Pass | None) -> Result:
         scores = score(self.metric, done.outputs, labels)
-        return Row(
+        return Result(
             solver=str(solver),
             method=solver.method,
             precision=solver.precision,
@@ -221,9 +184,9 @@ class Measure:
         )
 
 
-def failed_row(solver: Solver, reason: str) -> Row:
+def failed_result(solver: Solver, reason: str) -> Result:
     nothing = np.zeros(0)
-    return Row(
+    return Result(
         solver=str(solver),
         method=solver.method,
         precision=solver.precision,
@@ -238,17 +201,17 @@ def failed_row(solver: Solver, reason: str) -> Row:
 
 def try_out(
     subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass | None, measure: Measure
-) -> Row:
-    """One solver's row; where it fails (a step that blows up, an unresolvable tolerance) the row says so."""
+) -> Result:
+    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so."""
     solver = candidate(subject.solvers[-1])
     try:
         done = _forward(subject, x, candidate)
     except SolverError as error:
-        return failed_row(solver, str(error))
+        return failed_result(solver, str(error))
     flaw = measure.flaw(done, labels)
     if flaw is not None:
-        return failed_row(solver, flaw)
-    return measure.row(solver, done, labels, reference)
+        return failed_result(solver, flaw)
+    return measure.result(solver, done, labels, reference)
 
 
 def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
@@ -262,32 +225,32 @@ def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
             raise error from None
 
 
-def without_repeats(rows: Mapping[Candidate, Row]) -> dict[Candidate, Row]:
+def without_repeats(results: Mapping[Candidate, Result]) -> dict[Candidate, Result]:
     """Each solve once: fixed steps that land on output times are no longer than those are apart, whatever is asked for.
     Of several such candidates the model's own step stays, or else the finest: a coarser one would seem to be safe."""
     kept: dict[Any, Candidate] = {}
-    for candidate in sorted(rows, key=lambda c: (c.factor != 1, c.factor)):
-        kept.setdefault(_solve_of(candidate, rows[candidate]), candidate)
-    return {candidate: row for candidate, row in rows.items() if candidate in set(kept.values())}
+    for candidate in sorted(results, key=lambda c: (c.factor != 1, c.factor)):
+        kept.setdefault(_solve_of(candidate, results[candidate]), candidate)
+    return {candidate: result for candidate, result in results.items() if candidate in set(kept.values())}
 
 
-def _solve_of(candidate: Candidate, row: Row) -> Any:
+def _solve_of(candidate: Candidate, result: Result) -> Any:
     """The same for candidates that gave the same solve; where evaluations are not known, nothing is."""
-    if not row.evaluations or row.error is None:
+    if not result.evaluations or result.error is None:
         return candidate
-    return candidate.method, row.evaluations, row.error.tobytes(), row.scores.tobytes()
+    return candidate.method, result.evaluations, result.error.tobytes(), result.scores.tobytes()
 
 
-def joined(rows: Sequence[Row]) -> Row:
-    """The same solver's rows of several batches as one; it failed if it failed on any."""
-    failed = next((row for row in rows if row.failed is not None), None)
-    if failed is not None or len(rows) == 1:
-        return failed or rows[0]
-    errors = [row.error for row in rows if row.error is not None]
+def join_results(results: Sequence[Result]) -> Result:
+    """The same solver's results of several batches as one; it failed if it failed on any."""
+    failed = next((result for result in results if result.failed is not None), None)
+    if failed is not None or len(results) == 1:
+        return failed or results[0]
+    errors = [result.error for result in results if result.error is not None]
     return replace(
-        rows[0],
-        scores=np.concatenate([row.scores for row in rows]),
-        votes=np.concatenate([row.votes for row in rows]),
-        error=np.concatenate(errors) if len(errors) == len(rows) else None,
-        evaluations=round(float(np.mean([row.evaluations for row in rows]))),
+        results[0],
+        scores=np.concatenate([result.scores for result in results]),
+        votes=np.concatenate([result.votes for result in results]),
+        error=np.concatenate(errors) if len(errors) == len(results) else None,
+        evaluations=round(float(np.mean([result.evaluations for result in results]))),
     )
