@@ -273,10 +273,9 @@ def test_ctrl_c_during_the_imports_ends_the_program_at_once_with_code_130(
 
 
 def test_a_library_that_is_imported_leaves_ctrl_c_to_its_user(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("")
     (tmp_path / "safetensors.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     environment = surroundings()
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
-    code = "try:\n    import windermere\nexcept KeyboardInterrupt:\n    print('mine')"
+    code = "try:\n    from windermere import audit\nexcept KeyboardInterrupt:\n    print('mine')"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert (answer.returncode, answer.stdout) == (0, "mine\n")
