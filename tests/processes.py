@@ -28,3 +28,11 @@ def python(*arguments: object, **options: Any) -> Iterator["subprocess.Popen[str
             yield process
         finally:
             process.kill()
+
+
+def installed_script(folder: Path) -> Path:
+    """The script `windermere`, as pip would write it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = folder / "windermere"
+    script.write_text("import sys\nfrom windermere.cli import main\nsys.exit(main())\n")
+    return script

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.paper.training.small import a_config
-from tests.processes import surroundings
+from tests.processes import installed_script, surroundings
 from tests.test_cli import EULER, QUICK, Command, assert_one_sentence, files, run  # noqa: F401
-from windermere import cli
-from windermere.cli.options import check_device
+from windermere.cli.reading import check_device
 from windermere.errors import RunError, UsageError
 from windermere.paper import demo
 from windermere.records import RunFolder, read_metrics
@@ -87,7 +86,7 @@ def test_memory_that_is_full_is_one_sentence_in_every_command(
     def fail(*arguments: object, **options: object) -> None:
         raise error
 
-    monkeypatch.setattr(getattr(cli, command), command, fail)
+    monkeypatch.setattr(f"windermere.cli.{command}.{command}", fail)
     assert_one_sentence(run(command, trained), r"this does not fit into the memory.*: (take|look at) fewer --s")
 
 
@@ -99,7 +98,7 @@ def test_another_runtime_error_is_not_taken_for_a_lack_of_memory(
     def fail(*arguments: object, **options: object) -> None:
         raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr(cli.evaluate, "evaluate", fail)
+    monkeypatch.setattr("windermere.cli.evaluate.evaluate", fail)
     with pytest.raises(RuntimeError, match="a bug of ours"):
         run("evaluate", trained)
 
@@ -242,21 +241,21 @@ while True:  # until the signal comes
 """
 
 
-@pytest.mark.parametrize("module", ["torch", "typer", "matplotlib"])
+@pytest.mark.parametrize(
+    ("module", "command"), [("typer", ["--version"]), ("torch", ["study", "list"]), ("matplotlib", ["study", "list"])]
+)
 @pytest.mark.parametrize("way", ["-m", "script"])
 def test_ctrl_c_during_the_imports_ends_the_program_at_once_with_code_130(
-    tmp_path: Path, module: str, way: str
+    tmp_path: Path, module: str, command: list[str], way: str
 ) -> None:
-    """An import that never ends stands for a long one."""
+    """An import that never ends stands for a long one. PyTorch and matplotlib are imported when a command begins."""
     (tmp_path / f"{module}.py").write_text(WAIT_INSIDE_AN_IMPORT)
-    script = tmp_path / "bin" / "windermere"
-    script.parent.mkdir()
-    script.write_text("import sys\nfrom windermere.cli import main\nsys.exit(main())\n")
+    script = installed_script(tmp_path / "bin")
     started = ["-X", "utf8", "-m", "windermere"] if way == "-m" else [str(script)]
     environment = surroundings()
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
     with subprocess.Popen(
-        [sys.executable, *started, "--version"],
+        [sys.executable, *started, *command],
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -273,10 +272,9 @@ def test_ctrl_c_during_the_imports_ends_the_program_at_once_with_code_130(
 
 
 def test_a_library_that_is_imported_leaves_ctrl_c_to_its_user(tmp_path: Path) -> None:
-    (tmp_path / "typer.py").write_text("")
     (tmp_path / "safetensors.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     environment = surroundings()
     environment["PYTHONPATH"] = f"{tmp_path}{os.pathsep}{environment['PYTHONPATH']}"
-    code = "try:\n    import windermere\nexcept KeyboardInterrupt:\n    print('mine')"
+    code = "try:\n    from windermere import audit\nexcept KeyboardInterrupt:\n    print('mine')"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
     assert (answer.returncode, answer.stdout) == (0, "mine\n")

@@ -10,11 +10,10 @@ Count evaluations              `counting`, `Count`, `checking`
 Load a trained run             `load_run`
 """
 
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from windermere.starting import importing
-
-with importing():
+if TYPE_CHECKING:
     from windermere.adaptation import (
         Score,
         SteadySteps,
@@ -27,6 +26,7 @@ with importing():
     )
     from windermere.auditing import Candidate, Evidence, Outcome, Verdict, audit
     from windermere.nn import Autonomous, ODEBlock, using
+    from windermere.paper.training import load_run
     from windermere.solvers import (
         METHODS,
         Adaptive,
@@ -45,20 +45,7 @@ with importing():
         solve,
     )
 
-if TYPE_CHECKING:
-    from windermere.paper.training import load_run
-
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> Any:
-    """`load_run` is the paper's: it comes when it is asked for."""
-    if name == "load_run":
-        from windermere.paper.training import load_run
-
-        return load_run
-    raise AttributeError(f"module 'windermere' has no attribute '{name}'")
-
 
 __all__ = [
     "METHODS",
@@ -95,3 +82,58 @@ __all__ = [
     "solve",
     "using",
 ]
+
+_ROOMS = ("adaptation", "auditing", "checks", "errors", "fast", "nn", "records", "report", "solvers")
+"""What `windermere.solvers` and the like need no import of their own for."""
+_HOMES = {
+    "adaptation": (
+        "Score",
+        "SteadySteps",
+        "SteadyTolerances",
+        "StepAdaptation",
+        "ToleranceAdaptation",
+        "moved_mass",
+        "relative_distance",
+        "review",
+    ),
+    "auditing": ("Candidate", "Evidence", "Outcome", "Verdict", "audit"),
+    "nn": ("Autonomous", "ODEBlock", "using"),
+    "paper.training": ("load_run",),
+    "solvers": (
+        "METHODS",
+        "Adaptive",
+        "Adjoint",
+        "Count",
+        "FixedStep",
+        "OnGrid",
+        "Solution",
+        "Solver",
+        "State",
+        "Stats",
+        "Trajectory",
+        "checking",
+        "counting",
+        "initial_step",
+        "solve",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})
+
+
+if not TYPE_CHECKING:  # or a type checker would believe in every name
+
+    def __getattr__(name: str) -> object:
+        """A public name is imported when it is first asked for: PyTorch takes seconds, and `windermere --help` has no
+        use for it."""
+        if name not in _HOME and name not in _ROOMS:
+            raise AttributeError(f"module 'windermere' has no attribute '{name}'")
+        try:
+            home = import_module(f"windermere.{_HOME.get(name, name)}")
+        except AttributeError as error:  # Python would take it for `name` not being there
+            raise ImportError(f"windermere.{name} cannot be imported: {error}") from error
+        found = globals()[name] = getattr(home, name) if name in _HOME else home
+        return found

@@ -1,4 +1,4 @@
-"""The seconds that the imports take when the program `windermere` starts: nothing has begun yet."""
+"""The seconds that imports take when the program `windermere` starts, or a command: nothing has begun yet."""
 
 import os
 import signal

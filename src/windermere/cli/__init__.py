@@ -10,13 +10,13 @@ with importing():
     import typer
 
     import windermere
-    from windermere.cli import data, study
-    from windermere.cli.audit import audit_command
-    from windermere.cli.demo import demo_command
-    from windermere.cli.evaluate import evaluate_command
-    from windermere.cli.options import FLAG, stdout
-    from windermere.cli.terminal import stderr
-    from windermere.cli.train import train_command
+    from windermere.cli.commands import data, study
+    from windermere.cli.commands.audit import audit_command
+    from windermere.cli.commands.demo import demo_command
+    from windermere.cli.commands.evaluate import evaluate_command
+    from windermere.cli.commands.train import train_command
+    from windermere.cli.console import stderr, stdout
+    from windermere.cli.options import FLAG
     from windermere.errors import WindermereError, is_out_of_memory
 
 __all__ = ["app", "main"]

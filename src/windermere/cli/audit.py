@@ -1,4 +1,4 @@
-"""`windermere audit`."""
+"""What `windermere audit` does."""
 
 import importlib
 import inspect
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -20,8 +20,8 @@ import windermere
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.auditing.options import as_threshold, check_samples
 from windermere.auditing.table import VerdictTable, verdict_table
-from windermere.cli.options import FLAG, AsJson, Device, check_device, print_json, stdout
-from windermere.cli.terminal import stderr
+from windermere.cli.console import print_json, stderr, stdout
+from windermere.cli.reading import check_device
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
@@ -50,31 +50,21 @@ class Target:
     """Whether it is the user's own code."""
 
 
-def audit_command(
-    target: Annotated[
-        str, typer.Argument(help="A trained run's folder, or package.module:function, which returns (model, batches).")
-    ],
-    seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
-    samples: Annotated[int | None, typer.Option(help="How many samples to draw at random. Default: 1000.")] = None,
-    everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
-    threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
-    figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
-    evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
-    batch_axis: Annotated[
-        int | None,
-        typer.Option(help="The axis of a function's model's outputs that is the samples'. Default: it is found."),
-    ] = None,
-    shared: Annotated[
-        list[str] | None,
-        typer.Option(help="An input that all samples share, by name or position; once for each of them."),
-    ] = None,
-    device: Device = None,
-    as_json: AsJson = False,
-) -> None:
-    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided.
-
-    Examples: windermere audit runs/fine, windermere audit my_project.models:load
-    """
+def audit_target(
+    target: str,
+    *,
+    seed: int | None,
+    samples: int | None,
+    everything: bool,
+    threshold: float,
+    figure: Path | None,
+    evidence: bool,
+    batch_axis: int | None,
+    shared: Sequence[str],
+    device: str | None,
+    as_json: bool,
+) -> NoReturn:
+    """Every model that the target names, one after the other; the exit code is the worst verdict's."""
     as_threshold(threshold)
     if everything and samples is not None:
         raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
@@ -82,7 +72,7 @@ def audit_command(
     limit = None if everything else SAMPLES if samples is None else samples
     if figure is not None:
         _check_figure(figure)
-    how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared or ()]}
+    how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared]}
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, device):
         if not found.users and (batch_axis is not None or shared):

@@ -1,26 +1,16 @@
-"""`windermere data`."""
+"""What `windermere data` does."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from windermere.cli.options import AsJson, print_json, stdout
+from windermere.cli.console import print_json, stdout
 from windermere.cli.terminal import download_progress
 from windermere.paper import data as data_sets
 
-app = typer.Typer(no_args_is_help=True, help="Get and list data sets.")
 
-
-@app.command("get")
-def data_get(
-    name: Annotated[str, typer.Argument(help="mnist or cifar10.")],
-    source: Annotated[Path | None, typer.Option("--from", help="Take files that are already in this folder.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Download a data set from its official server, or take it from a folder. Its checksums are verified."""
+def get_data(name: str, source: Path | None, *, as_json: bool) -> None:
     with download_progress(name) as progress:
         paths = data_sets.get(name, source=source, progress=progress)
     if as_json:
@@ -29,9 +19,7 @@ def data_get(
     stdout.print(f"{name}: {len(paths)} files, complete and checked, in {data_sets.data_root() / name}", soft_wrap=True)
 
 
-@app.command("list")
-def data_list(as_json: AsJson = False) -> None:
-    """The data sets on this machine, checked in full."""
+def list_data(*, as_json: bool) -> None:
     found = data_sets.status()
     if as_json:
         print_json([{**asdict(entry), "complete": entry.complete} for entry in found])

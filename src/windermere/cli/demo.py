@@ -1,20 +1,15 @@
-"""`windermere demo`."""
+"""What `windermere demo` does."""
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from windermere.cli.options import exit_if_stopped, stdout
-from windermere.cli.terminal import stderr, training_progress
+from windermere.cli.console import exit_if_stopped, stderr, stdout
+from windermere.cli.terminal import training_progress
 from windermere.paper import demo as demo_study
 
 
-def demo_command(
-    out: Annotated[Path, typer.Option(help="Folder for the demo's runs and figure.")] = Path("runs/demo"),
-) -> None:
-    """Train one model with too few steps and one that adapts its steps, and audit both. Half a minute."""
+def show_demo(out: Path) -> None:
     try:
         result = demo_study.run(out, progress=training_progress)
     except demo_study.Stopped as stopped:

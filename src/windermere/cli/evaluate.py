@@ -1,50 +1,22 @@
-"""`windermere evaluate`."""
+"""What `windermere evaluate` does."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated
 
-import typer
 from rich.table import Table
 
-from windermere.cli.options import (
-    ARITHMETIC,
-    AsJson,
-    Control,
-    Device,
-    Method,
-    Step,
-    Steps,
-    Tolerance,
-    check_device,
-    print_json,
-    read_solver,
-    stdout,
-)
+from windermere.cli.console import print_json, stdout
+from windermere.cli.reading import check_device
 from windermere.nn.arithmetic import convolving_in
 from windermere.paper import data as data_sets
 from windermere.paper.training import evaluate, trained_ensemble
 from windermere.solvers import Solver
 
 
-def evaluate_command(
-    run: Annotated[Path, typer.Argument(help="Folder of a trained run.")],
-    solver: Method = None,
-    steps: Steps = None,
-    step: Step = None,
-    tolerance: Tolerance = None,
-    control: Control = None,
-    device: Device = None,
-    arithmetic: Annotated[str, typer.Option(help=ARITHMETIC, show_default=False)] = "float32",
-    as_json: AsJson = False,
-) -> None:
-    """Test a trained run with its own solver and with another one, side by side.
-
-    Example: windermere evaluate runs/fine --solver rk4 --steps 128
-    """
-    other = read_solver(solver, steps=steps, step=step, tolerance=tolerance, control=control)
+def evaluate_run(run: Path, other: Solver | None, *, device: str | None, arithmetic: str, as_json: bool) -> None:
+    """The run's own solver and the other one, side by side."""
     trained = trained_ensemble(run, device=check_device(device), arithmetic=arithmetic)
     config, ensemble = trained.config, trained.ensemble
     test = data_sets.load(config.data, seed=config.data_seed).test

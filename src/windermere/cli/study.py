@@ -1,26 +1,15 @@
-"""`windermere study`: the paper's experiments, one command each."""
+"""What `windermere study` does."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.table import Column, Table
 
-from windermere.cli.options import (
-    FLAG,
-    Arithmetic,
-    Device,
-    TimeLimit,
-    check_device,
-    exit_if_stopped,
-    read_seconds,
-    read_seeds,
-    stdout,
-)
-from windermere.cli.terminal import stderr, study_progress
+from windermere.cli.console import exit_if_stopped, stderr, stdout
+from windermere.cli.reading import check_device, read_seconds, read_seeds
+from windermere.cli.terminal import study_progress
 from windermere.errors import RunError, UsageError
 from windermere.nn.arithmetic import check_arithmetic
 from windermere.paper.studies.folder import StudyFolder, refuse_unless_folder_of
@@ -29,45 +18,21 @@ from windermere.paper.studies.running import Choice, Ended, draw_study, run_stud
 from windermere.paper.studies.summary import write_summary
 from windermere.paper.training import StopSign, stop_sign
 
-app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 
-Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.")]
-Quick = Annotated[
-    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop (docs/studies.md).")
-]
-QuickOne = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="The folder of the quick study.")]
-Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
-
-
-@app.command("list")
-def list_command() -> None:
-    """All studies, and where the paper has them."""
+def list_studies() -> None:
     table = Table(Column("study", no_wrap=True), "where in the paper, and what")
     for study in STUDIES.values():
         table.add_row(study.name, f"{study.paper}: {study.what}")
     stdout.print(table)
 
 
-@app.command("run")
-def run_command(
-    name: Name,
-    quick: Quick = False,
-    seeds: Annotated[
-        str | None,
-        typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 5; with --quick on images, one."),
-    ] = None,
-    device: Device = None,
-    out: Out = None,
-    time_limit: TimeLimit = None,
-    arithmetic: Arithmetic = None,
-    only: Annotated[str, typer.Option(help="A pattern for the runs' names: 'euler-*'.")] = "*",
+def run_one(
+    name: str, out: Path | None, given: Mapping[str, str | None], *, quick: bool, time_limit: str | None
 ) -> None:
-    """Train and measure what is not done yet, then draw. Started again, it goes on where it was.
-
-    Example: windermere study run sphere2-fixed --quick
-    """
+    """With the flags that were given; None is one that was not."""
     study, folder = find_study(name), _folder(name, out, quick)
-    given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
+    seeds, device, arithmetic = given["--seeds"], given["--device"], given["--arithmetic"]
+    only = "*" if given["--only"] is None else given["--only"]
     if not study.runs(quick):
         _refuse_flags_of_training(name, {**given, "--time-limit": time_limit})
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
@@ -81,9 +46,7 @@ def run_command(
     _print(ended, folder, _command(name, folder, quick, given))
 
 
-@app.command("draw")
-def draw_command(name: Name, quick: QuickOne = False, out: Out = None) -> None:
-    """Draw a study's figures again from its tables."""
+def draw_one(name: str, out: Path | None, *, quick: bool) -> None:
     folder = _folder(name, out, quick)
     figures = draw_study(find_study(name), folder)
     if not figures:
@@ -91,14 +54,7 @@ def draw_command(name: Name, quick: QuickOne = False, out: Out = None) -> None:
     _print_figures(figures)
 
 
-@app.command("merge")
-def merge_command(
-    name: Name,
-    others: Annotated[list[Path], typer.Argument(help="Folders of the same study, from other machines or sittings.")],
-    quick: QuickOne = False,
-    out: Out = None,
-) -> None:
-    """Take over what other folders of a study have done or begun."""
+def merge_into(name: str, out: Path | None, others: Sequence[Path], *, quick: bool) -> None:
     study, path = find_study(name), _folder(name, out, quick)
     for other in others:
         refuse_unless_folder_of(other, study, quick=quick)
@@ -109,12 +65,7 @@ def merge_command(
     _print_figures(draw_study(study, path))
 
 
-@app.command("summary")
-def summary_command(
-    results: Annotated[Path, typer.Option(help="Folder of studies' folders.")] = Path("results"),
-    page: Annotated[Path, typer.Option(help="Markdown page to write.")] = Path("docs/results.md"),
-) -> None:
-    """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
+def write_page(results: Path, page: Path) -> None:
     write_summary(results, page)
     stdout.print(f"page: {page}", soft_wrap=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import fmean
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,11 +18,10 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from windermere.cli.console import stderr
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.running import Progress
 from windermere.paper.training import Report, StopSign
-
-stderr = Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def _mean(values: Sequence[float] | None, form: str) -> str:

@@ -1,14 +1,15 @@
-"""`windermere train`."""
+"""What `windermere train` does."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from windermere.cli.adapted import (
+    MODES,
     adaptation_of,
     check_flags,
     draw_adapted,
@@ -17,27 +18,9 @@ from windermere.cli.adapted import (
     refuse_another_start,
     refuse_what_cannot_be_checked,
 )
-from windermere.cli.options import (
-    FLAG,
-    Arithmetic,
-    AsJson,
-    Control,
-    Device,
-    Method,
-    Step,
-    Steps,
-    TimeLimit,
-    Tolerance,
-    check_device,
-    exit_if_stopped,
-    print_json,
-    read_seconds,
-    read_seeds,
-    read_solver,
-    read_start,
-    stdout,
-)
-from windermere.cli.terminal import stderr, training_progress
+from windermere.cli.console import exit_if_stopped, print_json, stderr, stdout
+from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
+from windermere.cli.terminal import training_progress
 from windermere.errors import UsageError
 from windermere.paper import data as data_sets
 from windermere.paper.arithmetic import IMAGES
@@ -54,112 +37,38 @@ from windermere.paper.training import (
 )
 from windermere.records import read_metrics
 
-ADAPTATION, OPTIMIZATION, RECORDS = "Adaptation", "Optimization", "Records"
-"""Headings of the help text."""
 
-
-def train_command(
-    out: Annotated[Path, typer.Option(help="Folder for the run's files.")],
-    data: Annotated[
-        str | None, typer.Option(help="sphere2 or another dimension (sphere1, sphere900, ...), mnist or cifar10.")
-    ] = None,
-    solver: Method = None,
-    steps: Steps = None,
-    step: Step = None,
-    tolerance: Tolerance = None,
-    control: Control = None,
-    seeds: Annotated[str | None, typer.Option(help="How many (5 means 0 to 4), or which: 3,7,8. Default: 1.")] = None,
-    adapt: Annotated[
-        str | None,
-        typer.Option(
-            help="steady or paper: adapt the step or tolerance while training; none has to be given then.",
-            rich_help_panel=ADAPTATION,
-        ),
-    ] = None,
-    check: Annotated[
-        str | None, typer.Option(help="Method of the more accurate solver to compare with.", rich_help_panel=ADAPTATION)
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="With --adapt paper: accuracies this far apart differ. Default: 0.1.", rich_help_panel=ADAPTATION
-        ),
-    ] = None,
-    target: Annotated[
-        float | None,
-        typer.Option(
-            help="With --adapt steady: share of the predicted probability that may move. Default: 0.01.",
-            rich_help_panel=ADAPTATION,
-        ),
-    ] = None,
-    gradient: Annotated[
-        str | None, typer.Option(help="backprop (default), checkpoint or adjoint.", rich_help_panel=OPTIMIZATION)
-    ] = None,
-    iterations: Annotated[
-        int | None, typer.Option(help="Default: the paper's for this data set.", rich_help_panel=OPTIMIZATION)
-    ] = None,
-    lr: Annotated[
-        float | None, typer.Option(help="Learning rate. Default: the paper's.", rich_help_panel=OPTIMIZATION)
-    ] = None,
-    optimizer: Annotated[
-        str | None, typer.Option(help="adam or sgd. Default: the paper's.", rich_help_panel=OPTIMIZATION)
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Default: the paper's.", rich_help_panel=OPTIMIZATION)] = None,
-    device: Device = None,
-    dtype: Annotated[str | None, typer.Option(help="float32 (default) or float64.")] = None,
-    arithmetic: Arithmetic = None,
-    data_seed: Annotated[int | None, typer.Option(help="Draws the points of the spheres. Default: 0.")] = None,
-    log_every: Annotated[
-        int | None, typer.Option(help="Iterations between rows of metrics.jsonl.", rich_help_panel=RECORDS)
-    ] = None,
-    evaluate_every: Annotated[
-        int | None, typer.Option(help="Iterations between evaluations on the test set.", rich_help_panel=RECORDS)
-    ] = None,
-    checkpoint_every: Annotated[
-        int | None, typer.Option(help="Iterations between checkpoints.", rich_help_panel=RECORDS)
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", metavar=FLAG, help="Go on with the run in --out.")] = False,
-    time_limit: TimeLimit = None,
-    as_json: AsJson = False,
+def train_run(
+    out: Path,
+    settings: Mapping[str, Any],
+    precision: Mapping[str, Any],
+    *,
+    resume: bool,
+    time_limit: str | None,
+    as_json: bool,
 ) -> None:
-    """Train one or more seeds, with the paper's settings unless told otherwise.
-
-    Example: windermere train --data sphere2 --solver euler --steps 64 --seeds 5 --out runs/fine
-    """
+    """The settings are a config's, by name, as they were typed; None is one that was not."""
     stored = resumed_config(out, {}) if resume else None
-    adaptation = adaptation_of(out, adapt, stored)
-    only = {"check": check, "threshold": threshold, "target": target}
-    check_flags(adaptation, {n: v for n, v in only.items() if v is not None}, control, resume=resume)
-    precision: dict[str, Any] = {"steps": steps, "step": step, "tolerance": tolerance, "control": control}
-    if adaptation == "none":
-        chosen, first_step = read_solver(solver, **precision), None
-    else:
-        chosen, first_step = read_start(solver, **precision)
-    given = {
-        "data": data,
-        "solver": chosen,
-        "adapt": adapt,
-        **only,
-        "first_step": first_step,
-        "seeds": None if seeds is None else read_seeds(seeds),
-        "gradient": gradient,
-        "iterations": iterations,
-        "lr": lr,
-        "optimizer": optimizer,
-        "batch_size": batch_size,
-        "device": device,
-        "dtype": dtype,
-        "arithmetic": arithmetic,
-        "data_seed": data_seed,
-        "log_every": log_every,
-        "evaluate_every": evaluate_every,
-        "checkpoint_every": checkpoint_every,
-    }
-    settings = {name: value for name, value in given.items() if value is not None}
-    config = _new_config(settings) if stored is None else _resumed_config(out, stored, settings)
+    adaptation = adaptation_of(out, settings["adapt"], stored)
+    only = {name: settings[name] for name in MODES if settings[name] is not None}
+    check_flags(adaptation, only, precision["control"], resume=resume)
+    given = {**settings, **_start(settings["solver"], precision, adaptation), "seeds": _seeds(settings["seeds"])}
+    given = {name: value for name, value in given.items() if value is not None}
+    config = _new_config(given) if stored is None else _resumed_config(out, stored, given)
     limit = read_seconds(time_limit)
     outcome = _train(config, out, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
+
+
+def _start(method: str | None, precision: Mapping[str, Any], adaptation: str) -> dict[str, Any]:
+    if adaptation == "none":
+        return {"solver": read_solver(method, **precision)}
+    solver, first_step = read_start(method, **precision)
+    return {"solver": solver, "first_step": first_step}
+
+
+def _seeds(text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else read_seeds(text)
 
 
 def _new_config(settings: dict[str, Any]) -> RunConfig:

@@ -1,0 +1,51 @@
+"""`windermere audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from windermere.cli.options import FLAG, AsJson, Device
+from windermere.starting import importing
+
+
+def audit_command(
+    target: Annotated[
+        str, typer.Argument(help="A trained run's folder, or package.module:function, which returns (model, batches).")
+    ],
+    seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
+    samples: Annotated[int | None, typer.Option(help="How many samples to draw at random. Default: 1000.")] = None,
+    everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
+    threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
+    figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
+    evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
+    batch_axis: Annotated[
+        int | None,
+        typer.Option(help="The axis of a function's model's outputs that is the samples'. Default: it is found."),
+    ] = None,
+    shared: Annotated[
+        list[str] | None,
+        typer.Option(help="An input that all samples share, by name or position; once for each of them."),
+    ] = None,
+    device: Device = None,
+    as_json: AsJson = False,
+) -> None:
+    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided.
+
+    Examples: windermere audit runs/fine, windermere audit my_project.models:load
+    """
+    with importing():
+        from windermere.cli.audit import audit_target
+    audit_target(
+        target,
+        seed=seed,
+        samples=samples,
+        everything=everything,
+        threshold=threshold,
+        figure=figure,
+        evidence=evidence,
+        batch_axis=batch_axis,
+        shared=shared or (),
+        device=device,
+        as_json=as_json,
+    )
