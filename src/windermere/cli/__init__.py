@@ -11,6 +11,7 @@ with importing():
 
     import windermere
     from windermere.cli import data, study
+    from windermere.cli.advice import sentence_of
     from windermere.cli.audit import audit_command
     from windermere.cli.demo import demo_command
     from windermere.cli.evaluate import evaluate_command
@@ -75,7 +76,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before typer is at work
         sys.exit(INTERRUPTED)
     except WindermereError as error:
-        _fail(str(error))
+        _fail(sentence_of(error))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
