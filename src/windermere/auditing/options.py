@@ -53,8 +53,8 @@ def checked_candidates(candidates: Any) -> list[Candidate] | None:
 def check_axis(batch_axis: int | None) -> None:
     if batch_axis is not None and not is_whole(batch_axis, least=-64):
         raise UsageError(
-            "batch_axis is the axis of the model's outputs along which the samples lie, a whole number, not "
-            f"{shown(batch_axis)}: leave it out to have it found"
+            f"batch_axis={shown(batch_axis)} is no axis: give the axis of the model's outputs along which the samples "
+            "lie, a whole number, or leave it out to have it found"
         )
 
 
