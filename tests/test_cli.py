@@ -8,7 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import windermere
-from tests.paper.data.small import cifar_contents, mnist_contents, write
+from tests.paper.data.small import NOWHERE, cifar_contents, mnist_contents, write
 from tests.paper.training.small import (
     a_config,
     assert_same_bits,
@@ -29,6 +30,7 @@ from tests.processes import surroundings
 from tests.test_records import mount, tiny_disk  # noqa: F401
 from windermere import cli
 from windermere.paper import data, demo
+from windermere.paper.data.catalogue import MNIST
 from windermere.paper.training import RunConfig, StopSign, paper_settings
 from windermere.solvers import Adaptive, FixedStep
 
@@ -250,7 +252,7 @@ def test_a_process_that_fails_says_one_sentence_and_exits_with_1(tmp_path: Path)
         ((*SPHERES, "--solver", "dopri54", "--tolerance", 1e-12), "float32 cannot resolve .*1e-12.*loosen"),
         ((*SPHERES, "--solver", "dopri54", "--tolerance", 1e-20, "--dtype", "float64"), "float64 cannot resolve"),
         (("--data", "mnist", *EULER, "--data-seed", 1), "draws the points of spheres, and the data are 'mnist'"),
-        (("--data", "mnist", *EULER), "datasets/mnist has no .*: run `windermere data get mnist`"),
+        (("--data", "mnist", *EULER), "datasets/mnist has no .*: run `windermere data get mnist`, or `.* --from FOLD"),
         (("--data", "cifar10", *EULER), "datasets/cifar10 has no .*: run `windermere data get cifar10`"),
     ],
     ids=str,
@@ -267,8 +269,13 @@ def test_a_folder_that_holds_a_run_or_other_files_is_refused_and_left_as_it_is(r
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
     before = files(tmp_path)
-    assert_one_sentence(run("train", *QUICK, "--out", "run"), "run already holds a run: go on with --resume or choose")
-    assert_one_sentence(run("train", *QUICK, "--out", "mine"), r"mine holds other files \(thesis\.tex")
+    assert_one_sentence(
+        run("train", *QUICK, "--out", "run"),
+        "run already holds a run: go on with --resume or choose another folder as --out$",
+    )
+    assert_one_sentence(
+        run("train", *QUICK, "--out", "mine"), r"mine holds other files \(thesis\.tex, \.\.\.\): .* folder as --out$"
+    )
     assert_one_sentence(run("train", "--resume", "--out", "mine"), "mine is not a run: name a folder")
     assert_one_sentence(run("train", "--resume", "--out", "nowhere"), "nowhere does not exist: name a folder")
     assert files(tmp_path) == before
@@ -379,7 +386,7 @@ def test_a_run_is_resumed_with_the_same_flags_or_none_and_with_more_iterations(r
         (("--solver", "euler", "--steps", 4), r"--solver euler, h = 1/2 \(not euler, h = 1/4\)"),
         (("--data", "mnist"), r"--data sphere2 \(not mnist\)"),
         (("--seeds", "2"), r"--seeds 0, \(not 0,1\)"),
-        (("--iterations", 5), "--iterations 6: resumed, it may have more, but not 5"),
+        (("--iterations", 5), r"--iterations 6 \(not 5\): resumed, it may have more iterations, but not fewer"),
     ],
     ids=str,
 )
@@ -584,6 +591,21 @@ def test_data_that_a_folder_lacks_is_named(run: Command, tmp_path: Path) -> None
     answer = run("data", "get", "mnist", "--from", "downloads")
     assert_one_sentence(answer, "neither downloads nor a folder in it has train-images-idx3-ubyte")
     assert_one_sentence(run("data", "get", "mnist", "--from", "nowhere"), "nowhere is not a folder")
+
+
+def test_an_archive_in_the_data_folder_is_answered_with_the_command_that_unpacks_it(run: Command) -> None:
+    folder = write(Path("datasets/cifar10").absolute(), {"cifar-10-binary.tar.gz": b"..."})
+    words = rf"but cifar-10-binary\.tar\.gz: run `windermere data get cifar10 --from {folder}` to unpack it$"
+    assert_one_sentence(run("train", "--data", "cifar10", *EULER, "--out", "run"), words)
+
+
+def test_a_download_that_fails_is_answered_with_the_flag_for_files_that_are_here(
+    run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = replace(MNIST, remotes=tuple(replace(remote, url=NOWHERE) for remote in MNIST.remotes))
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(data, "get", partial(data.get, catalogues=[nowhere]))
+    assert_one_sentence(run("data", "get", "mnist"), "cannot be reached .* give their folder with --from FOLDER$")
 
 
 def test_an_imitation_is_not_taken_for_the_data(run: Command, tmp_path: Path) -> None:

@@ -91,6 +91,26 @@ class Series(nn.Module):
 def timed():
     model, (x, y) = made(256)
     return Series(), ((x, torch.ones(5)), y)
+
+def changing():
+    model, (x, y) = made(256)
+    return Series(), [((x, torch.ones(5)), y), ((x, torch.ones(6)), y)]
+
+class Turned(Series):
+    def forward(self, x, t):
+        return super().forward(x, t).T
+
+def summed():
+    model, (x, y) = made(256)
+    return Turned(), ((x, torch.linspace(0, 1, 300)), y)
+
+class Pairs(Series):
+    def forward(self, x, t):
+        return self.block(x) @ self.block(x).T
+
+def paired():
+    model, (x, y) = made(256)
+    return Pairs(), ((x, torch.ones(300)), y)
 """
 
 
@@ -183,9 +203,19 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
         (("rotations:raising", "--threshold", "nan"), r"threshold must be a number of at least 0"),
         (("rotations:raising", "--figure", "audit.pdf"), r"saved as .png or .svg, and 'audit.pdf' ends in neither"),
         (("rotations:raising", "--figure", "nowhere/audit.png"), r"nowhere is not a folder"),
-        (("rotations:timed",), r"the input 1 of a batch has 5 entries .* 300 labels: .* shared=\(1,\)"),
+        (("rotations:timed",), r"the input 1 of a batch has 5 entries .* 300 labels: .* give --shared 1$"),
         (("rotations:timed", "--shared", "s"), r"there is no input 's' that could be shared: .* 'x', 't'"),
-        (("rotations:timed", "--shared", "t", "--batch-axis", 0), r"batch_axis=0 is not the samples' axis .* is 1"),
+        (
+            ("rotations:timed", "--shared", "t", "--batch-axis", 0),
+            r"error: --batch-axis 0 is not the samples' axis .* is 1",
+        ),
+        (("rotations:timed", "--shared", "t", "--batch-axis", -99), r"error: --batch-axis -99 is no axis: give"),
+        (("rotations:fine", "--shared", "x"), r"error: --shared names some of several inputs, but there is only one"),
+        (
+            ("rotations:paired",),
+            r"say by --batch-axis which .*; or name by --shared the inputs .*, such as --shared 1$",
+        ),
+        (("rotations:changing", "--shared", "t"), r"differs between batches, .*: give --all, which takes all"),
         (("rotations:fine", "--seed", 3), r"--seed chooses a member of a run"),
         (("rotations:fine", "--device", "cpu"), r"--device is where a run's model goes"),
         (("rotations:fine", "--figure", "elsewhere/taken.png"), r"taken.png cannot be written, since it is a folder"),
@@ -218,6 +248,18 @@ def test_a_place_where_no_figure_can_be_written_is_told_before_the_audit(run: Co
 def test_inputs_that_samples_share_and_their_axis_are_named_by_flags(run: Command, shared: str) -> None:  # noqa: F811
     answer = run("audit", "rotations:timed", "--shared", shared, "--batch-axis", "1", "--no-evidence")
     assert (answer.code, "FLOW" in answer.out) == (0, True)
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=str)
+@pytest.mark.usefixtures("models")
+def test_a_verdict_about_inputs_that_samples_may_share_names_the_flag(
+    run: Command,  # noqa: F811
+    flags: tuple[str, ...],
+) -> None:
+    answer = run("audit", "rotations:summed", "--no-evidence", *flags)
+    assert answer.code == EXIT_CODES[Outcome.UNDECIDED]
+    assert "the input 1 is left whole: if all samples share it, give --shared 1" in answer.out
+    assert "shared=" not in answer.out
 
 
 def test_flags_about_a_functions_inputs_are_refused_for_a_run(run: Command) -> None:  # noqa: F811

@@ -79,6 +79,19 @@ def test_a_folder_of_other_files_is_refused_and_left_alone(run: Command, tmp_pat
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["table.csv"]
 
 
+def test_a_quick_studys_folder_is_refused_with_the_flag_that_takes_it(run: Command) -> None:  # noqa: F811
+    run("study", "run", "small", "--quick", "--seeds", "1", "--only", "euler-1", "--out", "here")
+    refused = run("study", "run", "small", "--out", "here")
+    assert refused.code == 1
+    assert refused.err.endswith("not the study 'small': choose another folder, or give --quick\n")
+
+
+def test_results_without_a_study_are_refused_with_the_flag_that_names_others(run: Command) -> None:  # noqa: F811
+    refused = run("study", "summary", "--page", "page.md")
+    assert refused.code == 1
+    assert "results holds no study's table: run a study first, or name another folder by --results\n" in refused.err
+
+
 def test_a_study_that_is_computed_at_once_is_not_merged(run: Command) -> None:  # noqa: F811
     run("study", "run", "crossing-field", "--out", "there")
     refused = run("study", "merge", "crossing-field", "there", "--out", "here")

@@ -164,7 +164,7 @@ def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_folder_with_a_run_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     a_run(tmp_path / "run").close()
     before = {name: (tmp_path / "run" / name).read_bytes() for name in names(tmp_path / "run")}
-    with pytest.raises(RunError, match="already holds a run: go on with --resume or choose another --out"):
+    with pytest.raises(RunError, match=r"already holds a run: go on with resume=True or choose another folder$"):
         RunFolder.create(tmp_path / "run", {"data": "mnist"}, ENVIRONMENT)
     assert {name: (tmp_path / "run" / name).read_bytes() for name in names(tmp_path / "run")} == before
 

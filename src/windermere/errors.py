@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
@@ -89,8 +89,41 @@ class DataError(WindermereError):
     """A data file is missing, truncated, corrupted or of the wrong kind."""
 
 
+class MissingDataError(DataError):
+    """Files of a data set that are not there yet; `archive` is the packed file that lies there instead, if one does."""
+
+    def __init__(self, fact: str, data_set: str, archive: Path | None = None) -> None:
+        self.fact, self.data_set, self.archive = fact, data_set, archive
+        source, why = ("...", "if you have the files elsewhere")
+        if archive is not None:
+            source, why = repr(str(archive.parent)), "to unpack it"
+        take = f"windermere.paper.data.get({data_set!r}, source={source})"
+        super().__init__(f"{fact}: run `windermere data get {data_set}`, or call {take} {why}")
+
+
 class RunError(WindermereError):
     """A run folder cannot be used as asked: taken, unfinished, damaged or not a run at all."""
+
+
+class FolderTakenError(RunError):
+    """What is to be written cannot go into this folder, since it holds something else. The sentence ends with the
+    folder to choose instead."""
+
+
+class UnfinishedRunError(RunError):
+    """A run whose model is not trained to the end yet."""
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"{fact}: let its training end, or go on with it")
+
+
+class StartedOtherwiseError(RunError):
+    """A run was started with other settings than it is to go on with: by name, each as it was and as it is now."""
+
+    def __init__(self, path: Path, settings: Mapping[str, tuple[Any, Any]], advice: str) -> None:
+        self.path, self.settings, self.advice = path, dict(settings), advice
+        told = " and ".join(f"{name} = {was} (not {now})" for name, (was, now) in settings.items())
+        super().__init__(f"{path} was started with {told}: {advice}")
 
 
 class StorageError(RunError, OSError):

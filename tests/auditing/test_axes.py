@@ -102,7 +102,9 @@ def test_a_batch_axis_that_is_not_the_samples_is_refused_and_theirs_is_told(axis
 
 @pytest.mark.parametrize("axis", [1.0, "1", True, (0,)])
 def test_a_batch_axis_is_a_whole_number(axis: Any) -> None:
-    with pytest.raises(UsageError, match=r"batch_axis is the axis of the model's outputs .* a whole number, not"):
+    with pytest.raises(
+        UsageError, match=r"batch_axis=.* is no axis: give the axis .*, a whole number, or leave it out"
+    ):
         judged(OurSeries(4, batch_first=True), swings(20), torch.zeros(20, 4, 2), batch_axis=axis)
 
 

@@ -96,7 +96,7 @@ def test_runs_of_a_demo_with_other_settings_are_refused(tmp_path: Path, monkeypa
     demo.run(tmp_path, progress=Watched())
     others = {**demo.configs(), "coarse": a_config(lr=0.5, iterations=10)}
     monkeypatch.setattr(demo, "configs", lambda: others)
-    with pytest.raises(RunError, match=r"was started with --lr 0\.001 \(not 0\.5\)"):
+    with pytest.raises(RunError, match=r"was started with lr = 0\.001 \(not 0\.5\)"):
         demo.run(tmp_path, progress=Watched())
 
 

@@ -55,8 +55,8 @@ def as_candidates(candidates: Any) -> list[Candidate] | None:
 def check_axis(batch_axis: int | None) -> None:
     if batch_axis is not None and not is_whole(batch_axis, least=-64):
         raise UsageError(
-            "batch_axis is the axis of the model's outputs along which the samples lie, a whole number, not "
-            f"{describe_value(batch_axis)}: leave it out to have it found"
+            f"batch_axis={describe_value(batch_axis)} is no axis: give the axis of the model's outputs along which the "
+            "samples lie, a whole number, or leave it out to have it found"
         )
 
 

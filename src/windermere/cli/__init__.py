@@ -10,6 +10,7 @@ with importing():
     import typer
 
     import windermere
+    from windermere.cli.advice import sentence_of
     from windermere.cli.commands import data, study
     from windermere.cli.commands.audit import audit_command
     from windermere.cli.commands.demo import demo_command
@@ -63,7 +64,7 @@ SMALLER = {
 def _too_large(error: BaseException) -> str:
     asked = re.search(r"allocate ([\d.,]+ \w+)", str(error))
     how = f" ({asked[1]} more were asked for)" if asked else ""
-    advice = SMALLER.get(next(iter(sys.argv[1:]), ""), "let other programs leave it some")
+    advice = SMALLER.get(next(iter(sys.argv[1:]), ""), "close other programs to free some memory")
     return f"this does not fit into the memory{how}: {advice}"
 
 
@@ -75,7 +76,7 @@ def main() -> None:
     except KeyboardInterrupt:  # before typer is at work
         sys.exit(INTERRUPTED)
     except WindermereError as error:
-        _fail(str(error))
+        _fail(sentence_of(error))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -8,7 +8,7 @@ import sysconfig
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ import windermere
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.auditing.options import as_threshold, check_samples
 from windermere.auditing.table import VerdictTable, verdict_table
+from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
 from windermere.cli.reading import check_device
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
@@ -94,7 +95,7 @@ def audit_target(
 def _audited(found: Target, **options: Any) -> Verdict:
     try:
         with redirect_stdout(sys.stderr):  # the user's code may print: standard output is for the answer
-            return audit(found.model, found.batches, **options)
+            return _in_flags(audit(found.model, found.batches, **options))
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -102,8 +103,14 @@ def _audited(found: Target, **options: Any) -> Verdict:
             raise
         raise AuditError(
             f"{found.name} could not be audited, since its model or batches raise {_told(error)}: mend that, or call "
-            "windermere.auditing in Python to see where it comes from"
+            "windermere.audit in Python to see where it comes from"
         ) from error
+
+
+def _in_flags(verdict: Verdict) -> Verdict:
+    """Its sentence may advise arguments, which the command line has as flags."""
+    flow = replace(verdict.reference, reason=verdict.reference.reason and in_flags(verdict.reference.reason))
+    return replace(verdict, sentence=in_flags(verdict.sentence), reference=flow)
 
 
 def _check_figure(figure: Path) -> None:

@@ -11,7 +11,7 @@ from windermere.records.atomic import (
     write_json,
 )
 from windermere.records.environment import environment
-from windermere.records.lock import not_in_use
+from windermere.records.lock import not_in_use, other_files
 from windermere.records.run_folder import Run, RunFolder, plain, read_metrics, read_run
 from windermere.records.table import Row, read_rows, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
@@ -26,6 +26,7 @@ __all__ = [
     "in_the_way",
     "not_in_use",
     "open_file",
+    "other_files",
     "plain",
     "read_json",
     "read_metrics",

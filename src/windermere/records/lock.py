@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from windermere.errors import RunError, StorageError
+from windermere.errors import FolderTakenError, RunError, StorageError
 from windermere.records.atomic import append, open_file, storing
 
 if sys.platform != "win32":
@@ -66,5 +66,5 @@ def holder_of(lock: FileIO) -> str | None:
     return content.decode().strip("\0\n") if re.fullmatch(rb"[0-9\0]{0,20}\n?", content) else None
 
 
-def other_files(path: Path, name: str) -> RunError:
-    return RunError(f"{path} holds other files ({name}, ...): choose a new or empty folder as --out")
+def other_files(path: Path, name: str) -> FolderTakenError:
+    return FolderTakenError(f"{path} holds other files ({name}, ...): choose a new or empty folder")

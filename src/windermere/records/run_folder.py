@@ -5,7 +5,7 @@ A run folder holds
     config.json             what was asked for; written last, so its presence makes the folder a run
     environment.json        what it ran on: versions, device, commit
     metrics.jsonl           one row a line, appended while training
-    checkpoint.safetensors  all that --resume needs
+    checkpoint.safetensors  all that is needed to go on with it
     model.safetensors       the trained model
     lock                    held (flock) by the process that writes the run; contains its pid
 
@@ -30,7 +30,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from torch import Tensor
 
-from windermere.errors import RunError, is_out_of_memory
+from windermere.errors import FolderTakenError, RunError, UnfinishedRunError, is_out_of_memory
 from windermere.records.atomic import (
     append,
     damaged,
@@ -231,12 +231,12 @@ def _is_run(path: Path) -> bool:
 def _refuse_unless_run(path: Path) -> None:
     if not _is_run(path):
         what = "is not a run" if path.exists() else "does not exist"
-        raise RunError(f"{path} {what}: name a folder that `windermere train --out` has written")
+        raise RunError(f"{path} {what}: name a folder that `windermere train` has written")
 
 
 def _refuse_unless_vacant(path: Path) -> None:
     if _is_run(path):
-        raise RunError(f"{path} already holds a run: go on with --resume or choose another --out")
+        raise FolderTakenError(f"{path} already holds a run: go on with resume=True or choose another folder")
     with storing(path, "read"):
         others = sorted(entry.name for entry in path.iterdir() if not _is_left_over(entry))
     if others:
@@ -284,7 +284,7 @@ def read_run(path: Path) -> Run:
     with storing(path / MODEL, "read"):
         trained = (path / MODEL).exists()
     if not trained:
-        raise RunError(f"{path} has no trained model yet: let its training end, or go on with it by --resume")
+        raise UnfinishedRunError(f"{path} has no trained model yet")
     return Run(path, _read_config(path), read_tensors(path / MODEL))
 
 

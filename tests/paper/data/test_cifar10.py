@@ -80,10 +80,10 @@ def test_python_batches_beside_binary_ones_do_no_harm(tmp_path: Path) -> None:
 
 def test_an_archive_in_the_folder_is_answered_with_how_to_unpack_it(tmp_path: Path) -> None:
     write(tmp_path, {"cifar-10-binary.tar.gz": b"..."})
-    assert f"`windermere data get cifar10 --from {tmp_path}` to unpack it" in refusal(tmp_path)
+    assert f"call windermere.paper.data.get('cifar10', source='{tmp_path}') to unpack it" in refusal(tmp_path)
 
 
 def test_all_missing_batches_are_named(tmp_path: Path) -> None:
     sentence = refusal(tmp_path / "nothing")
     assert all(name in sentence for name in CIFAR_NAMES)
-    assert "--from FOLDER" in sentence
+    assert "source=...) if you have the files elsewhere" in sentence

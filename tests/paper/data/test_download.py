@@ -67,7 +67,7 @@ def test_corrupted_bytes_are_deleted_and_the_next_try_starts_afresh(server: File
     damaged = bytearray(ARCHIVE)
     damaged[250_000] ^= 1
     server.files["tiny.tar.gz"] = bytes(damaged)
-    with pytest.raises(DataError, match=r"not the published file .*deleted: .*--from FOLDER"):
+    with pytest.raises(DataError, match=r"not the published file .*deleted: .* their folder with source="):
         get("tiny", root=tmp_path, catalogues=[catalogue])
     assert list((tmp_path / "tiny").iterdir()) == []
     get("tiny", root=tmp_path, catalogues=[archived(server)])
@@ -90,7 +90,7 @@ def test_a_page_that_is_not_the_file_is_refused_before_it_is_stored(
 def test_a_file_the_server_does_not_have_is_a_sentence(server: FileServer, tmp_path: Path) -> None:
     catalogue = archived(server)
     server.files.clear()
-    with pytest.raises(DataError, match=r"answered 404 \(Not Found\) for http://127.*tiny.tar.gz: .*--from FOLDER"):
+    with pytest.raises(DataError, match=r"answered 404 \(Not Found\) for http://127.*tiny.tar.gz: .* with source="):
         get("tiny", root=tmp_path, catalogues=[catalogue])
 
 
@@ -102,7 +102,7 @@ def test_no_network_is_one_sentence_with_the_address_and_the_alternative(
         get("tiny", root=tmp_path, catalogues=[zipped_catalogue(CONTENTS)])
     sentence = str(raised.value)
     assert f"{NOWHERE}/one.bin.gz cannot be reached" in sentence
-    assert "--from FOLDER" in sentence
+    assert "give their folder with source=..." in sentence
     assert "\n" not in sentence
 
 

@@ -67,8 +67,8 @@ def test_all_missing_files_are_named_with_what_to_do(tmp_path: Path) -> None:
         str(tmp_path),
         IMAGES,
         "t10k-labels-idx1-ubyte",
-        "windermere data get mnist",
-        "--from FOLDER",
+        "run `windermere data get mnist`",
+        "call windermere.paper.data.get('mnist', source=...) if you have the files elsewhere",
     ):
         assert expected in str(raised.value)
     assert LABELS not in str(raised.value)

@@ -1,4 +1,4 @@
-"""`--from FOLDER`: files that are already somewhere are checked and copied, and what lacks is named."""
+"""`get(name, source=folder)`: files that are already somewhere are checked and copied, and what lacks is named."""
 
 import gzip
 from pathlib import Path

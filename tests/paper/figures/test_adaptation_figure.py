@@ -216,7 +216,7 @@ def test_reviews_that_agree_and_a_run_without_tests_can_be_drawn(tmp_path: Path,
 
 def test_rows_without_a_decision_are_refused(tmp_path: Path) -> None:
     rows = [row for row in some_rows() if "before" not in row]
-    with pytest.raises(UsageError, match="nothing to draw: no row of metrics is the decision of a review; train with"):
+    with pytest.raises(UsageError, match="nothing to draw: no row of metrics is the decision of a review; train an"):
         draw_adaptation(rows, tmp_path / "figure.png")
     with pytest.raises(UsageError, match="nothing to draw"):
         draw_adaptation([], tmp_path / "figure.png")

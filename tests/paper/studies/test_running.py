@@ -410,9 +410,9 @@ def test_a_folder_of_another_study_is_refused_and_left_alone(whole: Path) -> Non
     assert (whole / "table.csv").read_bytes() == before
 
 
-def test_a_quick_studys_folder_without_its_flag_is_refused_with_the_flag(tmp_path: Path) -> None:
+def test_a_quick_studys_folder_is_not_taken_for_the_whole_one_and_told_how_it_would_be(tmp_path: Path) -> None:
     StudyFolder(tmp_path, SMALL, quick=True)
-    with pytest.raises(RunError, match=r"holds the quick study 'small', .* or give --quick$"):
+    with pytest.raises(RunError, match=r"holds the quick study 'small', .* or give quick=True$"):
         StudyFolder(tmp_path, SMALL, quick=False)
 
 

@@ -17,6 +17,8 @@ CHUNK = 1 << 16
 TIMEOUT = 30.0
 """Seconds without a single byte after which a connection counts as broken."""
 RANGE_NOT_SATISFIABLE = 416
+ELSEWHERE = "fetch the files by other means and give their folder with source=..."
+"""The way out where a server does not help."""
 
 
 def bring(remote: Remote, folder: Path, report: Callable[[int], None]) -> Path:
@@ -40,7 +42,7 @@ def bring(remote: Remote, folder: Path, report: Callable[[int], None]) -> Path:
         _remove(partial)
         raise DataError(
             f"what {remote.url} sent is not the published file (its checksum is not {remote.digest}) and was "
-            f"deleted: run the same command again, or {_alternative()}"
+            f"deleted: run the same command again, or {ELSEWHERE}"
         )
     return partial
 
@@ -58,10 +60,6 @@ def _is_right(path: Path, remote: Remote) -> bool:
 def _remove(path: Path) -> None:
     with storing(path, "deleted"):
         path.unlink(missing_ok=True)
-
-
-def _alternative() -> str:
-    return "fetch the files by other means and give their folder with --from FOLDER"
 
 
 def _go_on(remote: Remote, partial: Path, report: Callable[[int], None]) -> None:
@@ -83,12 +81,10 @@ def _connect(remote: Remote, partial: Path, start: int) -> HTTPResponse:
         error.close()
         if error.code == RANGE_NOT_SATISFIABLE:  # the server's file is shorter than what we have of it
             _remove(partial)
-        raise DataError(
-            f"the server answered {error.code} ({error.reason}) for {remote.url}: {_alternative()}"
-        ) from error
+        raise DataError(f"the server answered {error.code} ({error.reason}) for {remote.url}: {ELSEWHERE}") from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        raise DataError(f"{remote.url} cannot be reached ({reason}): check the network, or {_alternative()}") from error
+        raise DataError(f"{remote.url} cannot be reached ({reason}): check the network, or {ELSEWHERE}") from error
     return response
 
 
@@ -105,7 +101,7 @@ def _check_size(response: HTTPResponse, remote: Remote) -> None:
     whole = _content_range(response)[1] if response.status == 206 else response.length
     if whole not in (None, remote.size):
         raise DataError(
-            f"{remote.url} is a file of {whole:,} bytes, but the published one has {remote.size:,}: {_alternative()}"
+            f"{remote.url} is a file of {whole:,} bytes, but the published one has {remote.size:,}: {ELSEWHERE}"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from windermere.errors import DataError, UnknownNameError, UsageError
 from windermere.paper.data.catalogue import OFFICIAL, Catalogue, DataFile, Remote
-from windermere.paper.data.download import bring
+from windermere.paper.data.download import ELSEWHERE, bring
 from windermere.paper.data.storage import (
     BROKEN,
     Readable,
@@ -62,7 +62,7 @@ def _checked(source: Path | None, catalogue: Catalogue) -> Path | None:
         return None
     source = source.expanduser()
     if not os.path.isdir(source):
-        raise DataError(f"{source} is not a folder: --from takes the folder that the files of {catalogue.name} are in")
+        raise DataError(f"{source} is not a folder: give the one that the files of {catalogue.name} are in")
     return source
 
 
@@ -77,7 +77,7 @@ def _download(catalogue: Catalogue, wanted: Sequence[DataFile], folder: Path, pr
     for remote in remotes:
         packed = bring(remote, folder, _shifted(done, total, progress))
         if left := _unpack(remote, packed, packed_in[remote], folder):
-            raise DataError(f"{remote.url} does not hold the published {_list(left)}: give --from FOLDER")
+            raise DataError(f"{remote.url} does not hold the published {_list(left)}: {ELSEWHERE}")
         with storing(packed, "deleted"):
             packed.unlink(missing_ok=True)
         done += remote.size

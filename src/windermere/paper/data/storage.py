@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Protocol
 
-from windermere.errors import DataError
+from windermere.errors import DataError, MissingDataError
 from windermere.paper.data.catalogue import Catalogue, DataFile
 from windermere.records.atomic import open_to_read, storing
 
@@ -56,18 +56,18 @@ def locate(catalogue: Catalogue, folder: Path) -> dict[str, Path]:
     found = {file.name: versions(folder, file.name) for file in catalogue.files}
     missing = [name for name, paths in found.items() if not paths]
     if missing:
-        raise DataError(_what_to_do(catalogue, folder, missing))
+        raise _refusal(catalogue, folder, missing)
     return {name: paths[0] for name, paths in found.items()}
 
 
-def _what_to_do(catalogue: Catalogue, folder: Path, missing: list[str]) -> str:
-    command = f"`windermere data get {catalogue.name}"
+def _refusal(catalogue: Catalogue, folder: Path, missing: list[str]) -> DataError:
     if refused := find(folder, *catalogue.refused):
-        return f"{refused[0]} cannot be used: {catalogue.refusal} (or run {command}`)"
+        command = f"`windermere data get {catalogue.name}`"
+        return DataError(f"{refused[0]} cannot be used: {catalogue.refusal} (or run {command})")
     absent = f"{folder} has no {', '.join(missing)}"
     if archives := find(folder, *(remote.name for remote in catalogue.remotes if remote.is_archive)):
-        return f"{absent}, but {archives[0].name}: run {command} --from {archives[0].parent}` to unpack it"
-    return f"{absent}: run {command}`, or {command} --from FOLDER` if you have the files elsewhere"
+        return MissingDataError(f"{absent}, but {archives[0].name}", catalogue.name, archives[0])
+    return MissingDataError(absent, catalogue.name)
 
 
 def damaged(path: Path, what: str, data_set: str) -> DataError:

@@ -118,7 +118,7 @@ def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> 
     if not reviewed:
         raise UsageError(
             "there is nothing to draw: no row of metrics is the decision of a review; "
-            "train with --adapt, for at least as many iterations as lie between two reviews"
+            "train an adapted run for at least as many iterations as lie between two reviews"
         )
     places = list(seeds or reviewed)
     return [

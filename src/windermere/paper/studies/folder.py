@@ -14,13 +14,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from windermere.errors import RunError, UsageError, WindermereError
+from windermere.errors import FolderTakenError, RunError, UsageError, WindermereError
 from windermere.paper.studies.study import MAIN, Study, Tables
 from windermere.records import (
     Row,
     damaged,
     not_in_use,
     open_file,
+    other_files,
     read_json,
     read_rows,
     read_tensors,
@@ -63,9 +64,9 @@ class StudyFolder:
         for row in read_rows(path / f"{MAIN}.csv"):
             planned = self.iterations.get(row.get("run", ""))
             if planned is not None and row.get("iterations") not in (None, planned):
-                raise RunError(
+                raise FolderTakenError(
                     f"{path} has rows of '{row['run']}' after {row['iterations']} iterations, and this version of the "
-                    f"study trains it for {planned}: name another folder with --out, or take this one away"
+                    f"study trains it for {planned}: take this one away, or choose another folder"
                 )
 
     @property
@@ -128,9 +129,9 @@ class StudyFolder:
     def refuse_other_arithmetic(self, run: str, arithmetic: str) -> None:
         """The seeds of a run are averaged, so all of them must be trained in the same arithmetic."""
         for held in self.arithmetics(run) - {arithmetic}:
-            raise RunError(
+            raise FolderTakenError(
                 f"{self.path} has seeds of '{run}' in {held}, and others would be in {arithmetic}: say "
-                f"--arithmetic {held}, or name another folder with --out"
+                f"arithmetic={held!r}, or choose another folder"
             )
 
     def _reached(self, name: str) -> int:
@@ -253,15 +254,15 @@ def _refuse_another(path: Path, about: Mapping[str, Any]) -> None:
         raise damaged(path / ABOUT, "it does not say which study this is")
     if found != about:
         held, wanted = (f"{'quick ' if a.get('quick') else ''}study '{a.get('study')}'" for a in (found, about))
-        flag = ", or give --quick" if found == {**about, "quick": True} else ""
-        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder{flag}")
+        same = ", or give quick=True" if found == {**about, "quick": True} else ""
+        raise RunError(f"{path} holds the {held}, not the {wanted}: choose another folder{same}")
 
 
 def refuse_other_files(path: Path, own: Collection[str]) -> None:
     """Refuses a folder that holds files other than its own; hidden files do not count."""
     names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
     if others := [name for name in names if name not in own and not name.startswith(".")]:
-        raise RunError(f"{path} holds other files ({others[0]}, ...): choose a new or empty folder as --out")
+        raise other_files(path, others[0])
 
 
 def _key(row: Row) -> Key | None:

@@ -106,7 +106,7 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     refuse_unless_file(page, "written")  # before any figure is drawn
     there = [study for study in studies if (results / study.name / f"{MAIN}.csv").exists()]
     if not there:
-        raise RunError(f"{results} holds no study's table: run a study first, or name their folder with --results")
+        raise RunError(f"{results} holds no study's table: run a study first, or name another folder by results=...")
     for study in there:
         refuse_another_study(results / study.name, study)
     missing = [study.name for study in studies if study not in there]

@@ -110,7 +110,7 @@ class RunConfig:
         check_it_suits(self.arithmetic, self.data, self.dtype)
         if self.adapt == "none" and (self.check is not None or self.first_step != "given"):
             raise UsageError(
-                "a check solver or an initial step is for adapted runs: add --adapt paper or --adapt steady"
+                "a check solver or an initial step is for adapted runs: choose adapt='paper' or adapt='steady'"
             )
         if self.adapt == "steady" and self.batch_size < 2:
             raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
@@ -127,7 +127,7 @@ class RunConfig:
         if self.check is None and not isinstance(self.solver, Adaptive) and method not in CHECKS:
             finer = ", ".join(higher_orders(method)) or "there is none"
             raise UsageError(
-                f"steps of '{method}' have no usual check: choose one of a higher order with --check ({finer})"
+                f"steps of '{method}' have no usual check: choose one of a higher order with check=... ({finer})"
             )
         check = self.check or CHECKS.get(method, "dopri54")
         given = {"every": self.review_every, "decrease": self.decrease, "increase": self.increase}

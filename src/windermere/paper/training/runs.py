@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from windermere.errors import RunError, UsageError, describe_error
+from windermere.errors import RunError, StartedOtherwiseError, UnfinishedRunError, UsageError, describe_error
 from windermere.nn import ode_blocks
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.checkpoint import check_it_belongs
@@ -83,27 +83,14 @@ def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
 
 
 def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConfig) -> None:
-    names = [f.name for f in fields(RunConfig) if getattr(stored, f.name) != getattr(config, f.name)]
-    other = [name for name in names if name not in RESUMED_OTHERWISE]
+    both = {f.name: (getattr(stored, f.name), getattr(config, f.name)) for f in fields(RunConfig)}
+    other = {name: (was, now) for name, (was, now) in both.items() if was != now and name not in RESUMED_OTHERWISE}
     if other:
-        told = " and ".join(f"{_flag(n)} {_told(getattr(stored, n))} (not {_told(getattr(config, n))})" for n in other)
-        raise RunError(f"{path} was started with {told}: resume it without this, or start a new run in another folder")
+        advice = "resume it without this, or start a new run in another folder"
+        raise StartedOtherwiseError(Path(path), other, advice)
     if config.iterations < stored.iterations:
-        raise RunError(
-            f"{path} was started with --iterations {stored.iterations}: resumed, it may have more, "
-            f"but not {config.iterations}"
-        )
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _told(value: Any) -> str:
-    """Seeds as a flag has them: one number alone would be how many."""
-    if not isinstance(value, tuple):
-        return str(value)
-    return ",".join(map(str, value)) + ("," if len(value) == 1 else "")
+        advice = "resumed, it may have more iterations, but not fewer"
+        raise StartedOtherwiseError(Path(path), {"iterations": both["iterations"]}, advice)
 
 
 @dataclass(frozen=True)
@@ -128,9 +115,8 @@ def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str |
     run = read_run(Path(path))
     config = replace(RunConfig.from_dict(run.config), device=str(device))
     if (trained := run.model.meta.get("iterations")) != config.iterations:
-        raise RunError(
-            f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}: "
-            "go on with it by --resume"
+        raise UnfinishedRunError(
+            f"{path} is to be trained for {config.iterations} iterations, and its model is that after {trained}"
         )
     chosen = config if arithmetic is None else replace(config, arithmetic=arithmetic)
     try:
