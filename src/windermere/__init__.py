@@ -127,8 +127,8 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # or a type checker would believe in every name
 
     def __getattr__(name: str) -> object:
-        """A public name is imported when it is first asked for: PyTorch takes seconds, and the command line's help has no
-        use for it."""
+        """A public name is imported when it is first asked for: PyTorch takes seconds, and the command line's help does
+        not need it."""
         if name not in _HOME and name not in _ROOMS:
             raise AttributeError(f"module 'windermere' has no attribute '{name}'")
         try:

@@ -106,7 +106,7 @@ def test_a_run_in_bfloat16_that_was_stopped_and_resumed_is_the_same_bit_for_bit(
 def test_a_run_goes_on_in_its_own_arithmetic_only(tmp_path: Path) -> None:
     trained(tmp_path, images_config(arithmetic="tf32"), stop_at=2)
     assert resumed_config(tmp_path, {}).arithmetic == "tf32"
-    with pytest.raises(RunError, match=r"started with --arithmetic tf32 \(not bfloat16\)"):
+    with pytest.raises(RunError, match=r"started with arithmetic = tf32 \(not bfloat16\)"):
         resumed_config(tmp_path, {"arithmetic": "bfloat16"})
 
 
