@@ -4,7 +4,7 @@ PyTorch may rename or drop any of them, and an older one may not have it yet. Th
 same: another way finds the answer, or we say "perhaps", which costs a fast path. Names are looked up once, at import.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -126,16 +126,6 @@ def is_hooked(module: nn.Module) -> bool:
     except AttributeError:
         return True
     return bool(own or _has_any_global_hook())
-
-
-def layers_of(module: nn.Module) -> Iterable[tuple[str, nn.Module | None]]:
-    """A module's own, by name, one that is there twice too: named_children leaves it out. Without it: slower, by the
-    names of all that is inside."""
-    try:
-        return module._modules.items()
-    except AttributeError:
-        inside = module.named_modules(remove_duplicate=False)
-        return [(name, layer) for name, layer in inside if name and "." not in name]
 
 
 # Many small operations in one, for training
