@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
+from windermere._torch_private import is_forward_mode, times_written
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.counting import Ledger
 from windermere.solvers.field import FusedAdjoint, Layout, Prepared, Rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
 from windermere.solvers.integrate import integrate
 from windermere.solvers.members import by_sample, members_of, tally
-from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept, times_written
+from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept
 from windermere.solvers.solver import Adaptive, Solver, stopping_at
 from windermere.solvers.tableaus import Tableau
-from windermere.solvers.torch_modes import is_forward_mode
 
 
 def solve_with_adjoint(

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
+from windermere._torch_private import is_hooked, times_written
 from windermere.checks import takes_two
 from windermere.errors import FieldError, UsageError
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.solver import Adaptive
 from windermere.solvers.tableaus import Tableau
-from windermere.solvers.torch_modes import is_forward_mode, is_mixed, is_transformed
+from windermere.solvers.torch_modes import is_mixed, may_be_transformed
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
 Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -98,7 +98,7 @@ class Preparable(Protocol):
 def prepare(field: Any, z: Tensor) -> Prepared:
     """A field ready to be solved from z; by its rate alone where PyTorch wants to see, or round, each operation."""
     mixed = is_mixed(z)
-    if not mixed and not is_transformed() and not is_forward_mode():
+    if not mixed and not may_be_transformed():
         return _prepared(field)
     ready = Prepared(field, parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
     return Prepared(in_autocast(ready.rate, z.device.type) if mixed else ready.rate, ready.tensors)
@@ -146,9 +146,7 @@ def prepares_itself(field: Any) -> bool:
 def is_altered(module: nn.Module) -> bool:
     """Whether a call does more than its class's forward: hooks, its own or those of all modules, or a forward of its
     own."""
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    for_all = _has_any_global_hook()  # type: ignore[no-untyped-call]
-    return bool(hooks or for_all) or "forward" in vars(module)
+    return is_hooked(module) or "forward" in vars(module)
 
 
 @dataclass(frozen=True)
@@ -295,10 +293,10 @@ def _called(rate: Any, t: Tensor, z: State) -> Any:
     return k
 
 
-def _versions(z: State) -> list[int]:
+def _versions(z: State) -> list[int | None]:
     """How often PyTorch saw the state's parts change; inference mode does not look."""
     parts = (z,) if isinstance(z, Tensor) else z
-    return [part._version for part in parts if not part.is_inference()]
+    return [times_written(part) for part in parts]
 
 
 def check_rate(z: State, k: Any) -> None:

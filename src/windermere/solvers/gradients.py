@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from windermere._torch_private import times_written
 from windermere.errors import FieldError, UnknownNameError, UsageError, describe_error
 from windermere.solvers.counting import Ledger
 from windermere.solvers.field import Prepared
@@ -63,12 +64,12 @@ def check_gradient(gradient: Any) -> None:
 def check_unchanged(tensors: Callable[[], tuple[Tensor, ...]]) -> Callable[[], None]:
     """What is run again must depend on the tensors of the solve: with others, its gradient would be wrong, and nobody
     would say so."""
-    known = [(tensor, tensor._version) for tensor in tensors()]
+    known = [(tensor, times_written(tensor)) for tensor in tensors()]
 
     def check() -> None:
         now = tensors()
         if len(now) != len(known) or any(
-            p is not own or p._version != v for p, (own, v) in zip(now, known, strict=True)
+            p is not own or times_written(p) != v for p, (own, v) in zip(now, known, strict=True)
         ):
             raise UsageError(
                 "the field's parameters are no longer those of the solve (changed in place, or put there for its time "

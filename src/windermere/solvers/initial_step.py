@@ -7,10 +7,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere._torch_private import times_written
 from windermere.checks import is_whole
 from windermere.errors import NonFiniteError, UsageError
 from windermere.solvers.field import Field, Layout, State, lay_out, prepare
-from windermere.solvers.runge_kutta import check_kept, combine, times_written
+from windermere.solvers.runge_kutta import check_kept, combine
 from windermere.solvers.solver import check_times
 
 Numbers = NDArray[np.float64]

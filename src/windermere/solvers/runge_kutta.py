@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere._torch_private import times_written
 from windermere.errors import FieldError
 from windermere.solvers.field import Layout, Rate
 from windermere.solvers.tableaus import Tableau
@@ -51,11 +52,6 @@ def stages(
         written.append(times_written(rates[-1]))
     check_kept(rates, written)
     return rates
-
-
-def times_written(rate: Tensor) -> int | None:
-    """How often PyTorch has written to a tensor's memory; None where it does not count."""
-    return None if rate.is_inference() else rate._version
 
 
 def check_kept(rates: Sequence[Tensor], written: Sequence[int | None]) -> None:

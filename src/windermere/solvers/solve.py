@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere._torch_private import is_forward_mode
 from windermere.errors import SolverError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
@@ -19,7 +20,7 @@ from windermere.solvers.landing import has_to_land
 from windermere.solvers.members import by_sample, members_of, tally
 from windermere.solvers.runge_kutta import Problem, Walked
 from windermere.solvers.solver import Adaptive, Solver, Solvers, check_times, default_times, stopping_at
-from windermere.solvers.torch_modes import check_transforms, is_forward_mode, is_transformed
+from windermere.solvers.torch_modes import check_transforms, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""

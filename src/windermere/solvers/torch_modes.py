@@ -4,42 +4,40 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import TransformType, get_interpreter_stack, peek_interpreter_stack
-from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
 
+from windermere._torch_private import (
+    PERHAPS,
+    innermost_transform,
+    is_any_autocast_enabled,
+    is_forward_mode,
+    tracing_state,
+    transforms,
+)
 from windermere.errors import UsageError
 
 
 def is_transformed() -> bool:
     """Whether the tensors of this moment are those of a transform. torch.compile cannot ask."""
-    return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+    return not torch.compiler.is_compiling() and innermost_transform() not in (None, PERHAPS)
 
 
 def is_batched() -> bool:
     """Whether vmap is among the transforms: then a tensor has no value that could be asked for."""
-    return is_transformed() and any(level.key() == TransformType.Vmap for level in get_interpreter_stack())
+    return is_transformed() and "Vmap" in transforms()
 
 
-def is_forward_mode() -> bool:
-    """Whether derivatives are carried along (torch.autograd.forward_ad): a function of our own has none to give."""
-    return forward_ad._current_level >= 0
+def may_be_transformed() -> bool:
+    """Whether a function of our own may have no answer for PyTorch: in a transform, if only perhaps, or for derivatives
+    in forward mode."""
+    transformed = not torch.compiler.is_compiling() and innermost_transform() is not None
+    return transformed or is_forward_mode()
 
 
 def is_looked_through() -> bool:
     """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
     derivatives in forward mode."""
-    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
-    return traced or peek_interpreter_stack() is not None or is_forward_mode()
-
-
-def is_in_a_mode() -> bool:
-    """Whether someone wants to see every operation, or to put others in their place: to count them, say. A default
-    device, which is such a mode too, does neither."""
-    if torch._C._len_torch_dispatch_stack() > 0:
-        return True
-    modes = torch._C._len_torch_function_stack()
-    return modes > 0 and any(not isinstance(torch._C._get_function_stack_at(k), DeviceContext) for k in range(modes))
+    traced = torch.compiler.is_compiling() or tracing_state() is not None
+    return traced or innermost_transform() is not None or is_forward_mode()
 
 
 def check_transforms(*, adaptive: bool, gradient: Any) -> None:
@@ -49,7 +47,7 @@ def check_transforms(*, adaptive: bool, gradient: Any) -> None:
             "an adaptive solve chooses its steps by numbers, which torch.func's transforms (vmap, grad, jvp, ...) do "
             "not show: take a FixedStep or an OnGrid inside of them, or torch.autograd"
         )
-    hidden = any(level.key() == TransformType.Grad for level in get_interpreter_stack())
+    hidden = "Grad" in transforms()
     if gradient != "backprop" and torch.is_grad_enabled() and (hidden or gradient != "checkpoint"):
         raise UsageError(
             f"gradient={gradient!r} cannot be had inside of torch.func's transforms (vmap, grad, jvp, ...): "
@@ -59,6 +57,6 @@ def check_transforms(*, adaptive: bool, gradient: Any) -> None:
 
 def is_mixed(z: Tensor) -> bool:
     """Whether autocast rounds the operations of a solve of this state."""
-    if not torch._C._is_any_autocast_enabled():  # the one question that takes next to no time
+    if not is_any_autocast_enabled():  # the one question that takes next to no time
         return False
     return z.device.type in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(z.device.type)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from windermere._torch_private import is_in_a_mode
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_graded
 from windermere.fast.cpu.native_plan import Choice, Network, network_of
@@ -24,7 +25,7 @@ from windermere.solvers import Adaptive, Tableau
 from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import step_through
-from windermere.solvers.torch_modes import is_in_a_mode, is_looked_through
+from windermere.solvers.torch_modes import is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """The largest sphere network that C solves: tables and shares of gradients grow with the square of the channels, and a

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_legacy_batchedtensor
 
+from windermere._torch_private import has_hooks, is_batched_by_autograd
 from windermere.fast.cpu.compiled import library, vector_bytes
 from windermere.fast.cpu.native_plan import Choice, NativeWalk, Network, plan_of
 from windermere.solvers import Tableau
@@ -73,7 +73,7 @@ class _OnTapeAgain(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Any:
         memory, *given = ctx.saved_tensors  # PyTorch says so if one was changed in place
         needed, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
-        if not again and not is_legacy_batchedtensor(grads[0]) and not is_looked_through():
+        if not again and not is_batched_by_autograd(grads[0]) and not is_looked_through():
             return None, None, *ctx.call.back(grads[0], needed[0], memory)
         with torch.enable_grad():
             # Views, which lead to no other: a weight may be made of z, or have hooks that the engine calls later.
@@ -98,11 +98,6 @@ def pull_back(end: Tensor, on_end: Tensor) -> bool:
         if leaf is not None:
             leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
     return True
-
-
-def has_hooks(tensor: Tensor) -> bool:
-    """Whether someone wants to see this tensor's gradient on its way."""
-    return bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
 
 
 def _laid_out(tensor: Tensor) -> Tensor:

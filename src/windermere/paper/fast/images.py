@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from windermere._torch_private import add_each, compile_errors
 from windermere.errors import UsageError
 from windermere.paper.arithmetic import products_in
 from windermere.paper.fast.image_adaptive import image_adapt
@@ -135,7 +136,7 @@ class _LeanWalk(torch.autograd.Function):
             on_rates = [on_z * (h * tableau.b[i]) for i in range(count)]
             for i in range(count - 1, -1, -1):
                 on_x, *shares = function(ctx.low, on_rates[i], inputs[n * count + i], *weights)
-                torch._foreach_add_(gathered, shares)
+                add_each(gathered, shares)
                 on_z.add_(on_x)
                 for j, a in enumerate(tableau.a[i]):
                     if a != 0.0:
@@ -203,11 +204,9 @@ def compiled(function: Function) -> Function:
     def call(*args: Any) -> Any:
         nonlocal works
         if works:
-            from torch._dynamo.exc import TorchDynamoException  # a second's import, which torch.compile has made
-
             try:
                 return made(*args)
-            except (TorchDynamoException, ImportError, OSError) as error:
+            except compile_errors() as error:
                 works = False
                 why = (str(error).strip() or type(error).__name__).splitlines()[0]
                 warnings.warn(f"an image field cannot be compiled here, and is slower for it: {why}", stacklevel=2)

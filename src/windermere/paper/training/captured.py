@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
+from windermere._torch_private import note_non_finite
 from windermere.nn import ode_blocks
 from windermere.paper.architectures import ImageField, SphereField
 from windermere.paper.fast.fused import can_walk
@@ -188,8 +189,7 @@ class CapturedSteps:
         found = torch.autograd.grad(losses.sum(), self.ensemble.parameters())
         gradients = [gradient.contiguous() for gradient in found]  # fused optimizers take entries as they lie
         seen = Stepped(losses.detach(), logits.detach(), y)
-        # Multiplies by one, and notes in `bad` what is not finite: as torch.amp.GradScaler does.
-        torch._amp_foreach_non_finite_check_and_unscale_([seen.losses, *gradients], self.bad, self.one)
+        note_non_finite([seen.losses, *gradients], self.bad, self.one)
         self._update(gradients)
         self.good += self.bad == 0
         return seen

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from windermere._torch_private import step_adam
 from windermere.errors import RunError
 from windermere.paper.training.config import RunConfig
 from windermere.paper.training.ensemble import Ensemble
@@ -93,18 +94,7 @@ def update(optimizer: Optimizer) -> None:
     if not isinstance(optimizer, torch.optim.Adam) or not here or len(slots) < len(parameters):
         optimizer.step()  # which also makes the slots
         return
-    taken = [slot["step"] for slot in slots]
-    moments = ([slot[name] for slot in slots] for name in ("exp_avg", "exp_avg_sq"))
-    beta1, beta2 = group["betas"]
-    with torch.no_grad():
-        torch._foreach_add_(taken, 1)
-        torch._fused_adam_(
-            *(parameters, [p.grad for p in parameters], *moments, [], taken),
-            lr=group["lr"],
-            beta1=beta1,
-            beta2=beta2,
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            amsgrad=False,
-            maximize=False,
-        )
+    gradients, taken = [p.grad for p in parameters], [slot["step"] for slot in slots]
+    moments = ([slot["exp_avg"] for slot in slots], [slot["exp_avg_sq"] for slot in slots])
+    if not step_adam(parameters, gradients, moments, taken, group):
+        optimizer.step()

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from windermere.fast.cpu.native_call import has_hooks, pull_back
+from windermere._torch_private import has_hooks, log_softmax_back
+from windermere.fast.cpu.native_call import pull_back
 from windermere.paper.training.ensemble import Ensemble, apply
 from windermere.paper.training.evaluation import member_losses
 
@@ -40,7 +41,7 @@ def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Ten
         likelihoods = F.log_softmax(logits.transpose(1, 2), dim=1)  # [S, C, B]
         losses = F.nll_loss(likelihoods, labels, reduction="none").mean(dim=1)
         on_chosen = torch.zeros_like(likelihoods).scatter_(1, labels.unsqueeze(1), -1 / labels.shape[1])
-        on_logits = torch._log_softmax_backward_data(on_chosen, likelihoods, 1, likelihoods.dtype).transpose(1, 2)
+        on_logits = log_softmax_back(on_chosen, likelihoods, 1).transpose(1, 2)
         bias.grad = on_logits.sum(dim=1)
         weight.grad = (x.transpose(1, 2) @ on_logits).transpose(1, 2).contiguous()
         on_features = on_logits @ weight

@@ -162,10 +162,13 @@ def _is_walkable(module: nn.Module) -> bool:
 
 def _layers(model: nn.Module, at: str = "") -> Iterator[tuple[str, nn.Module]]:
     """The layers in order, those of a Sequential inside too, each with the prefix of its parameters' names."""
-    for name, layer in model._modules.items():  # named_children would leave out an activation that is used twice
-        if layer is not None and _is_walkable(layer):
+    inside = model.named_modules(remove_duplicate=False)  # named_children leaves out an activation that is used twice
+    for name, layer in inside:
+        if not name or "." in name:
+            continue
+        if _is_walkable(layer):
             yield from _layers(layer, f"{at}{name}.")
-        elif layer is not None:
+        else:
             yield f"{at}{name}.", layer
 
 

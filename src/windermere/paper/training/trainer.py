@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere._torch_private import note_non_finite
 from windermere.adaptation import ControllerState
 from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.paper.architectures import architecture, initialise
@@ -184,8 +185,7 @@ class Training:
     def check_finite(self, losses: Tensor) -> None:
         """Losses and gradients: a finite loss with a gradient that is not would spoil the state all the same."""
         gradients = [p.grad for p in self.ensemble.parameters() if p.grad is not None]
-        # Multiplies by one, and notes in `bad` what is not finite: as torch.amp.GradScaler does, in one call.
-        torch._amp_foreach_non_finite_check_and_unscale_([losses, *gradients], self.bad, self.one)
+        note_non_finite([losses, *gradients], self.bad, self.one)
         if not self.bad:
             return
         self.bad.zero_()

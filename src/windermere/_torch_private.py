@@ -1,0 +1,197 @@
+"""Every private name of PyTorch that we touch, what it is for, and what we do without it.
+
+PyTorch may rename or drop any of them, and an older one may not have it yet. Then solves and audits are right all the
+same: another way finds the answer, or we say "perhaps", which costs a fast path. Names are looked up once, at import.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+PERHAPS = object()
+"""In place of a transform or a trace: PyTorch cannot be asked for one."""
+
+
+def _find(path: str, otherwise: Any = None) -> Any:
+    """What PyTorch has by this name, such as "torch._C._functorch.peek_interpreter_stack"."""
+    place, name = path.rsplit(".", 1)
+    try:
+        return getattr(import_module(place), name, otherwise)
+    except ImportError:
+        return otherwise
+
+
+# What PyTorch does around an operation
+
+tracing_state: Callable[[], object] = _find("torch._C._get_tracing_state", lambda: PERHAPS)
+"""What torch.jit.trace has seen so far, or None: it must see every operation. Without it: PERHAPS."""
+innermost_transform: Callable[[], Any] = _find("torch._C._functorch.peek_interpreter_stack", lambda: PERHAPS)
+"""The innermost of torch.func's transforms in force, or None: inside of one, tensors have no memory of their own.
+Without it: PERHAPS."""
+_all_transforms = _find("torch._C._functorch.get_interpreter_stack")
+
+
+def transforms() -> set[str]:
+    """Names of all transforms in force, such as Vmap, which hides values, and Grad, which hides that a gradient is
+    wanted. Without it, inside of any: both of these."""
+    if innermost_transform() in (None, PERHAPS):
+        return set()
+    return {"Vmap", "Grad"} if _all_transforms is None else {level.key().name for level in _all_transforms()}
+
+
+if hasattr(forward_ad, "_current_level"):
+
+    def is_forward_mode() -> bool:
+        """Whether derivatives are carried along (torch.autograd.forward_ad): a function of our own has none to give.
+        Without it: make_dual refuses to work where they are not."""
+        return forward_ad._current_level >= 0
+
+else:
+
+    def is_forward_mode() -> bool:
+        """By what users may call."""
+        try:
+            forward_ad.make_dual(torch.zeros(()), torch.zeros(()))  # type: ignore[no-untyped-call]
+        except RuntimeError:
+            return False
+        return True
+
+
+is_any_autocast_enabled: Callable[[], bool] = _find("torch._C._is_any_autocast_enabled", lambda: True)
+"""Whether autocast rounds operations on some device: asked first, since it takes next to no time. Without it: perhaps,
+and the device in question is asked for."""
+
+_dispatch_modes = _find("torch._C._len_torch_dispatch_stack")
+_function_modes = _find("torch._C._len_torch_function_stack")
+_function_mode_at = _find("torch._C._get_function_stack_at")
+_DefaultDevice: Any = _find("torch.utils._device.DeviceContext", ())
+
+if None not in (_dispatch_modes, _function_modes, _function_mode_at):
+
+    def is_in_a_mode() -> bool:
+        """Whether someone wants to see every operation, or to put others in their place: to count them, say. A default
+        device, which is such a mode too, does neither. Without it: perhaps, so True."""
+        if _dispatch_modes() > 0:
+            return True
+        modes = _function_modes()
+        return modes > 0 and any(not isinstance(_function_mode_at(k), _DefaultDevice) for k in range(modes))
+
+else:
+
+    def is_in_a_mode() -> bool:
+        """Perhaps."""
+        return True
+
+
+# What PyTorch knows of tensors and modules
+
+is_batched_by_autograd: Callable[[Tensor], bool] = _find(
+    "torch._C._functorch.is_legacy_batchedtensor", lambda tensor: True
+)
+"""Whether it stands for many gradients at once, as in torch.autograd.grad(is_grads_batched=True): C cannot read it.
+Without it: perhaps, so True."""
+
+
+def times_written(tensor: Tensor) -> int | None:
+    """How often PyTorch has written to a tensor's memory: a field must not change what it was given or has returned.
+    None where PyTorch does not count; then nobody can tell."""
+    try:
+        return None if tensor.is_inference() else tensor._version
+    except AttributeError:
+        return None
+
+
+def has_hooks(tensor: Tensor) -> bool:
+    """Whether someone wants to see this tensor's gradient on its way: autograd's engine calls them, a short cut does
+    not. Without it: perhaps, so True."""
+    try:
+        return bool(tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
+    except AttributeError:
+        return True
+
+
+_has_any_global_hook: Callable[[], object] = _find("torch.nn.modules.module._has_any_global_hook", lambda: True)
+
+
+def is_hooked(module: nn.Module) -> bool:
+    """Whether a call of this module calls hooks too, its own or those of all modules: a fast path does not. Without
+    it: perhaps, so True."""
+    try:
+        own = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    except AttributeError:
+        return True
+    return bool(own or _has_any_global_hook())
+
+
+# Many small operations in one, for training
+
+_add_each = _find("torch._foreach_add_")
+
+
+def add_each(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+    """Add to each tensor its other, in place, at once. Without it: one after the other."""
+    if _add_each is not None:
+        _add_each(tensors, others)
+        return
+    for tensor, other in zip(tensors, others, strict=True):
+        tensor.add_(other)
+
+
+_check_all_finite = _find("torch._amp_foreach_non_finite_check_and_unscale_")
+
+
+def note_non_finite(tensors: Sequence[Tensor], bad: Tensor, one: Tensor) -> None:
+    """Set `bad` to 1 if an entry of a tensor is not finite, and do not wait for the device: as torch.amp.GradScaler
+    does, which also multiplies by its scale, here `one`. Without it: one tensor after the other."""
+    if _check_all_finite is not None:
+        _check_all_finite(tensors, bad, one)
+        return
+    for tensor in tensors:
+        bad.copy_(torch.maximum(bad, (~tensor.isfinite().all()).to(bad.dtype)))
+
+
+_log_softmax_back = _find("torch._log_softmax_backward_data")
+
+
+def log_softmax_back(on_result: Tensor, result: Tensor, dim: int) -> Tensor:
+    """The cotangent of what log_softmax was given, without a tape. Without it: by its formula."""
+    if _log_softmax_back is not None:
+        return _log_softmax_back(on_result, result, dim, result.dtype)  # type: ignore[no-any-return]
+    return on_result - result.exp() * on_result.sum(dim, keepdim=True)
+
+
+_fused_adam = _find("torch._fused_adam_")
+
+
+def step_adam(
+    parameters: Sequence[Tensor],
+    gradients: Sequence[Tensor | None],
+    moments: tuple[Sequence[Tensor], Sequence[Tensor]],
+    taken: Sequence[Tensor],
+    settings: dict[str, Any],
+) -> bool:
+    """Adam's step with a group's settings, without what PyTorch wraps around it, which for a small model takes longer.
+    Without it: False, and nothing done."""
+    if _fused_adam is None or _add_each is None:
+        return False
+    beta1, beta2 = settings["betas"]
+    plain = {name: settings[name] for name in ("lr", "weight_decay", "eps")}
+    with torch.no_grad():
+        _add_each(taken, 1)
+        _fused_adam(
+            *(parameters, gradients, *moments, [], taken),
+            **{"beta1": beta1, "beta2": beta2, "amsgrad": False, "maximize": False, **plain},
+        )
+    return True
+
+
+@cache
+def compile_errors() -> tuple[type[Exception], ...]:
+    """What torch.compile raises where something cannot be compiled: its own, which take a second to import, or a tool
+    is missing. Without it: the built-in that its own derive from."""
+    return _find("torch._dynamo.exc.TorchDynamoException", RuntimeError), ImportError, OSError
