@@ -19,9 +19,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu_kernel import BATCH, milliseconds, noted, short
-from windermere.paper.architectures import architecture, initialise
-from windermere.paper.fast import fused_adaptive
+from windermere.paper.architectures import architecture, initialise, walk_of
+from windermere.paper.fast import fused_adaptive, spheres
 from windermere.paper.fast.fused_adaptive import Launch
+from windermere.paper.stacked import StackedField
 from windermere.paper.training import Ensemble
 from windermere.solvers import Adaptive, solve
 from windermere.solvers.grid import Grid
@@ -66,7 +67,7 @@ class Problem:
 def compared(problem: Problem) -> dict[str, Any]:
     """Over steps that differ a little, units may be on for the one and off for the other: see `exact` for gradients."""
     (costs, end), gradients, again = problem.solved(), problem.step(), problem.step()
-    with patch.object(fused_adaptive, "can_adapt", lambda *_: False):
+    with patch.object(spheres, "can_adapt", lambda *_: False):
         (their_costs, their_end), theirs = problem.solved(), problem.step()
     found = {"same costs": costs == their_costs, "costs": costs, "by host": their_costs}
     found |= {"end": apart([end], [their_end]), "gradients": apart(gradients, theirs), **exact(problem)}
@@ -85,8 +86,8 @@ def exact(problem: Problem) -> dict[str, float]:
     nodes = np.pad(sizes.cumsum(axis=1), ((0, 0), (1, 0)))
     grid = Grid(nodes if len(nodes) > 1 else nodes[0], (0, sizes.shape[1]))
     start, *doubles = (x.detach().double().requires_grad_() for x in (start, *weights.values()))
-    inner: Any = field.field
-    walk = inner.prepare_stacked(dict(zip(weights, doubles, strict=True))).walk
+    walk = walk_of(StackedField(field.field, dict(zip(weights, doubles, strict=True))), "backprop")
+    assert walk is not None
     wanted = walk(problem.solvers[0].tableau, grid, start)
     theirs = torch.autograd.grad(wanted.square().sum(), [start, *doubles])
     return {"exact end": apart([end.detach()], [wanted.detach()]), "exact gradients": apart(gradients, theirs)}
@@ -96,12 +97,12 @@ def timed(problem: Problem) -> dict[str, float]:
     """The first step compiles."""
     begun, _ = time.perf_counter(), [x.cpu() for x in problem.step()]
     found = {"first step, s": time.perf_counter() - begun, "kernels": milliseconds(problem.step, 5, 3)}
-    with patch.object(fused_adaptive, "can_adapt", lambda *_: False):
+    with patch.object(spheres, "can_adapt", lambda *_: False):
         return found | {"by host": milliseconds(problem.step, 2, 3)}
 
 
 def with_launch(problem: Problem, launch: Launch) -> float:
-    with patch.object(fused_adaptive, "adapt_on_device", partial(fused_adaptive.adapt_on_device, launch=launch)):
+    with patch.object(spheres, "adapt_on_device", partial(fused_adaptive.adapt_on_device, launch=launch)):
         return milliseconds(problem.step, 5, 3)
 
 

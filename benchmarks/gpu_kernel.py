@@ -43,9 +43,10 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 sys.meta_path.append(_Absent())
 
-from windermere.paper.architectures import SphereField, architecture, initialise  # noqa: E402
+from windermere.paper.architectures import SphereField, architecture, initialise, walk_of  # noqa: E402
 from windermere.paper.fast import fused  # noqa: E402
 from windermere.paper.fast.fused import Launch, Precision, fused_walk, steps_on_device  # noqa: E402
+from windermere.paper.stacked import StackedField  # noqa: E402
 from windermere.solvers import METHODS, FixedStep  # noqa: E402
 from windermere.solvers.grid import make_grid  # noqa: E402
 
@@ -100,9 +101,9 @@ class Problem:
         """The dense walk in float64."""
         start, *weights = (x.detach().double().requires_grad_() for x in (self.start, *self.weights))
         names = [name for name, _ in self.field.named_parameters()]
-        walk = self.field.prepare_stacked(dict(zip(names, weights, strict=True))).walk
-        end = walk(self.tableau, self.grid, start) if walk is not None else None
-        assert end is not None
+        walk = walk_of(StackedField(self.field, dict(zip(names, weights, strict=True))), "backprop")
+        assert walk is not None
+        end = walk(self.tableau, self.grid, start)
         return [end.detach(), *torch.autograd.grad(end, [start, *weights], self.cotangent.double())]
 
 

@@ -4,7 +4,7 @@ Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candi
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
-Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`
+Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`, `fast_paths`
 Build a model                  `ODEBlock`, `Autonomous`, `using`
 Count evaluations              `counting`, `Count`, `checking`
 Load a trained run             `load_run`
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         Trajectory,
         checking,
         counting,
+        fast_paths,
         initial_step,
         solve,
     )
@@ -74,6 +75,7 @@ __all__ = [
     "audit",
     "checking",
     "counting",
+    "fast_paths",
     "initial_step",
     "load_run",
     "moved_mass",
@@ -113,6 +115,7 @@ _HOMES = {
         "Trajectory",
         "checking",
         "counting",
+        "fast_paths",
         "initial_step",
         "solve",
     ),

@@ -6,30 +6,33 @@ import torch
 
 from tests.fast.interpreted import let_the_interpreter_count
 from tests.fast.kernels import answer
-from windermere.paper.architectures import SphereField
-from windermere.paper.fast import fused_adaptive
+from windermere.paper.architectures import NAMES, SphereField, spheres_of
+from windermere.paper.fast import fused_adaptive, spheres
 from windermere.paper.fast.fused_adaptive import Launch, adapt_on_device
-from windermere.solvers import METHODS, Prepared, solve
+from windermere.paper.stacked import StackedField
+from windermere.solvers import Problem, solve
+from windermere.solvers.layout import lay_out
 
-NAMES = [name for name, _ in SphereField(1).named_parameters()]
 GRADIENTS: tuple[Literal["backprop", "adjoint"], ...] = ("backprop", "adjoint")
 
 
 def results(case: dict[str, Any]) -> dict[str, Any] | None:
     """The end state, its cost, the accepted steps, and the gradients of its product with a cotangent."""
     launch, fused_adaptive.STEPS_AT_FIRST = Launch(precision=case["precision"]), case["room"]
-    given = METHODS[case["method"]], case["solvers"], case["times"]
     start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
-    found = adapt_on_device(*given, start, weights, launch)
+    layout = lay_out(start, members=len(start), samples=False)
+    field = SphereField(start.shape[-1], weights[1].shape[1])
+    problem = Problem(field, field, None, start, layout, tuple(case["solvers"]), tuple(case["times"]))
+    found = adapt_on_device(problem, weights, launch)
     if found is None:
         return None
     sizes = found.end.grad_fn.solve.sizes  # type: ignore[union-attr]
     gradients = torch.autograd.grad((found.end * case["cotangent"]).sum(), [start, *weights])
     with torch.no_grad():
-        quiet = adapt_on_device(*given, start, weights, launch)
+        quiet = adapt_on_device(problem, weights, launch)
     assert quiet is not None
     alone = solved_alone(case) if case.get("alone") else {}
-    costs = [torch.from_numpy(n) for n in found[1:]]
+    costs = [torch.from_numpy(n) for n in found.costs]
     return {
         "end": found.end.detach(),
         "costs": costs,
@@ -44,13 +47,10 @@ def solved_alone(case: dict[str, Any]) -> dict[str, Any]:
     """The first member by way of `solve`: the end and the evaluations, by gradient."""
     own = dict(zip(NAMES, (w[0].clone().requires_grad_() for w in case["weights"]), strict=True))
     points, channels = case["z"].shape[-1], len(own["lift.bias"])
-    fused_adaptive.can_adapt = lambda *_: True
-
-    class Alone:
-        def prepare(self) -> Prepared:
-            return SphereField(points, channels).prepare_stacked(own)
-
-    field: Any = Alone()
+    patched: Any = spheres
+    patched.can_adapt = lambda *_: True
+    patched.SphereKernels._asked = lambda _, problem: spheres_of(problem.field)
+    field = StackedField(SphereField(points, channels), own)
     solutions = {g: solve(field, case["z"][0], case["solvers"][0], case["times"], gradient=g) for g in GRADIENTS}
     return {g: (torch.as_tensor(s.final).detach(), s.stats.evaluations) for g, s in solutions.items()}
 

@@ -1,6 +1,5 @@
 """The image walk, for `kernels.run_kernels`."""
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -11,23 +10,11 @@ from torch import Tensor
 from tests.fast.interpreted import let_the_interpreter_count
 from tests.fast.kernels import answer
 from windermere.errors import SolverError
+from windermere.paper.architectures import NAMES, ImageField
 from windermere.paper.fast import images
 from windermere.paper.fast.image_fused import image_walk
-from windermere.paper.fast.images import image_field
-from windermere.solvers import METHODS, Prepared, solve
-
-
-@dataclass(frozen=True)
-class Field:
-    """The image networks' field, with weights as they are."""
-
-    weights: list[Tensor]
-
-    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
-        return self.prepare().rate(t, z)
-
-    def prepare(self) -> Prepared:
-        return image_field(self.weights, "bfloat16")
+from windermere.paper.stacked import StackedField
+from windermere.solvers import METHODS, solve
 
 
 def results(case: dict[str, Any]) -> list[Any]:
@@ -41,7 +28,9 @@ def results(case: dict[str, Any]) -> list[Any]:
         for name, value in (("can_walk_images", True), ("tuned", case["launch"])):
             setattr(images, name, lambda *_, value=value: value)
         solvers = case["solvers"] if start.ndim == 5 else case["solvers"][0]
-        solution = solve(Field(weights), start, solvers, times=case["times"])
+        network = ImageField(weights[0].shape[-3], weights[0].shape[-4], arithmetic="bfloat16")
+        field = StackedField(network, dict(zip(NAMES, weights, strict=True)))
+        solution = solve(field, start, solvers, times=case["times"])
         stats = solution.stats
         counts = np.stack([stats.evaluations, stats.accepted, stats.rejected]).reshape(3, -1)
         return cast(Tensor, solution.final), torch.from_numpy(counts)

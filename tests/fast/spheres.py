@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from windermere.paper.architectures import SphereField, initialise
-from windermere.solvers import Gradient, Prepared, solve
+from windermere.paper.architectures import SphereField, initialise, spheres_of
+from windermere.paper.stacked import StackedField
+from windermere.solvers import Gradient, solve
 
 DOUBLE = torch.float64
 
@@ -27,31 +28,34 @@ def samples(*shape: int) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(9), dtype=DOUBLE)
 
 
-class Ensemble:
-    """Fields with their parameters stacked: what training prepares."""
+class Ensemble(StackedField):
+    """Fields with their parameters stacked, as training has them."""
+
+    fields: list[SphereField]
 
     def __init__(self, points: int, members: int) -> None:
-        self.fields = [sphere_field(points, seed) for seed in range(members)]
-        stacked = [torch.stack(parts) for parts in zip(*(f.parameters() for f in self.fields), strict=True)]
-        self.tensors = {
-            name: tensor.detach().requires_grad_()
-            for (name, _), tensor in zip(self.fields[0].named_parameters(), stacked, strict=True)
-        }
-
-    def prepare(self) -> Prepared:
-        return self.fields[0].prepare_stacked(self.tensors)
+        fields = [sphere_field(points, seed) for seed in range(members)]
+        stacked = [torch.stack(parts) for parts in zip(*(f.parameters() for f in fields), strict=True)]
+        names = [name for name, _ in fields[0].named_parameters()]
+        tensors = {name: tensor.detach().requires_grad_() for name, tensor in zip(names, stacked, strict=True)}
+        super().__init__(fields[0], tensors)
+        object.__setattr__(self, "fields", fields)
 
 
 class Eagerly:
-    """The same prepared field without its fused walk: the slow reference."""
+    """The same prepared field without its fast paths: the slow reference, for one solve."""
 
     def __init__(self, field: Any) -> None:
-        self.field = field
+        spheres = spheres_of(field)
+        assert spheres is not None
+        self.prepared = spheres.prepared
 
-    def prepare(self) -> Prepared:
-        prepared = self.field.prepare()
-        assert prepared.walk is not None
-        return Prepared(prepared.rate, prepared.tensors)
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.prepared.rate(t, z)
+
+    def parameters(self) -> tuple[Tensor, ...]:
+        assert self.prepared.tensors is not None
+        return self.prepared.tensors()
 
 
 class Convolving(nn.Module):

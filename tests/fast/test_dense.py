@@ -1,6 +1,4 @@
-"""The fused dense walk against the eager walk of the same field, and against nn.Conv1d: values and gradients."""
-
-from typing import Any
+"""Walks of the sphere networks, in C and by dense layers, against nn.Conv1d: values and gradients."""
 
 import pytest
 import torch
@@ -41,7 +39,7 @@ def test_taps_find_their_places_on_a_gpu_without_a_copy_from_the_host(points: in
 @POINTS
 def test_the_prepared_rate_is_that_of_the_convolutions(points: int) -> None:
     field, z = sphere_field(points), samples(7, points)
-    rate = field.prepare().rate(torch.tensor(0.0), z)
+    rate = Eagerly(field)(torch.tensor(0.0), z)
     torch.testing.assert_close(rate, Convolving(field)(torch.tensor(0.0), z), rtol=1e-13, atol=1e-13)
     torch.testing.assert_close(rate, field(torch.tensor(0.0), z), rtol=1e-13, atol=1e-13)
 
@@ -87,22 +85,6 @@ def test_the_fused_walk_goes_either_way_in_time_and_shortens_its_last_step(
         solved(ensemble, samples(2, 4, 2), solvers, ensemble.tensors.values(), times),
         solved(Eagerly(ensemble), samples(2, 4, 2), solvers, ensemble.tensors.values(), times),
     )
-
-
-@WALKS
-@pytest.mark.parametrize("members", [None, 1, 3])
-def test_a_walk_of_many_blocks_is_the_eager_walk(members: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The way back goes block by block; here a block is two steps long, and the last one shorter."""
-    monkeypatch.setattr("windermere.paper.fast.dense.BLOCK", 2 * 2 * 5 * 2 * 8 * (members or 1))
-    solver: Any = FixedStep("heun", step=1 / 7)
-    if members is None:
-        field: Any = sphere_field(2)
-        wanted: Any = list(field.parameters())
-        z = samples(5, 2)
-    else:
-        field, solver, z = Ensemble(2, members), [solver] * members, samples(members, 5, 2)
-        wanted = field.tensors.values()
-    assert_same(solved(field, z, solver, wanted), solved(Eagerly(field), z, solver, wanted))
 
 
 @WALKS

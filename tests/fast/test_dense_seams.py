@@ -7,7 +7,9 @@ import torch
 from torch import Tensor
 
 from tests.fast.spheres import Convolving, Ensemble, assert_same, samples, solved, sphere_field
-from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, Prepared, solve
+from windermere.paper.architectures import walk_of
+from windermere.paper.stacked import StackedField
+from windermere.solvers import METHODS, Adaptive, FixedStep, Gradient, OnGrid, solve
 from windermere.solvers.grid import Steps
 
 pytestmark = pytest.mark.usefixtures("each_walk")
@@ -19,14 +21,7 @@ def test_the_fused_gradient_is_that_of_finite_differences() -> None:
 
     def end(z: Tensor, *parameters: Tensor) -> Any:
         names = [name for name, _ in field.named_parameters()]
-        prepared = field.prepare_stacked(dict(zip(names, parameters, strict=True)))
-        assert prepared.walk is not None
-
-        class Given:
-            def prepare(self) -> Prepared:
-                return prepared
-
-        return solve(Given(), z, solver).final  # type: ignore[arg-type]
+        return solve(StackedField(field, dict(zip(names, parameters, strict=True))), z, solver).final
 
     parameters = [p.detach().clone().requires_grad_() for p in field.parameters()]
     assert torch.autograd.gradcheck(end, (z, *parameters), eps=1e-7, atol=1e-5, rtol=1e-4)
@@ -114,7 +109,7 @@ def test_nine_hundred_dimensions_walk_as_they_are_convolved() -> None:
     z = samples(3, 900)
     assert_same(solved(field, z, solver, field.parameters()), solved(Convolving(field), z, solver, field.parameters()))
     ensemble, z = Ensemble(900, 2), samples(2, 3, 900)
-    together = solve(ensemble, z, [solver] * 2).final  # type: ignore[arg-type]
+    together = solve(ensemble, z, [solver] * 2).final
     assert isinstance(together, Tensor)
     for s, alone in enumerate(ensemble.fields):
         torch.testing.assert_close(together[s], solve(Convolving(alone), z[s], solver).final, rtol=1e-11, atol=1e-11)
@@ -125,7 +120,7 @@ def test_many_dimensions_walk_by_steps_that_lie_in_tensors() -> None:
     solvers = [FixedStep("rk4", step=1 / n) for n in (1, 3)]
     ensemble, z = Ensemble(20, 2), samples(2, 3, 20)
     sizes = torch.tensor([[1.0, 0, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0]], dtype=z.dtype)
-    walk = ensemble.prepare().walk
+    walk = walk_of(ensemble, "backprop")
     assert walk is not None
     found = walk(METHODS["rk4"], Steps(sizes, torch.tensor([1, 3], dtype=torch.int32)), z)
-    torch.testing.assert_close(found, solve(ensemble, z, solvers).final, rtol=1e-11, atol=1e-11)  # type: ignore[arg-type]
+    torch.testing.assert_close(found, solve(ensemble, z, solvers).final, rtol=1e-11, atol=1e-11)

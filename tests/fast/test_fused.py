@@ -14,9 +14,11 @@ from tests.fast.kernels import DEVICES, accuracy, run_kernels
 from tests.fast.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast import fused_adaptive
-from windermere.paper.fast.fused import can_walk, fused_walk, steps_on_device, with_kernels
-from windermere.solvers import METHODS, Adaptive, FixedStep
+from windermere.paper.fast.fused import can_walk, fused_walk, steps_on_device
+from windermere.paper.fast.spheres import SphereKernels, Spheres
+from windermere.solvers import METHODS, Adaptive, FixedStep, Problem
 from windermere.solvers.grid import make_grid
+from windermere.solvers.layout import lay_out
 from windermere.solvers.runge_kutta import combine, stages
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
@@ -132,16 +134,14 @@ def test_a_model_alone_takes_states_without_members(shape: tuple[int, ...], take
 
 @needs_triton
 def test_the_kernels_leave_a_state_of_other_points_than_the_field_has_to_the_ordinary_walk() -> None:
-    def refuse() -> Any:
-        raise LookupError
-
     shapes = [p.shape for p in sphere_field(2).parameters()]
-    grid = make_grid([FixedStep("euler", step=1.0)], (0.0, 1.0))
     with FakeTensorMode():
-        weights = [torch.zeros(s, device="cuda") for s in shapes]
-        walk = with_kernels(weights, 2, refuse)
-        with pytest.raises(LookupError):
-            walk(METHODS["euler"], grid, torch.zeros(4, 3, device="cuda"))
+        path = SphereKernels(lambda _: Spheres([torch.zeros(s, device="cuda") for s in shapes], 2))
+        for solver in (FixedStep("euler", step=1.0), Adaptive("dopri54", tolerance=1e-3)):
+            z = torch.zeros(4, 3, device="cuda")
+            layout = lay_out(z, members=None, samples=False)
+            problem = Problem(sphere_field(2), sphere_field(2), None, z, layout, (solver,), (0.0, 1.0))
+            assert (path.adaptive if problem.adaptive else path.fixed)(problem) is None
 
 
 def test_a_state_that_is_no_gpus_takes_the_ordinary_walk() -> None:

@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from tests.fast.kernels import DEVICES, accuracy, run_kernels
-from tests.fast.spheres import samples, sphere_field
+from tests.fast.spheres import Eagerly, samples, sphere_field
 from tests.fast.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast.fused_adaptive import can_adapt
-from windermere.solvers import METHODS, Adaptive, Prepared, Solution, solve
+from windermere.paper.stacked import StackedField
+from windermere.solvers import Adaptive, Problem, Solution, solve
+from windermere.solvers.layout import lay_out
 from windermere.solvers.tableaus import adaptive_names
 
 CLOSENESS = 2e-3
@@ -87,21 +89,11 @@ def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return run_kernels("interpreted_adaptive", cases, device, tmp_path_factory.mktemp("adaptive"))
 
 
-class ByTheHost:
-    """A case's field without any walk of its own."""
-
-    def __init__(self, weights: list[Tensor], points: int) -> None:
-        self.field, self.tensors = SphereField(points, weights[1].shape[1]), dict(zip(NAMES, weights, strict=True))
-
-    def prepare(self) -> Prepared:
-        prepared = self.field.prepare_stacked(self.tensors)
-        return Prepared(prepared.rate, prepared.tensors)
-
-
 def walked(case: dict[str, Any]) -> tuple[Solution, list[Tensor]]:
     """The solve and its gradients, in float32."""
     start, *weights = (x.clone().requires_grad_() for x in (case["z"], *case["weights"]))
-    field: Any = ByTheHost(weights, start.shape[-1])
+    network = SphereField(start.shape[-1], weights[1].shape[1])
+    field = Eagerly(StackedField(network, dict(zip(NAMES, weights, strict=True))))
     solution = solve(field, start, case["solvers"], case["times"], record=True)
     end = torch.as_tensor(solution.final)
     return solution, list(torch.autograd.grad((end * case["cotangent"]).sum(), [start, *weights]))
@@ -160,5 +152,6 @@ def test_a_solve_of_a_model_alone_takes_the_kernels(gradient: str, found: Any) -
 
 def test_a_state_that_is_no_gpus_is_not_the_kernels() -> None:
     field, z, solver = sphere_field(2).float(), samples(5, 2).float(), Adaptive("dopri54", tolerance=1e-3)
-    assert not can_adapt(METHODS["dopri54"], [solver], (), z, list(field.parameters()))
+    layout = lay_out(z, members=None, samples=False)
+    assert not can_adapt(Problem(field, field, None, z, layout, (solver,), (0.0, 1.0)), list(field.parameters()))
     assert solve(field, z, solver).stats.accepted

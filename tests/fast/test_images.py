@@ -15,7 +15,7 @@ from windermere import audit
 from windermere.errors import UnknownNameError, UsageError
 from windermere.nn import ODEBlock, using
 from windermere.nn.arithmetic import ARITHMETICS, arithmetic_of, convolving_in, unrounded
-from windermere.paper.architectures import ImageField, architecture, initialise
+from windermere.paper.architectures import ImageField, architecture, initialise, walk_of
 from windermere.paper.fast import images
 from windermere.paper.training import Ensemble
 from windermere.solvers import Adaptive, FixedStep, Gradient, OnGrid, Solver, checking, counting, solve
@@ -260,7 +260,7 @@ def test_states_at_several_times_and_a_record_come_from_the_eager_walk() -> None
 
 
 def test_steps_on_the_device_are_refused() -> None:
-    walk = a_field().prepare().walk
+    walk = walk_of(a_field(), "backprop")
     assert walk is not None
     with pytest.raises(UsageError, match="a grid of numbers, not of tensors"):
         walk(SOLVERS[0].tableau, Steps(torch.zeros(1, 2), torch.ones(1, dtype=torch.int32)), pictures(2))

@@ -18,6 +18,7 @@ from tests.fast.spheres import Convolving, Eagerly, Ensemble, assert_same, sampl
 from windermere.errors import NonFiniteError
 from windermere.fast.cpu import compiled, native, native_call
 from windermere.paper.architectures import SphereField, initialise
+from windermere.paper.fast.spheres import Spheres
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve
 from windermere.solvers.grid import make_grid
 
@@ -161,10 +162,10 @@ def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.Mon
     grid = make_grid([EULER], (0.0, 1.0))
     for points in (2, 900):
         weights = [p.detach() for p in sphere_field(points).parameters()]
-        native.walk_in_c(METHODS["euler"], grid, samples(32, points), native.sphere(weights, points))
+        native.walk_in_c(METHODS["euler"], grid, samples(32, points), Spheres(weights, points).native)
         with native_call.threads_for_c_alone():  # whatever PyTorch has meanwhile
             monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-            native.walk_in_c(METHODS["euler"], grid, samples(32, points), native.sphere(weights, points))
+            native.walk_in_c(METHODS["euler"], grid, samples(32, points), Spheres(weights, points).native)
         monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     assert given == [1, 1, 2, 2]
 
@@ -234,7 +235,7 @@ def test_derivatives_in_forward_mode_are_those_of_the_convolutions(solver: Any, 
 def test_traces_and_transforms_do_not_go_by_way_of_c() -> None:
     """A trace would hold the numbers of its example; a transform's tensors have no memory of their own."""
     needs_a_compiler()
-    own, z = native.sphere([p.detach() for p in sphere_field(2).parameters()], 2), samples(4, 2)
+    own, z = Spheres([p.detach() for p in sphere_field(2).parameters()], 2).native, samples(4, 2)
     assert native.can_walk(z, own)
     found = []
 
@@ -275,7 +276,7 @@ def test_what_is_not_finite_is_still_found_and_named() -> None:
 )
 def test_states_that_do_not_fit_the_weights_are_not_taken(z: Tensor) -> None:
     needs_a_compiler()
-    own = native.sphere([p.detach() for p in sphere_field(2).parameters()], 2)
+    own = Spheres([p.detach() for p in sphere_field(2).parameters()], 2).native
     assert native.can_walk(samples(4, 2), own)
     assert not native.can_walk(z, own)
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from windermere.errors import UnknownNameError
 from windermere.nn import ODEBlock
-from windermere.paper.architectures import ImageField, SphereField, Stackable, architecture, initialise
+from windermere.paper.architectures import ImageField, SphereField, architecture, images_of, initialise, spheres_of
+from windermere.paper.stacked import StackedField
 from windermere.solvers import FixedStep, solve
 
 SOLVER = FixedStep("euler", step=1 / 2)
@@ -108,19 +109,16 @@ def test_an_image_field_is_three_two_dimensional_convolutions(channels: int, wid
     ("field", "shape"), [(SphereField(2), (2,)), (SphereField(40), (40,)), (ImageField(3, 8), (3, 5, 4))]
 )
 def test_a_stacked_field_is_each_members_own(field: Any, shape: tuple[int, ...]) -> None:
-    prepare_stacked = checked(field).prepare_stacked
     members = [dict(initialise(type(field)(*sizes(field)), seed).named_parameters()) for seed in range(3)]
     stacked = {name: torch.stack([own[name].detach() for own in members]) for name in members[0]}
     z = torch.rand(3, 4, *shape, generator=torch.Generator().manual_seed(1))
-    rate = prepare_stacked(stacked).rate(torch.tensor(0.0), z)
+    together = StackedField(field, stacked)
+    fast: Any = spheres_of(together) or images_of(together)
+    rate = fast.prepared.rate(torch.tensor(0.0), z)
+    torch.testing.assert_close(rate, together(torch.tensor(0.0), z))
     for s, own in enumerate(members):
         field.load_state_dict(own)
         torch.testing.assert_close(rate[s], field(torch.tensor(0.0), z[s]))
-
-
-def checked(field: Any) -> Stackable:
-    assert isinstance(field, Stackable)
-    return field
 
 
 def sizes(field: SphereField | ImageField) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from windermere.errors import UsageError
 from windermere.nn.shared import Place, Shared, arrays_of, holds_samples, places_of, share
-from windermere.solvers.field import check_has_values
+from windermere.solvers.layout import check_has_values
 
 Batch: TypeAlias = tuple[Any, Any]
 """Inputs and labels."""

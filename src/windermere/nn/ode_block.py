@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.fast.cpu.layered import layered_field
-from windermere.solvers import Gradient, OnGrid, Prepared, Solver, State, final_state, solve
+from windermere.fast.cpu.layered import LayersInC
+from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, register, solve
+from windermere.solvers.field import stands_for
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
@@ -113,9 +114,12 @@ class Autonomous(nn.Module):
         """network(z), whatever the time."""
         return self.network(z)
 
-    def prepare(self) -> Prepared:
-        """The field made ready for one solve: in C, if the network consists of linear layers and activations."""
-        return layered_field(self, self.network)
+
+def _network_of(field: object) -> nn.Module | None:
+    return field.network if isinstance(field, Autonomous) and stands_for(Autonomous, field) else None
+
+
+register(LayersInC(_network_of))
 
 
 def ode_blocks(model: nn.Module) -> list[ODEBlock]:

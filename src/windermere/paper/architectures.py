@@ -4,9 +4,9 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 """
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache, cached_property
-from typing import Any, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -14,29 +14,20 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
-from windermere.fast.cpu.native import native_adapt, native_adjoint, sphere, with_native
 from windermere.nn.arithmetic import check_arithmetic
 from windermere.nn.ode_block import ODEBlock
 from windermere.paper.arithmetic import check_it_suits
-from windermere.paper.fast.dense import DenseField, Layers, banded, dense_field, eager_walk, repeated
-from windermere.paper.fast.fused import with_kernels
-from windermere.paper.fast.fused_adaptive import with_adaptive_kernels
-from windermere.paper.fast.images import image_field
-from windermere.solvers import FixedStep, Gradient, Prepared, Solver
+from windermere.paper.fast.images import ImagePath, Images
+from windermere.paper.fast.spheres import SphereKernels, Spheres, SpheresInC, along_a_line
+from windermere.paper.stacked import StackedField
+from windermere.solvers import FixedStep, Gradient, Solver, Tableau, register
+from windermere.solvers.field import stands_for
+from windermere.solvers.grid import Grid, Steps
 
-Tensors: TypeAlias = Mapping[str, Tensor]
 Layer = TypeVar("Layer", bound=nn.Module)
+Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor]
 
 NAMES = tuple(f"{name}.{part}" for name in ("lift", "mix", "lower") for part in ("weight", "bias"))
-DENSE_UP_TO = 16
-"""Points up to which the banded matrix pays; beyond, it is mostly zeros and the convolution is faster."""
-
-
-@runtime_checkable
-class Stackable(Protocol):
-    """A field that knows how to be evaluated for all members of an ensemble at once."""
-
-    def prepare_stacked(self, tensors: Tensors) -> Prepared: ...
 
 
 def _bare(layer: type[Layer], *sizes: int, padding: int | None = None) -> Layer:
@@ -57,47 +48,7 @@ class SphereField(nn.Module):
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         """The slow reference: the convolutions as the paper writes them."""
-        return _along_a_line(dict(self.named_parameters()), z)
-
-    def prepare(self) -> Prepared:
-        weights = [getattr(layer, part) for layer in (self.lift, self.mix, self.lower) for part in ("weight", "bias")]
-        return self.prepare_stacked(dict(zip(NAMES, weights, strict=True)))
-
-    def prepare_stacked(self, tensors: Tensors) -> Prepared:
-        """For a model's own parameters, or an ensemble's with a leading member axis."""
-        weights = _in_order(tensors)
-        native = sphere(weights, self.points)
-        adapt = with_adaptive_kernels(weights, self.points, native_adapt(native))
-        if self.points > DENSE_UP_TO:
-            rate = _by_member(tensors)
-            walk = with_native(native, lambda: eager_walk(rate))
-            adjoint = native_adjoint(native, rate)
-            return Prepared(rate, lambda: tuple(tensors.values()), walk, adapt=adapt, adjoint=adjoint)
-        dense = _Dense(weights, self.points)
-        walk = with_kernels(weights, self.points, lambda: with_native(native, lambda: dense.field.walk))
-        adjoint = native_adjoint(native, lambda t, z: dense.anew().rate(t, z))
-        return Prepared(dense.rate, lambda: dense.field.layers, walk, adapt=adapt, adjoint=adjoint)
-
-
-class _Dense:
-    """A sphere network's field as dense layers for one solve, made on demand: the kernels and the C code need none."""
-
-    def __init__(self, weights: list[Tensor], points: int) -> None:
-        self.weights, self.points, self.graded = weights, points, torch.is_grad_enabled()
-
-    @cached_property
-    def field(self) -> DenseField:
-        """As it would have been made at once."""
-        with torch.set_grad_enabled(self.graded):
-            return self.anew()
-
-    def anew(self) -> DenseField:
-        pairs = zip(self.weights[::2], self.weights[1::2], strict=True)
-        layers = [x for w, b in pairs for x in (banded(w, self.points), repeated(b, self.points))]
-        return dense_field(cast(Layers, tuple(layers)))
-
-    def rate(self, t: Tensor, z: Tensor) -> Tensor:
-        return self.field.rate(t, z)
+        return along_a_line(list(self.parameters()), z)
 
 
 class ImageField(nn.Module):
@@ -114,38 +65,9 @@ class ImageField(nn.Module):
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         """The slow reference, without rounding products."""
-        return _convolve(dict(self.named_parameters()), F.conv2d, z)
-
-    def prepare(self) -> Prepared:
-        return self.prepare_stacked(dict(self.named_parameters()))
-
-    def prepare_stacked(self, tensors: Tensors) -> Prepared:
-        """For a model's own parameters, or an ensemble's with a leading member axis."""
-        return image_field(_in_order(tensors), self.arithmetic)
-
-
-def _in_order(tensors: Tensors) -> list[Tensor]:
-    return [tensors[name] for name in NAMES]
-
-
-def _convolve(tensors: Tensors, convolution: Callable[..., Tensor], z: Tensor) -> Tensor:
-    """The three layers of every field in the paper."""
-    hidden = F.relu(convolution(z, tensors["lift.weight"], tensors["lift.bias"]))
-    hidden = F.relu(convolution(hidden, tensors["mix.weight"], tensors["mix.bias"], padding=1))
-    return convolution(hidden, tensors["lower.weight"], tensors["lower.bias"])
-
-
-def _along_a_line(tensors: Tensors, z: Tensor) -> Tensor:
-    return _convolve(tensors, F.conv1d, z.unsqueeze(-2)).squeeze(-2)
-
-
-def _by_member(tensors: Tensors) -> Callable[[Tensor, Tensor], Tensor]:
-    """A sphere network's rate for one model, or member by member for an ensemble."""
-    if tensors["lift.weight"].ndim == 3:
-        return lambda t, z: _along_a_line(tensors, z)
-    count = tensors["lift.weight"].shape[0]
-    members = [{name: tensor[s] for name, tensor in tensors.items()} for s in range(count)]
-    return lambda t, z: torch.stack([_along_a_line(own, zs) for own, zs in zip(members, z.unbind(0), strict=True)])
+        w1, b1, w2, b2, w3, b3 = self.parameters()
+        hidden = F.relu(F.conv2d(F.relu(F.conv2d(z, w1, b1)), w2, b2, padding=1))
+        return F.conv2d(hidden, w3, b3)
 
 
 def architecture(
@@ -190,3 +112,36 @@ def initialise(model: nn.Module, seed: int) -> nn.Module:
             nn.init.kaiming_normal_(drawn, mode="fan_in", nonlinearity="relu", generator=generator)
             parameter.copy_(drawn)
     return model
+
+
+def spheres_of(field: Any) -> Spheres | None:
+    """What fast paths have to know of a sphere network, or of an ensemble of them."""
+    module: Any = field.field if isinstance(field, StackedField) else field
+    return Spheres(_weights(field), module.points) if stands_for(SphereField, module) else None
+
+
+def images_of(field: Any) -> Images | None:
+    """What fast paths have to know of an image network, or of an ensemble of them."""
+    module: Any = field.field if isinstance(field, StackedField) else field
+    return Images(_weights(field), module.arithmetic) if stands_for(ImageField, module) else None
+
+
+def _weights(field: Any) -> list[Tensor]:
+    """In the order of `NAMES`; in an ensemble all members', with a leading axis."""
+    if isinstance(field, StackedField):
+        return [field.tensors[name] for name in NAMES]
+    return [getattr(layer, part) for layer in (field.lift, field.mix, field.lower) for part in ("weight", "bias")]
+
+
+def walk_of(field: Any, gradient: Gradient) -> Walk | None:
+    """A walk of one of the paper's fields, over a grid or by steps that lie on the device, which checks and counts
+    nothing: for training steps that are captured. None where there is no such walk for this gradient."""
+    spheres, images = spheres_of(field), images_of(field)
+    if spheres is not None and gradient == "backprop":
+        return spheres.walk
+    if images is not None and gradient in ("backprop", "checkpoint"):
+        return partial(images.walk, lean=gradient == "checkpoint")
+    return None
+
+
+register(SphereKernels(spheres_of), SpheresInC(spheres_of), ImagePath(images_of))

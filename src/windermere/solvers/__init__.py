@@ -1,9 +1,12 @@
 """Explicit Runge-Kutta solvers: exact, countable, fast; for one model or an ensemble."""
 
 from windermere.solvers.counting import Count, checking, counting
-from windermere.solvers.field import Field, Preparable, Prepared, State
+from windermere.solvers.field import Field, Prepared
 from windermere.solvers.gradients import GRADIENTS, Adjoint, Gradient
 from windermere.solvers.initial_step import initial_step
+from windermere.solvers.layout import State
+from windermere.solvers.paths import FastAdjoint, FastPath, fast_paths, register
+from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.solve import Solution, Stats, Trajectory, final_state, solve
 from windermere.solvers.solver import (
     Adaptive,
@@ -22,12 +25,14 @@ __all__ = [
     "Adaptive",
     "Adjoint",
     "Count",
+    "FastAdjoint",
+    "FastPath",
     "Field",
     "FixedStep",
     "Gradient",
     "OnGrid",
-    "Preparable",
     "Prepared",
+    "Problem",
     "Solution",
     "Solver",
     "Solvers",
@@ -35,11 +40,14 @@ __all__ = [
     "Stats",
     "Tableau",
     "Trajectory",
+    "Walked",
     "adaptive_names",
     "checking",
     "counting",
+    "fast_paths",
     "final_state",
     "initial_step",
+    "register",
     "solve",
     "solver_from_dict",
     "solver_to_dict",

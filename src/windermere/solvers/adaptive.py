@@ -17,7 +17,8 @@ from windermere.errors import SolverError, StepBudgetError, ToleranceError, Vani
 from windermere.solvers.dense_output import Between
 from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
-from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
+from windermere.solvers.problem import Problem, Walked
+from windermere.solvers.runge_kutta import combine, stage_nodes, stages
 from windermere.solvers.solver import Adaptive
 
 SAFETY, MOST_GROWTH, MOST_SHRINKING = 0.9, 10.0, 0.2
@@ -89,24 +90,17 @@ def next_step(h: Numbers, ratio: Numbers, order: int) -> Numbers:
     return h * np.clip(factor, np.where(ratio < 1, 1.0, MOST_SHRINKING), MOST_GROWTH)
 
 
-def walk_adaptively(
-    problem: Problem,
-    solvers: Sequence[Adaptive],
-    times: Sequence[float],
-    z: Tensor,
-    *,
-    record: bool = False,
-    between: Between | None = None,
-) -> Walked:
-    """Step through these times, landing on each."""
+def walk_adaptively(problem: Problem, between: Between | None = None) -> Walked:
+    """Step through the times, landing on each; or from end to end, and tell what lies between of each step."""
+    z, times = problem.z0, problem.times if between is None else problem.ends
     if not z.numel():
-        return _walk_of_none(problem, times, z)
-    tableau, tolerance = problem.tableau, Tolerance.of(solvers, z)
-    _check_start(problem, times, z)
-    _check_tolerance(problem, solvers, tolerance, z)
-    clock, k = _start(problem, times, tolerance, z)
+        return _walk_of_none(problem, times)
+    tableau, tolerance = problem.tableau, Tolerance.of(problem.adaptive, z)
+    _check_start(problem)
+    _check_tolerance(problem, tolerance)
+    clock, k = _start(problem, tolerance)
     known = np.full(clock.t.shape, problem.reuse)  # the groups whose first stage is known already
-    visited, recorded = [z], [(clock.t, z)] if record else []
+    visited, recorded = [z], [(clock.t, z)] if problem.record else []
     for end in times[1:]:
         while (active := clock.t != end).any():
             if (stale := active & ~known).any():
@@ -130,7 +124,7 @@ def walk_adaptively(
             if problem.settle is not None:
                 problem.settle(by_group(signed, problem.layout, z), _mask(accept, problem, z))
             try:
-                _check_progress(problem, solvers, clock, active & ~accept, ratio, times, (k, error))
+                _check_progress(problem, clock, active & ~accept, ratio, times, (k, error))
             except SolverError as failure:
                 failure.evaluations = clock.evaluations
                 raise
@@ -141,14 +135,15 @@ def walk_adaptively(
                 k = _select(accept, rates[-1], k, problem)
             elif problem.reuse:
                 known = ~accept & (known | stale)
-            if record and accept.any():
+            if problem.record and accept.any():
                 recorded.append((clock.t, z))
         visited.append(z)
     return Walked(visited, clock.evaluations, clock.accepted, clock.rejected, recorded)
 
 
-def _walk_of_none(problem: Problem, times: Sequence[float], z: Tensor) -> Walked:
+def _walk_of_none(problem: Problem, times: Sequence[float]) -> Walked:
     """An empty batch has no error to control: one step to each time, with the rate at the start, will do."""
+    z = problem.z0
     moments = [np.full(problem.layout.groups, float(t)) for t in times]
     once = np.ones(problem.layout.groups, np.int64)
     k = problem.remember(problem.rate, once)(problem.layout.columns(moments[0], z), z)
@@ -157,9 +152,10 @@ def _walk_of_none(problem: Problem, times: Sequence[float], z: Tensor) -> Walked
     return Walked(states, once, once * (len(times) - 1), once * 0, recorded)
 
 
-def _start(problem: Problem, times: Sequence[float], tolerance: Tolerance, z: Tensor) -> tuple[Clock, Tensor]:
+def _start(problem: Problem, tolerance: Tolerance) -> tuple[Clock, Tensor]:
     """The field at the start, and each group's first step (norms in units of the tolerance): two evaluations."""
-    layout, span = problem.layout, times[-1] - times[0]
+    z, layout, times = problem.z0, problem.layout, problem.ends
+    span = times[-1] - times[0]
     t = np.full(layout.groups, float(times[0]))
     k = problem.remember(problem.rate, np.ones(layout.groups, np.int64))(layout.columns(t, z), z)
     with torch.no_grad():
@@ -213,13 +209,14 @@ def _rms(value: Tensor, problem: Problem) -> Numbers:
     return means
 
 
-def _check_start(problem: Problem, times: Sequence[float], z: Tensor) -> None:
-    if not z.isfinite().all():
-        raise non_finite("the initial state", times[0], ~z.isfinite(), problem)
+def _check_start(problem: Problem) -> None:
+    if not problem.z0.isfinite().all():
+        raise non_finite("the initial state", problem.times[0], ~problem.z0.isfinite(), problem)
 
 
-def _check_tolerance(problem: Problem, solvers: Sequence[Adaptive], tolerance: Tolerance, z: Tensor) -> None:
+def _check_tolerance(problem: Problem, tolerance: Tolerance) -> None:
     """Rounding the state once must not take half of what the local error may be."""
+    z, solvers = problem.z0, problem.adaptive
     eps, scale = torch.finfo(z.dtype).eps, tolerance.scale(z)
     relative = next((s for s in solvers if s.atol == 0), None)
     if relative is not None and not scale.all():
@@ -236,7 +233,6 @@ def _check_tolerance(problem: Problem, solvers: Sequence[Adaptive], tolerance: T
 
 def _check_progress(
     problem: Problem,
-    solvers: Sequence[Adaptive],
     clock: Clock,
     rejected: Flags,
     ratio: Numbers,
@@ -247,7 +243,7 @@ def _check_progress(
 
     `values` are the first stage and the estimated error of the steps tried.
     """
-    budget = solvers[0].max_steps
+    solvers, budget = problem.adaptive, problem.adaptive[0].max_steps
     spent = (clock.accepted + clock.rejected >= budget) & (clock.t != times[-1])
     if not rejected.any() and not spent.any():
         return

@@ -14,48 +14,38 @@ from torch.autograd.graph import get_gradient_edge
 
 from windermere._torch_private import is_forward_mode, times_written
 from windermere.errors import FieldError, SolverError, UsageError
-from windermere.solvers.counting import Ledger
-from windermere.solvers.field import FusedAdjoint, Layout, Prepared, Rate
+from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
 from windermere.solvers.integrate import integrate
-from windermere.solvers.members import by_sample, members_of, tally
-from windermere.solvers.runge_kutta import Evaluations, Problem, Walked, check_kept
-from windermere.solvers.solver import Adaptive, Solver, stopping_at
+from windermere.solvers.layout import Layout
+from windermere.solvers.members import by_sample, members_of
+from windermere.solvers.paths import FastAdjoint
+from windermere.solvers.problem import Problem, Walked
+from windermere.solvers.runge_kutta import check_kept
+from windermere.solvers.solver import Solver, stopping_at
 from windermere.solvers.tableaus import Tableau
 
 
-def solve_with_adjoint(
-    problem: Problem,
-    prepared: Prepared,
-    solvers: Sequence[Solver],
-    times: Sequence[float],
-    z0: Tensor,
-    record: bool,
-    settings: Adjoint,
-    ledger: Ledger,
-) -> Walked:
+def solve_with_adjoint(problem: Problem, settings: Adjoint) -> Walked:
     """Solve as without gradients, and leave to autograd how to take a gradient back."""
     if is_forward_mode():
         raise UsageError(
             "the adjoint has no derivatives in forward mode (torch.autograd.forward_ad): take gradient='backprop' there"
         )
-    back = _adjoint_solvers(settings, solvers, problem.layout)
-    if problem.interpolate:  # on their way back, all land on the times asked for
-        back = stopping_at(times, back)
-    layout = problem.layout.regrouped(samples=by_sample(back))
-    fused, rate, known = _taken_back(prepared, settings, back, layout, z0)
-    parameters = tuple(p for p in known or () if p.requires_grad)
-    if known is None or not (parameters or z0.requires_grad):  # else the way back looks at its first evaluation
-        t = layout.columns(np.full(layout.groups, times[0]), z0)
-        _check_at_the_start(rate, t, z0, plain=known is None)
+    z0 = problem.z0
+    way_back, known = _way_back(problem, settings)
+    if known is None or not (way_back.parameters or z0.requires_grad):  # else the way back looks when it starts
+        layout = way_back.problem.layout
+        t = layout.columns(np.full(layout.groups, problem.times[0]), z0)
+        _check_at_the_start(way_back.problem.rate, t, z0, plain=known is None)
     found: list[Walked] = []
 
     def forward(z: Tensor) -> Tensor:
-        found.append(integrate(problem, solvers, times, z, record, prepared.walk, prepared.adapt))
+        found.append(integrate(replace(problem, z0=z, gradient="backprop")))
         return torch.stack(found[0].states)
 
-    way_back = _WayBack(times, back, layout, rate, parameters, fused, ledger)
-    states = cast(Tensor, _AdjointSolve.apply(forward, way_back, z0, *parameters))  # type: ignore[no-untyped-call]
+    solve = _AdjointSolve.apply
+    states = cast(Tensor, solve(forward, way_back, z0, *way_back.parameters))  # type: ignore[no-untyped-call]
     # What was recorded on the way is no part of the adjoint equation: better no gradient than zero.
     recorded = [(t, z.detach()) for t, z in found[0].recorded]
     return replace(found[0], states=list(states.unbind(0)), recorded=recorded)
@@ -82,71 +72,73 @@ class _AdjointSolve(torch.autograd.Function):
 class _WayBack:
     """How gradients of the states at some times are taken back to the first of them."""
 
-    times: Sequence[float]
-    solvers: Sequence[Solver]
-    layout: Layout
-    """The layout of the state alone, with the groups of these solvers."""
-    rate: Rate
+    problem: Problem
+    """The solve of the state alone, with the solvers and groups of the way back; its first state is of no use."""
     parameters: tuple[Tensor, ...]
-    fused: FusedAdjoint | None
-    ledger: Ledger
+    fast: FastAdjoint | None
 
     def take(self, states: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         """Gradients of the first state and of the parameters, from those of all states, [times, ...]."""
-        rate = _AdjointRate(self.rate, len(self.layout.groups), self.solvers[0].tableau, self.parameters)
+        problem, times = self.problem, self.problem.times
+        rate = _AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
         a = grad[-1]
-        for i in range(len(self.times) - 1, 0, -1):
-            a = self._between(rate, (self.times[i], self.times[i - 1]), states[i], a) + grad[i - 1]
+        for i in range(len(times) - 1, 0, -1):
+            a = self._between(rate, (times[i], times[i - 1]), states[i], a) + grad[i - 1]
         return a, *rate.gradient
 
     def _between(self, rate: "_AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Tensor:
-        if self.fused is not None:
-            adaptive = [s for s in self.solvers if isinstance(s, Adaptive)]
-            done = self.fused.adjoin(rate.tableau, adaptive, times, self.layout.groups, z, a)
-            if done is not None:
-                rate.add(part for p, part in zip(self.fused.tensors, done.gradient, strict=True) if p.requires_grad)
-                self._count(done.evaluations.reshape(self.layout.groups))
-                return done.a
-        reverse = Problem(rate.tableau, rate, self._stacked(), reuse=False, settle=rate.settle)
+        done = None if self.fast is None else self.fast.adjoin(times, z, a)
+        if self.fast is not None and done is not None:
+            rate.add(part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad)
+            self.problem.count("backward", done.evaluations.reshape(self.problem.layout.groups))
+            return done.a
         try:
             with torch.no_grad():
-                walked = integrate(reverse, self.solvers, times, torch.stack([z, a], dim=rate.axis), False)
+                walked = integrate(self._reversed(rate, times, z, a))
         except SolverError as error:
             error.args = (f"on the adjoint's way back, {error}",)
             raise
-        self._count(walked.evaluations)
+        self.problem.count("backward", walked.evaluations)
         return walked.states[-1].unbind(rate.axis)[1]
 
-    def _stacked(self) -> Layout:
-        shape, groups = self.layout.shape, self.layout.groups
-        pair = len(groups)
-        return Layout(torch.Size((*shape[:pair], 2, *shape[pair:])), groups, lead=self.layout.lead, pair=pair)
-
-    def _count(self, evaluations: Evaluations) -> None:
-        self.ledger.add("backward", tally(evaluations, self.solvers, self.layout))
-
-
-def _taken_back(
-    prepared: Prepared, settings: Adjoint, back: Sequence[Solver], layout: Layout, z0: Tensor
-) -> tuple[FusedAdjoint | None, Rate, Iterable[Tensor] | None]:
-    """The field's own way back, where it has one that can; the rate to go back by; and what that depends on, None where
-    nobody says."""
-    fused, known = prepared.adjoint, settings.parameters
-    if known is None and fused is not None and fused.can(back[0].tableau, back, layout.groups, z0):
-        return fused, layout.packed_rate(fused.rate), fused.tensors
-    if known is None and prepared.tensors is not None:
-        known = prepared.tensors()
-    return None, layout.packed_rate(prepared.rate), known
+    def _reversed(self, rate: "_AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Problem:
+        """The solve of a state and its cotangent, stacked."""
+        shape, groups, pair = self.problem.layout.shape, self.problem.layout.groups, rate.axis
+        stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
+        layout = Layout(stacked, groups, lead=self.problem.layout.lead, pair=pair)
+        z0 = torch.stack([z, a], dim=pair)
+        return replace(
+            self.problem, rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle
+        )
 
 
-def _adjoint_solvers(settings: Adjoint, forward: Sequence[Solver], layout: Layout) -> Sequence[Solver]:
+def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[Tensor] | None]:
+    """The way back, by a fast path where one has it, and all tensors that it depends on; None where nobody says."""
+    solvers = _adjoint_solvers(settings, problem)
+    if problem.interpolate:  # on their way back, all land on the times asked for
+        solvers = stopping_at(problem.times, solvers)
+    layout = problem.layout.regrouped(samples=by_sample(solvers))
+    back = replace(problem, solvers=tuple(solvers), layout=layout, interpolate=False, record=False)
+    known, fast = settings.parameters, None
+    if known is None:
+        found = (path.adjoint(back) for path in problem.paths)
+        fast = next((way for way in found if way is not None), None)
+        if fast is not None:
+            known, back = fast.tensors, replace(back, rate=packed_rate(layout, fast.rate))
+        elif problem.tensors is not None:
+            known = problem.tensors()
+    parameters = tuple(p for p in known or () if p.requires_grad)
+    return _WayBack(replace(back, z0=back.z0.detach()), parameters, fast), known
+
+
+def _adjoint_solvers(settings: Adjoint, problem: Problem) -> Sequence[Solver]:
     """The forward pass's own; or the one asked for, in an ensemble for every member, or one for each."""
     if settings.solver is None:
-        return forward
+        return problem.solvers
     solvers, members = members_of(settings.solver)
     if members is None:
-        return tuple(solvers) * len(forward)
-    if not layout.ensemble or members != len(forward):
+        return solvers * len(problem.solvers)
+    if not problem.layout.ensemble or members != len(problem.solvers):
         raise UsageError(
             f"the adjoint was given {members} solvers: it takes one, or in an ensemble one for each member"
         )

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.solvers.runge_kutta import Problem, Walked
+from windermere.solvers.problem import Problem, Walked
 
 Floats = NDArray[np.float64]
 
@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 class Between:
     """Gathers, step by step, what a walk passes between its two ends."""
 
-    def __init__(self, problem: Problem, times: Sequence[float]) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem) -> None:
+        self.problem, times = problem, problem.times
         self.sign = 1.0 if times[-1] > times[0] else -1.0
         self.times = self.sign * np.asarray(times[1:-1])
         """[n], rising."""

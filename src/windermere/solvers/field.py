@@ -1,116 +1,43 @@
-"""What a solve is given: a field, prepared once per solve, and a state, packed into one tensor.
+"""A field, made ready for one solve: called in a way that says what is wrong with it, and rounded as autocast asks."""
 
-Shapes: S members, B samples; a state is [B, ...], an ensemble's is [S, B, ...]. A *group* is what has steps of its
-own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's sample (S, B).
-"""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import prod
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere._torch_private import is_hooked, times_written
 from windermere.checks import takes_two
-from windermere.errors import FieldError, UsageError
-from windermere.solvers.grid import Grid, Steps
-from windermere.solvers.solver import Adaptive
-from windermere.solvers.tableaus import Tableau
-from windermere.solvers.torch_modes import is_mixed, may_be_transformed
+from windermere.errors import FieldError
+from windermere.solvers.layout import Layout, State
 
-State: TypeAlias = Tensor | tuple[Tensor, ...]
 Rate: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """field(t, z): the rate of change of z. Groups with steps of their own get a t that broadcasts against z (or
 against the first part of a tuple)."""
 Field: TypeAlias = Callable[[Any, Any], Any]
+Tensors: TypeAlias = Callable[[], tuple[Tensor, ...]]
 WITHOUT_FORWARD = 'is missing the required "forward" function'
 """How PyTorch says that a module cannot be called."""
-Walk: TypeAlias = Callable[[Tableau, Grid | Steps, Tensor], Tensor | None]
-
-
-class Adapted(NamedTuple):
-    """An adaptive solve that a field did itself; numbers by group."""
-
-    end: Tensor
-    evaluations: NDArray[np.int64]
-    accepted: NDArray[np.int64]
-    rejected: NDArray[np.int64]
-
-
-class Adjoined(NamedTuple):
-    """An adjoint's solve that a field did itself."""
-
-    a: Tensor
-    """The cotangent at the earlier time; the state there is known already."""
-    gradient: Sequence[Tensor]
-    """The gradients of the tensors that `FusedAdjoint` names."""
-    evaluations: NDArray[np.int64]
-
-
-Groups: TypeAlias = tuple[int, ...]
-Adapt: TypeAlias = Callable[[Tableau, Sequence[Adaptive], Sequence[float], Groups, Tensor], Adapted | None]
-Adjoin: TypeAlias = Callable[[Tableau, Sequence[Adaptive], Sequence[float], Groups, Tensor, Tensor], Adjoined | None]
-
-
-@dataclass(frozen=True)
-class FusedAdjoint:
-    """Takes z and its cotangent back in time in one go, or says None: then it is done by way of the rate."""
-
-    adjoin: Adjoin
-    can: Callable[[Tableau, Sequence[Any], Groups, Tensor], bool]
-    tensors: tuple[Tensor, ...]
-    rate: Rate
-    """The rate depends on these tensors themselves, not on something made from them once per solve."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A field made ready for one solve."""
+    """A field made ready for one solve that goes step by step."""
 
     rate: Rate
-    tensors: Callable[[], tuple[Tensor, ...]] | None
-    """Gives all tensors that the rate depends on and that need gradients (making them may be work, which a walk does
-    not need); None where they are not known."""
-    walk: Walk | None = None
-    """The seam for speed: a function that walks a whole fixed grid from z0 to the end, with a gradient; None from it
-    where it cannot."""
-    lean: Walk | None = None
-    """The same for `checkpoint`: it keeps states only, and evaluates the field as often again on its way back."""
-    adapt: Adapt | None = None
-    """The same between two times with steps that it chooses as adaptive.py does."""
-    adjoint: FusedAdjoint | None = None
+    tensors: Tensors | None
+    """Gives all tensors that the rate depends on and that need gradients (making them may be work, which not every
+    solve needs); None where they are not known."""
 
 
-@runtime_checkable
-class Preparable(Protocol):
-    """A field that does work once per solve rather than once per evaluation.
-
-    It says so by what `prepare` is declared to return: others may have a method of that name, too.
-    """
-
-    def prepare(self) -> Prepared: ...
+def as_it_is(field: Any) -> Prepared:
+    """A field that is called as it was given."""
+    return Prepared(field, parameters_of(field) if callable(getattr(field, "parameters", None)) else None)
 
 
-def prepare(field: Any, z: Tensor) -> Prepared:
-    """A field ready to be solved from z; by its rate alone where PyTorch wants to see, or round, each operation."""
-    mixed = is_mixed(z)
-    if not mixed and not may_be_transformed():
-        return _prepared(field)
-    ready = Prepared(field, parameters_of(field)) if mixed and isinstance(field, nn.Module) else _prepared(field)
-    return Prepared(in_autocast(ready.rate, z.device.type) if mixed else ready.rate, ready.tensors)
-
-
-def _prepared(field: Any) -> Prepared:
-    if prepares_itself(field):
-        return field.prepare()  # type: ignore[no-any-return]
-    return Prepared(field, parameters_of(field) if isinstance(field, nn.Module) else None)
-
-
-def parameters_of(module: nn.Module) -> Callable[[], tuple[Tensor, ...]]:
+def parameters_of(module: Any) -> Tensors:
+    """The parameters of a module, or of what else has `parameters()`, that need gradients."""
     return lambda: tuple(p for p in module.parameters() if p.requires_grad)
 
 
@@ -132,137 +59,38 @@ def in_autocast(rate: Rate, device: str) -> Rate:
     return rounded
 
 
-def prepares_itself(field: Any) -> bool:
-    """Whether it is a Preparable, and `prepare` stands for what the field does when it is called."""
-    for kind in type(field).__mro__:
-        if (own := vars(kind).get("prepare")) is not None:
-            declared = getattr(own, "__annotations__", {}).get("return")
-            return declared in (Prepared, "Prepared") and not (isinstance(field, nn.Module) and is_altered(field))
-        if "forward" in vars(kind):  # newer than `prepare`, which knows nothing of it
-            return False
-    return False
-
-
 def is_altered(module: nn.Module) -> bool:
     """Whether a call does more than its class's forward: hooks, its own or those of all modules, or a forward of its
     own."""
     return is_hooked(module) or "forward" in vars(module)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """How a state lies in one tensor, and where its groups are."""
-
-    shape: torch.Size
-    """Shape of the packed tensor."""
-    groups: tuple[int, ...]
-    """Leading axes of the packed tensor that index groups."""
-    parts: tuple[torch.Size, ...] | None = None
-    """Shapes of the parts where the state is a tuple."""
-    lead: int = 0
-    """How many leading axes index samples (member and sample); packing keeps them."""
-    ensemble: bool = False
-    """Whether the first axis indexes members."""
-    pair: int | None = None
-    """The axis that holds a state and its gradient, on an adjoint's way back; None elsewhere."""
-
-    def regrouped(self, *, samples: bool) -> "Layout":
-        """The same state with other groups: all of it or each member, and where `samples` each sample."""
-        grouped = self.ensemble + samples
-        if grouped > self.lead:
-            raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
-        groups = tuple(self.shape[:grouped])
-        return self if groups == self.groups else replace(self, groups=groups)
-
-    def columns(self, values: NDArray[Any], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Numbers for each group, [..., *groups], shaped so that each [*groups] broadcasts against the state."""
-        tensor = torch.as_tensor(np.asarray(values, order="C"), dtype=dtype or like.dtype, device=like.device)
-        return tensor.reshape(*tensor.shape, *(1,) * (len(self.shape) - len(self.groups))) if self.groups else tensor
-
-    def samples(self, flags: Tensor) -> Tensor:
-        """Which samples have any of their entries' flags set."""
-        if self.pair is not None:
-            flags = flags.any(dim=self.pair)
-        return flags.flatten(self.lead).any(dim=-1) if flags.ndim > self.lead else flags
-
-    def pack(self, state: State) -> Tensor:
-        if isinstance(state, Tensor):
-            return state
-        return torch.cat([part.reshape(*part.shape[: self.lead], -1) for part in state], dim=-1)
-
-    def unpack(self, z: Tensor, extra: int = 0) -> State:
-        """The state back from the packed tensor, which may carry `extra` leading axes."""
-        if self.parts is None:
-            return z
-        widths = [prod(shape[self.lead :]) for shape in self.parts]
-        pieces = z.split_with_sizes(widths, dim=-1)
-        return tuple(piece.reshape((*z.shape[:extra], *shape)) for piece, shape in zip(pieces, self.parts, strict=True))
-
-    def packed_rate(self, rate: Rate) -> Rate:
-        """The rate of the packed state, checked at its first evaluation to be one."""
-        unchecked = True
-
-        def packed(t: Tensor, z: Tensor) -> Tensor:
-            nonlocal unchecked
-            if self.parts is not None:
-                if t.ndim:
-                    t = t.reshape(*self.groups, *(1,) * (len(self.parts[0]) - len(self.groups)))
-                parts = self.unpack(z)
-                rates = _called(rate, t, parts)
-                check_rate(parts, rates)
-                return self.pack(rates)
-            if not unchecked:
-                return rate(t, z)
-            k: Tensor = _called(rate, t, z)
-            check_rate(z, k)
-            unchecked = False
-            return k
-
-        return packed
+def stands_for(kind: type[nn.Module], module: Any) -> bool:
+    """Whether a call of this module does what this class's forward does, no more and nothing else."""
+    return isinstance(module, kind) and type(module).forward is kind.forward and not is_altered(module)
 
 
-def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
-    """Find the groups of a state: `members` is the ensemble's size, `samples` gives each sample its own steps."""
-    parts: tuple[Any, ...] = tuple(state) if isinstance(state, tuple | list) and state else (state,)
-    ensemble = members is not None
-    axes = ensemble + 1
-    for part in parts:
-        _check_part(part, parts[0])
-        if ensemble and part.shape[:1] != (members,):
-            raise UsageError(
-                f"{members} solvers were given, one for each member, but the state's first axis is not {members}"
-            )
-    if isinstance(state, Tensor):
-        whole = Layout(state.shape, state.shape[: int(ensemble)], lead=min(axes, state.ndim), ensemble=ensemble)
-        return whole.regrouped(samples=True) if samples else whole
-    shared = all(p.ndim >= axes and p.shape[:axes] == parts[0].shape[:axes] for p in parts)
-    lead = axes if shared else int(ensemble)
-    packed = torch.Size((*parts[0].shape[:lead], sum(prod(p.shape[lead:]) for p in parts)))
-    return Layout(packed, (), tuple(p.shape for p in parts), lead, ensemble).regrouped(samples=samples)
+def packed_rate(layout: Layout, rate: Rate) -> Rate:
+    """The rate of the packed state, checked at its first evaluation to be one."""
+    unchecked = True
 
+    def packed(t: Tensor, z: Tensor) -> Tensor:
+        nonlocal unchecked
+        if layout.parts is not None:
+            if t.ndim:
+                t = t.reshape(*layout.groups, *(1,) * (len(layout.parts[0]) - len(layout.groups)))
+            parts = layout.unpack(z)
+            rates = _called(rate, t, parts)
+            check_rate(parts, rates)
+            return layout.pack(rates)
+        if not unchecked:
+            return rate(t, z)
+        k: Tensor = _called(rate, t, z)
+        check_rate(z, k)
+        unchecked = False
+        return k
 
-def _check_part(part: Any, first: Any) -> None:
-    if not isinstance(part, Tensor):
-        raise UsageError(f"the state must be a tensor or a tuple of tensors, but has a {type(part).__name__}")
-    if not part.dtype.is_floating_point or part.dtype.itemsize < 2:  # in 8 bits PyTorch stores, but does not compute
-        advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
-        wide = ", of 16 bits or more" if part.dtype.is_floating_point else ""
-        raise UsageError(f"the state must be of a floating dtype{wide}, not {part.dtype}: {advice}")
-    if part is not first and (part.dtype, part.device) != (first.dtype, first.device):
-        raise UsageError("all parts of the state must have one dtype and one device")
-    check_has_values("the state", part)
-
-
-def check_has_values(what: str, tensor: Tensor) -> None:
-    """Refuse tensors without an entry in every place, or without any."""
-    if tensor.is_nested or tensor.layout is not torch.strided:
-        kind = "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.").lstrip("_")
-        advice = "take .to_padded_tensor(0.0) of it" if tensor.is_nested else "call .to_dense() on it"
-        raise UsageError(f"{what} must be a dense tensor, not a {kind} one: {advice}")
-    if tensor.device.type == "meta":
-        raise UsageError(
-            f"{what} is on the device 'meta', where tensors have no values: make it on another, as the cpu"
-        )
+    return packed
 
 
 def _called(rate: Any, t: Tensor, z: State) -> Any:

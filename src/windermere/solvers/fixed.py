@@ -12,31 +12,33 @@ from torch import Tensor
 
 from windermere.errors import NonFiniteError
 from windermere.solvers.dense_output import Between
-from windermere.solvers.grid import Grid
-from windermere.solvers.runge_kutta import Problem, Walked, combine, stage_nodes, stages
+from windermere.solvers.problem import Problem, Walked
+from windermere.solvers.runge_kutta import combine, stage_nodes, stages
 from windermere.solvers.torch_modes import is_batched
 
 
-def stage_times(problem: Problem, grid: Grid, like: Tensor) -> list[tuple[Tensor, ...]]:
+def stage_times(problem: Problem) -> list[tuple[Tensor, ...]]:
     """The times of every step's stages, as tensors made in one go."""
-    times = stage_nodes(problem.tableau, grid.nodes[..., :-1], grid.nodes[..., 1:])
+    nodes = problem.grid.nodes
+    times = stage_nodes(problem.tableau, nodes[..., :-1], nodes[..., 1:])
     used = times[: stages_of(problem)]
-    tensor = problem.layout.columns(np.moveaxis(used, -1, 0), like)
+    tensor = problem.layout.columns(np.moveaxis(used, -1, 0), problem.z0)
     return [row.unbind(0) for row in tensor.unbind(0)]
 
 
-def step_sizes(problem: Problem, grid: Grid, like: Tensor) -> Sequence[float | Tensor]:
+def step_sizes(problem: Problem) -> Sequence[float | Tensor]:
+    grid = problem.grid
     if grid.nodes.ndim == 1:
         return [float(h) for h in grid.steps]
-    return problem.layout.columns(grid.steps.T, like).unbind(0)
+    return problem.layout.columns(grid.steps.T, problem.z0).unbind(0)
 
 
-def moving_members(problem: Problem, grid: Grid, like: Tensor) -> Sequence[Tensor | None]:
+def moving_members(problem: Problem) -> Sequence[Tensor | None]:
     """For each step which members it moves; None where it moves all of them."""
-    moving = grid.steps.T != 0
+    moving = problem.grid.steps.T != 0
     if moving.all():
         return [None] * len(moving)
-    return problem.layout.columns(moving, like, torch.bool).unbind(0)
+    return problem.layout.columns(moving, problem.z0, torch.bool).unbind(0)
 
 
 def stages_of(problem: Problem) -> int:
@@ -44,17 +46,13 @@ def stages_of(problem: Problem) -> int:
     return problem.tableau.interpolating if problem.interpolate else problem.tableau.propagating
 
 
-def walk_grid(
-    problem: Problem, grid: Grid, z: Tensor, *, record: bool = False, between: Between | None = None
-) -> Walked:
+def walk_grid(problem: Problem, between: Between | None = None) -> Walked:
     """Step through the grid. Where members differ, those that are through keep their state exactly."""
-    tableau, cost = problem.tableau, stages_of(problem)
-    visited, recorded = [z], [(grid.nodes[..., 0], z)] if record else []
+    tableau, grid, z, cost = problem.tableau, problem.grid, problem.z0, stages_of(problem)
+    visited, recorded = [z], [(grid.nodes[..., 0], z)] if problem.record else []
     moves = grid.steps.T != 0
     spent = cost * moves
-    plan = zip(
-        stage_times(problem, grid, z), step_sizes(problem, grid, z), moving_members(problem, grid, z), strict=True
-    )
+    plan = zip(stage_times(problem), step_sizes(problem), moving_members(problem), strict=True)
     for i, (times, h, moving) in enumerate(plan):
 
         def step(z: Tensor, times: tuple[Tensor, ...] = times, h: float | Tensor = h) -> tuple[Tensor, list[Tensor]]:
@@ -67,7 +65,7 @@ def walk_grid(
         if problem.settle is not None:
             problem.settle(h, None)
         z = stepped if moving is None else torch.where(moving, stepped, z)
-        if record:
+        if problem.record:
             recorded.append((grid.nodes[..., i + 1], z))
         if i + 1 in grid.stops:
             visited.append(z)
@@ -82,15 +80,16 @@ def is_finite(value: Tensor) -> bool:
     return isfinite(float(value.sum())) or bool(value.isfinite().all())
 
 
-def explain_non_finite(problem: Problem, grid: Grid, z: Tensor) -> NonFiniteError:
+def explain_non_finite(problem: Problem) -> NonFiniteError:
     """Walk again without gradients, and say where the first value that is not finite appeared."""
+    grid, z = problem.grid, problem.z0.detach()
     if not z.isfinite().all():
         return non_finite("the initial state", grid.nodes[..., 0].flat[0], ~z.isfinite(), problem)
     with torch.no_grad():
         plan = zip(
-            stage_times(problem, grid, z),
-            step_sizes(problem, grid, z),
-            moving_members(problem, grid, z),
+            stage_times(problem),
+            step_sizes(problem),
+            moving_members(problem),
             problem.layout.columns(grid.nodes.T[1:], z).unbind(0),
             strict=True,
         )

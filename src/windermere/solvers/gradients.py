@@ -6,7 +6,7 @@ before each step and recomputes the stages; in forward mode, whose tangents a st
 own: memory for a single state, and a gradient of the flow rather than of the numbers computed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, Literal, TypeAlias
@@ -17,12 +17,10 @@ from torch.utils.checkpoint import checkpoint
 
 from windermere._torch_private import times_written
 from windermere.errors import FieldError, UnknownNameError, UsageError, describe_error
-from windermere.solvers.counting import Ledger
-from windermere.solvers.field import Prepared
-from windermere.solvers.integrate import integrate, is_plain
-from windermere.solvers.members import tally
-from windermere.solvers.runge_kutta import Evaluations, Piece, Problem, Remember, Walked
-from windermere.solvers.solver import Solver, Solvers
+from windermere.solvers.integrate import checked, step_by_step
+from windermere.solvers.paths import solve_in_one_piece
+from windermere.solvers.problem import Evaluations, Piece, Problem, Remember, Walked
+from windermere.solvers.solver import Solvers
 
 
 @dataclass(frozen=True)
@@ -106,29 +104,19 @@ def checkpointed(record: Callable[[Evaluations], None], check: Callable[[], None
     return remember
 
 
-def solve_with_checkpoints(
-    problem: Problem,
-    prepared: Prepared,
-    solvers: Sequence[Solver],
-    times: Sequence[float],
-    z0: Tensor,
-    record: bool,
-    ledger: Ledger,
-) -> Walked:
-    """Piece by piece, or by the field's own lean walk, which evaluates all of it again when its gradient is due."""
-
-    def recomputed(evaluations: Evaluations) -> None:
-        ledger.add("recomputed", tally(evaluations, solvers, problem.layout))
-
-    if prepared.lean is None or not is_plain(solvers, times, record):
+def solve_with_checkpoints(problem: Problem) -> Walked:
+    """In one piece, if a path evaluates all of it again when its gradient is due; else piece by piece."""
+    walked = solve_in_one_piece(problem)
+    if walked is None:
         # Made here, not in a piece of the solve that is run again.
-        check = check_unchanged(prepared.tensors) if prepared.tensors is not None else None
-        return integrate(replace(problem, remember=checkpointed(recomputed, check)), solvers, times, z0, record)
-    walked = integrate(problem, solvers, times, z0, record, prepared.lean)
+        check = check_unchanged(problem.tensors) if problem.tensors is not None else None
+        remember = checkpointed(lambda evaluations: problem.count("recomputed", evaluations), check)
+        return step_by_step(replace(problem, remember=remember))
     if walked.states[-1].requires_grad:
-        evaluations = walked.evaluations  # not the states: a hook that held its own tensor would keep all its memory
-        walked.states[-1].register_hook(lambda _: recomputed(evaluations))  # type: ignore[no-untyped-call]
-    return walked
+        # Nothing here may hold the states: a hook that held its own tensor would keep all its memory.
+        count, evaluations = replace(problem, z0=problem.z0.detach()).count, walked.evaluations
+        walked.states[-1].register_hook(lambda _: count("recomputed", evaluations))  # type: ignore[no-untyped-call]
+    return checked(walked, problem)
 
 
 Backward = Callable[..., Any]

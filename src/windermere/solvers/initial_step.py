@@ -10,7 +10,9 @@ from torch import Tensor
 from windermere._torch_private import times_written
 from windermere.checks import is_whole
 from windermere.errors import NonFiniteError, UsageError
-from windermere.solvers.field import Field, Layout, State, lay_out, prepare
+from windermere.solvers.field import Field, packed_rate
+from windermere.solvers.layout import Layout, State, lay_out
+from windermere.solvers.paths import prepare
 from windermere.solvers.runge_kutta import check_kept, combine
 from windermere.solvers.solver import check_times
 
@@ -56,7 +58,8 @@ def initial_step(
     z = layout.pack(z0).detach()
     if not z.numel():
         raise UsageError("no first step can be chosen: the batch is empty")
-    rate = layout.packed_rate(prepare(field, z).rate)
+    ready, _ = prepare(field, z)
+    rate = packed_rate(layout, ready.rate)
     start, *_, end = check_times(times)
     span = end - start
     # A field that is not finite divides zero by zero on the way; it is named at the end.

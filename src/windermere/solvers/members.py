@@ -2,16 +2,11 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from windermere.errors import UsageError, describe_value
-from windermere.solvers.counting import Tally
-from windermere.solvers.field import Layout
 from windermere.solvers.solver import Adaptive, Solver, Solvers
 
 
-def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
+def members_of(solver: Solvers) -> tuple[tuple[Solver, ...], int | None]:
     """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
     if isinstance(solver, Solver):
         return (solver,), None
@@ -32,13 +27,3 @@ def members_of(solver: Solvers) -> tuple[Sequence[Solver], int | None]:
 
 def by_sample(solvers: Sequence[Solver]) -> bool:
     return isinstance(solvers[0], Adaptive) and solvers[0].control == "sample"
-
-
-def tally(evaluations: NDArray[np.int64], solvers: Sequence[Solver], layout: Layout) -> Tally:
-    """Evaluations by member; samples that step on their own share evaluations, so the slowest one tells."""
-    members = len(solvers)
-    if evaluations.ndim > layout.ensemble:
-        evaluations = evaluations.max(axis=-1, initial=0)
-    if members == 1:
-        return int(evaluations.item())
-    return np.full(members, evaluations)

@@ -1,8 +1,6 @@
 """One explicit Runge-Kutta step, for any tableau."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -11,18 +9,8 @@ from torch import Tensor
 
 from windermere._torch_private import times_written
 from windermere.errors import FieldError
-from windermere.solvers.field import Layout, Rate
+from windermere.solvers.field import Rate
 from windermere.solvers.tableaus import Tableau
-
-Piece: TypeAlias = Callable[..., Any]
-Evaluations: TypeAlias = NDArray[np.int64]
-"""How often each group evaluates the field."""
-Remember: TypeAlias = Callable[[Piece, Evaluations], Piece]
-Settle: TypeAlias = Callable[[float | Tensor, Tensor | None], None]
-
-
-def plainly(piece: Piece, _: Evaluations) -> Piece:
-    return piece
 
 
 def combine(z: Tensor, h: float | Tensor, weights: Sequence[float], rates: Sequence[Tensor]) -> Tensor:
@@ -74,45 +62,3 @@ def step_through(tableau: Tableau, rate: Rate, sizes: Sequence[float | Tensor], 
 def stage_nodes(tableau: Tableau, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
     """The times of the stages of steps between two ends, [stages, ...]: t + h may err past the end by rounding."""
     return np.stack([end if c == 1.0 else start + c * (end - start) for c in tableau.c])
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a walk over time needs to know."""
-
-    tableau: Tableau
-    rate: Rate
-    layout: Layout
-    remember: Remember = plainly
-    """How a piece of the solve is put on autograd's tape: as it is, or to be recomputed (checkpointing)."""
-    interpolate: bool = False
-    """Whether times between the two ends are passed over, and their states interpolated."""
-    reuse: bool = True
-    """Whether a first stage may be taken over from the step before."""
-    settle: Settle | None = None
-    """Told after each step (its size by group, and which groups accepted it); the adjoint collects here."""
-
-
-@dataclass(frozen=True)
-class Walked:
-    """Where a walk over time led."""
-
-    states: list[Tensor]
-    """At the times asked for, the first included."""
-    evaluations: Evaluations
-    accepted: NDArray[np.int64]
-    rejected: NDArray[np.int64]
-    recorded: list[tuple[NDArray[np.float64], Tensor]]
-    """Time (by group) and state after every step, where that was asked for."""
-
-    @classmethod
-    def over_grid(
-        cls,
-        cost: int,
-        taken: NDArray[np.int64],
-        states: list[Tensor],
-        recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
-    ) -> "Walked":
-        """A fixed grid's walk: every step is accepted, and each costs the same."""
-        evaluations = np.asarray(cost * taken.item()) if taken.ndim == 0 else cost * taken  # numbers take less time
-        return cls(states, evaluations, taken, np.zeros(taken.shape, np.int64), recorded or [])

@@ -2,24 +2,25 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from windermere._torch_private import is_forward_mode
 from windermere.errors import SolverError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
-from windermere.solvers.field import Field, Layout, Prepared, State, lay_out, prepare
+from windermere.solvers.field import Field, packed_rate
 from windermere.solvers.gradients import Adjoint, Gradient, check_gradient, solve_with_checkpoints
 from windermere.solvers.integrate import integrate
 from windermere.solvers.landing import has_to_land
-from windermere.solvers.members import by_sample, members_of, tally
-from windermere.solvers.runge_kutta import Problem, Walked
-from windermere.solvers.solver import Adaptive, Solver, Solvers, check_times, default_times, stopping_at
+from windermere.solvers.layout import Layout, State, lay_out
+from windermere.solvers.members import by_sample, members_of
+from windermere.solvers.paths import prepare
+from windermere.solvers.problem import Problem, Walked
+from windermere.solvers.solver import Adaptive, Solvers, check_times, default_times, stopping_at
 from windermere.solvers.torch_modes import check_transforms, is_transformed
 
 ByGroup: TypeAlias = int | NDArray[np.int64]
@@ -98,9 +99,10 @@ def solve(
     >>> solution.states.shape, solution.stats.evaluations
     (torch.Size([3, 3, 2]), 32)
     """
-    walked, layout, times = _solved(field, z0, solver, times, gradient, record, interpolate)
+    problem, walked = _solved(field, z0, solver, times, gradient, record, interpolate)
+    layout = problem.layout
     return Solution(
-        times=times,
+        times=problem.times,
         states=layout.unpack(torch.stack(walked.states), extra=1),
         final=layout.unpack(walked.states[-1]),
         stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
@@ -112,8 +114,8 @@ def final_state(
     field: Field, z0: State, solver: Solvers, times: Sequence[float] | None = None, *, gradient: Gradient = "backprop"
 ) -> State:
     """The last state of such a solution, for those who want nothing else of it."""
-    walked, layout, _ = _solved(field, z0, solver, times, gradient, record=False)
-    return layout.unpack(walked.states[-1])
+    problem, walked = _solved(field, z0, solver, times, gradient, record=False)
+    return problem.layout.unpack(walked.states[-1])
 
 
 def _solved(
@@ -124,58 +126,64 @@ def _solved(
     gradient: Gradient,
     record: bool,
     interpolate: bool | None = None,
-) -> tuple[Walked, Layout, tuple[float, ...]]:
+) -> tuple[Problem, Walked]:
     if torch.compiler.is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
-        as_it_is: Callable[..., tuple[Walked, Layout, tuple[float, ...]]]
+        as_it_is: Callable[..., tuple[Problem, Walked]]
         as_it_is = torch.compiler.disable(_solved)  # type: ignore[no-untyped-call]
         return as_it_is(field, z0, solver, times, gradient, record, interpolate)
+    problem = _pose(field, z0, solver, times, gradient, record, interpolate)
+    return problem, _walk(problem)
+
+
+def _pose(
+    field: Field,
+    z0: State,
+    solver: Solvers,
+    times: Sequence[float] | None,
+    gradient: Gradient,
+    record: bool,
+    interpolate: bool | None,
+) -> Problem:
+    """All that a solve needs, checked and made ready once."""
     solvers, members = members_of(solver)
+    adaptive = isinstance(solvers[0], Adaptive)
     times = check_times(times if times is not None else default_times(solvers[0]))
     layout = lay_out(z0, members=members, samples=by_sample(solvers))
     z = layout.pack(z0)
-    prepared = prepare(field, z)
-    if layout.parts is not None:  # a field's own ways know tensors, not tuples
-        prepared = Prepared(prepared.rate, prepared.tensors)
-    between = len(times) > 2 and (isinstance(solvers[0], Adaptive) if interpolate is None else interpolate)
+    prepared, paths = prepare(field, z)
+    between = len(times) > 2 and (adaptive if interpolate is None else interpolate)
     if has_to_land(len(times) - 2):
-        between, solvers = False, stopping_at(times, solvers)
-    walked = _walk(prepared, z, solvers, times, layout, gradient, record, between)
-    return walked, layout, times
-
-
-def _walk(
-    prepared: Prepared,
-    z0: Tensor,
-    solvers: Sequence[Solver],
-    times: tuple[float, ...],
-    layout: Layout,
-    gradient: Gradient,
-    record: bool,
-    interpolate: bool,
-) -> Walked:
-    """Solve with the gradient asked for, and count."""
-    ledger = Ledger.current()
+        between, solvers = False, tuple(stopping_at(times, solvers))
     check_gradient(gradient)
     if is_transformed():
-        check_transforms(adaptive=isinstance(solvers[0], Adaptive), gradient=gradient)
-    problem = Problem(solvers[0].tableau, layout.packed_rate(prepared.rate), layout, interpolate=interpolate)
+        check_transforms(adaptive=adaptive, gradient=gradient)
+    if not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
+        gradient = "backprop"
+    rate, ledger = packed_rate(layout, prepared.rate), Ledger.current()
+    asked: Any = {"gradient": gradient, "record": record, "interpolate": between}
+    return Problem(field, rate, prepared.tensors, z, layout, solvers, times, **asked, paths=paths, ledger=ledger)
+
+
+def _walk(problem: Problem) -> Walked:
+    """Solve with the gradient asked for, and count."""
     try:
-        if gradient == "backprop" or not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
-            walked = integrate(problem, solvers, times, z0, record, prepared.walk, prepared.adapt)
-        elif gradient == "checkpoint":
-            walked = solve_with_checkpoints(problem, prepared, solvers, times, z0, record, ledger)
-        else:
-            settings = gradient if isinstance(gradient, Adjoint) else Adjoint()
-            walked = solve_with_adjoint(problem, prepared, solvers, times, z0, record, settings, ledger)
+        walked = _with_gradient(problem)
     except SolverError as error:
-        if ledger.counts and error.evaluations is not None:
-            ledger.add("forward", tally(error.evaluations, solvers, layout))
+        if error.evaluations is not None:
+            problem.count("forward", error.evaluations)
         raise
-    if ledger.counts:
-        ledger.add("forward", tally(walked.evaluations, solvers, layout))
-        ledger.add("steps", tally(walked.accepted, solvers, layout))
-    note_span(solvers[0], abs(times[-1] - times[0]))
+    problem.count("forward", walked.evaluations)
+    problem.count("steps", walked.accepted)
+    note_span(problem.solvers[0], abs(problem.times[-1] - problem.times[0]))
     return walked
+
+
+def _with_gradient(problem: Problem) -> Walked:
+    if problem.gradient == "backprop":
+        return integrate(problem)
+    if problem.gradient == "checkpoint":
+        return solve_with_checkpoints(problem)
+    return solve_with_adjoint(problem, problem.gradient if isinstance(problem.gradient, Adjoint) else Adjoint())
 
 
 def _plain(numbers: NDArray[np.int64]) -> ByGroup:

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from windermere.errors import UsageError
 from windermere.nn import Autonomous, ODEBlock, using
 from windermere.paper.architectures import SphereField, architecture, initialise
+from windermere.paper.stacked import StackedField
 from windermere.paper.training import Ensemble, RunConfig
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.checkpoint import make_optimizer, pack, update
-from windermere.paper.training.ensemble import StackedField
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
 
 from .small import a_config, fit_alone, model, optimizer_for, some_spheres, trained, trained_alone

@@ -4,17 +4,17 @@ A solve does what PyTorch would do. So a network with hooks, or with a layer tha
 goes through PyTorch step by step.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 from torch.nn import functional
 
-from windermere.fast.cpu.native import DEPTH_UP_TO, Native, native_adapt, native_adjoint, with_native
+from windermere.fast.cpu.native import DEPTH_UP_TO, InC, Native
 from windermere.fast.cpu.native_call import Weights
 from windermere.fast.cpu.native_plan import network_of
-from windermere.solvers import Prepared
-from windermere.solvers.field import Rate, is_altered, parameters_of
+from windermere.solvers.field import Rate, is_altered
 
 Layer: TypeAlias = tuple[nn.Linear, nn.Module]
 """And its activation."""
@@ -23,14 +23,17 @@ ACTIVATIONS = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.Sigmoid, nn.Softp
 NONE = nn.Identity()
 
 
-def layered_field(field: nn.Module, network: nn.Module) -> Prepared:
-    """A field that calls a network of the state alone: by its rate, and where it is layered in C."""
-    parameters, layers = parameters_of(field), _layers(network)
-    native = _native(layers) if layers else None
-    if native is None:
-        return Prepared(field, parameters)
-    walk, adapt, adjoint = with_native(native), native_adapt(native), native_adjoint(native, field)
-    return Prepared(field, parameters, walk, adapt=adapt, adjoint=adjoint)
+@dataclass(frozen=True)
+class LayersInC(InC):
+    """Solves in C of fields that call a network of the state alone."""
+
+    network_of: Callable[[Any], nn.Module | None]
+    """The network that a field calls; None where it may do anything else."""
+
+    def native_of(self, field: Any) -> Native | None:
+        network = self.network_of(field)
+        layers = None if network is None else _layers(network)
+        return _native(layers, field) if layers else None
 
 
 def _layers(network: nn.Module) -> list[Layer] | None:
@@ -68,7 +71,7 @@ def _is_known(module: nn.Module) -> bool:
     return type(module) in ACTIVATIONS
 
 
-def _native(layers: Sequence[Layer]) -> Native | None:
+def _native(layers: Sequence[Layer], field: Rate) -> Native | None:
     weights = [x for linear, _ in layers for x in (linear.weight, _bias(linear))]
     units = (*(linear.weight.shape[-1] for linear, _ in layers), layers[-1][0].weight.shape[0])
     shared = len({id(w) for w in weights}) < len(weights)
@@ -78,7 +81,7 @@ def _native(layers: Sequence[Layer]) -> Native | None:
     kinds = tuple(ACTIVATIONS.index(type(a)) for a in after)
     slopes = tuple(a.negative_slope if isinstance(a, nn.LeakyReLU) else 0.0 for a in after)
     network = network_of("layers", units[0], units=units, activations=kinds, slopes=slopes)
-    return Native(network, weights, lambda weights: _rate(weights, after))
+    return Native(network, weights, field, lambda weights: _rate(weights, after))
 
 
 def _bias(linear: nn.Linear) -> Tensor:

@@ -8,7 +8,7 @@ with a leading member axis; a sphere network's are those of Conv1d(1, C, 1), Con
 Conv1d(C, 1, 1).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from windermere._torch_private import is_in_a_mode
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_graded
-from windermere.fast.cpu.native_plan import Choice, Network, network_of
-from windermere.solvers import Adaptive, Tableau
-from windermere.solvers.field import Adapt, Adapted, Adjoined, FusedAdjoint, Groups, Rate, Walk
-from windermere.solvers.grid import Grid, Steps
+from windermere.fast.cpu.native_plan import Choice, Network
+from windermere.solvers import FastAdjoint, FastPath, Problem, Tableau, Walked
+from windermere.solvers.field import Rate
+from windermere.solvers.grid import Grid
+from windermere.solvers.paths import Adjoined
 from windermere.solvers.runge_kutta import step_through
 from windermere.solvers.torch_modes import is_looked_through
 
@@ -48,62 +49,62 @@ class Native:
 
     network: Network
     weights: Weights
+    slow: Rate
+    """The field by way of PyTorch, from these very weights."""
     rate: Callable[[Weights], Rate] | None = None
     """The field as PyTorch operations, where its gradient may be differentiated again; it does not depend on time."""
 
 
-def sphere(weights: Weights, points: int) -> Native:
-    return Native(network_of("sphere", points, weights[0].shape[-3]), weights)
+class InC(FastPath):
+    """Solves in C of the fields that `native_of` knows."""
 
+    def native_of(self, field: Any) -> Native | None:
+        """What native.c has to know of a field; None where it is not this path's."""
 
-def with_native(native: Native, otherwise: Callable[[], Walk] | None = None) -> Walk:
-    """A walk in C where that can be, and another, if there is one, where it cannot."""
-
-    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor | None:
-        if isinstance(grid, Grid) and can_walk(z, native):
-            return walk_in_c(tableau, grid, z, native)
-        return otherwise()(tableau, grid, z) if otherwise is not None else None
-
-    return walk
-
-
-def native_adapt(native: Native) -> Adapt:
-    """Adaptive solves in C where that can be."""
-
-    def adapt(
-        tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor
-    ) -> Adapted | None:
-        if not can_adapt(tableau, solvers, groups, z, native):
+    def fixed(self, problem: Problem) -> Walked | None:
+        z, grid = problem.z0, problem.grid
+        if not problem.is_plain or problem.gradient == "checkpoint" or grid.nodes.ndim >= z.ndim:
+            return None  # the last of these: members of one sample each
+        native = self.native_of(problem.field)
+        if native is None or not can_walk(z, native):
             return None
-        return adapt_in_c(tableau, solvers, times, z, native)
+        end = walk_in_c(problem.tableau, grid, z, native)
+        return Walked.over_grid(problem.tableau.propagating, grid.taken, [z, end])
 
-    return adapt
-
-
-def native_adjoint(native: Native, rate: Rate) -> FusedAdjoint:
-    """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
-
-    def can(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor) -> bool:
-        if not _is_brought(z):
-            return can_adapt(tableau, solvers, groups, z, native)
-        own = replace(native, weights=[_room_on_host(w) for w in native.weights])
-        return can_adapt(tableau, solvers, groups, _room_on_host(z), own)
-
-    def adjoin(
-        tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor, a: Tensor
-    ) -> Adjoined | None:
-        if not can(tableau, solvers, groups, z):
+    def adaptive(self, problem: Problem) -> Walked | None:
+        if not problem.is_plain or problem.gradient == "checkpoint":
             return None
-        if not _is_brought(z):
-            return adjoin_in_c(tableau, solvers, times, z, a, native)
-        here = replace(native, weights=[w.detach().cpu() for w in native.weights])
-        found = adjoin_in_c(tableau, solvers, times, z.cpu(), a.cpu(), here)
-        if found is None:
-            return None
-        on_start, *gradients = (x.to(z.device) for x in (found.a, *found.gradient))
-        return Adjoined(on_start, gradients, found.evaluations)
+        native = self.native_of(problem.field)
+        return None if native is None or not can_adapt(problem, problem.z0, native) else adapt_in_c(problem, native)
 
-    return FusedAdjoint(adjoin, can, tuple(native.weights), rate)
+    def adjoint(self, problem: Problem) -> FastAdjoint | None:
+        """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
+        native = self.native_of(problem.field) if problem.layout.parts is None else None
+        if native is None or not _can_adjoin(problem, problem.z0, native):
+            return None
+
+        def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
+            own = replace(problem, times=times)
+            if not _can_adjoin(own, z, native):
+                return None
+            return _adjoin_on_host(own, z, a, native) if _is_brought(z) else adjoin_in_c(own, z, a, native)
+
+        return FastAdjoint(adjoin, tuple(native.weights), native.slow)
+
+
+def _can_adjoin(problem: Problem, z: Tensor, native: Native) -> bool:
+    if not _is_brought(z):
+        return can_adapt(problem, z, native)
+    return can_adapt(problem, _room_on_host(z), replace(native, weights=[_room_on_host(w) for w in native.weights]))
+
+
+def _adjoin_on_host(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+    here = replace(native, weights=[w.detach().cpu() for w in native.weights])
+    found = adjoin_in_c(problem, z.cpu(), a.cpu(), here)
+    if found is None:
+        return None
+    on_start, *gradients = (x.to(z.device) for x in (found.a, *found.gradient))
+    return Adjoined(on_start, gradients, found.evaluations)
 
 
 def _is_brought(z: Tensor) -> bool:
@@ -135,10 +136,11 @@ def _is_small(z: Tensor, network: Network) -> bool:
     return 0 < samples * network.products <= PRODUCTS_UP_TO and max(network.units) <= UNITS_UP_TO
 
 
-def can_adapt(tableau: Tableau, solvers: Sequence[Any], groups: Groups, z: Tensor, native: Native) -> bool:
+def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
     """Whether it takes an adaptive one: members are the groups; a stage that does not propagate is the next's first."""
+    tableau, solvers = problem.tableau, problem.adaptive
     extra = tableau.stages - tableau.propagating
-    by_member = groups == z.shape[:-2] and all(isinstance(s, Adaptive) and s.control == "batch" for s in solvers)
+    by_member = problem.layout.groups == z.shape[:-2] and bool(solvers) and solvers[0].control == "batch"
     return by_member and extra == tableau.fsal and can_walk(z, native)
 
 
@@ -156,13 +158,12 @@ def _again(native: Native, tableau: Tableau, sizes: NDArray[np.float64]) -> Agai
     return lambda z, weights: step_through(tableau, rate(weights), [float(h) for h in sizes], z)
 
 
-def adapt_in_c(
-    tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, native: Native
-) -> Adapted | None:
-    """z at the end of a solve with steps of each member's own; None where something is out of the ordinary."""
+def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
+    """A solve with steps of each member's own; None where something is out of the ordinary."""
+    tableau, z = problem.tableau, problem.z0
     room = STEPS_AT_FIRST if is_graded(z, native.weights) else 1
     while True:
-        choice = Choice.of(tableau, solvers, times, z.dtype, room)
+        choice = Choice.of(problem, room)
         call = Call(tableau, choice, z, native.weights, native.network)
         end = call.there("adapt", STEPS_AT_FIRST)
         if not (choice.status == FULL).any():
@@ -172,15 +173,14 @@ def adapt_in_c(
         return None
     call.longest = int(choice.steps.max())
     call.again = _again(native, tableau, choice.sizes[0, : call.longest])
-    return Adapted(call.on_tape(end, z, native.weights), choice.evaluations, choice.steps, choice.rejected)
+    states = [z, call.on_tape(end, z, native.weights)]
+    return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
 
 
-def adjoin_in_c(
-    tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], z: Tensor, a: Tensor, native: Native
-) -> Adjoined | None:
+def adjoin_in_c(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
     """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
-    choice = Choice.of(tableau, solvers, times, z.dtype, room=1)
-    call = Call(tableau, choice, z, native.weights, native.network, adjoint=True)
+    choice = Choice.of(problem, room=1)
+    call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
     on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     if (choice.status != DONE).any():
         return None

@@ -1,7 +1,7 @@
 """What solves in C of one kind and shape have in common: the network, how steps are chosen, and the memory needed."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from windermere.fast.cpu.compiled import library
-from windermere.solvers import Adaptive, Tableau
+from windermere.solvers import Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
 
@@ -88,13 +88,13 @@ class Choice:
     status: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], dtype: torch.dtype, room: int
-    ) -> "Choice":
-        """The choice of steps for these solvers, with room for the sizes of so many accepted steps."""
-        numbers = {"begin": times[0], "finish": times[-1], "order": tableau.embedded_order + 1}
-        numbers |= {"smallest": smallest_step(times, dtype), "budget": solvers[0].max_steps, "safety": SAFETY}
-        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
+    def of(cls, problem: Problem, room: int) -> "Choice":
+        """The choice of steps for this problem, with room for the sizes of so many accepted steps."""
+        tableau, solvers, (begin, finish), dtype = problem.tableau, problem.adaptive, problem.ends, problem.z0.dtype
+        numbers = {"begin": begin, "finish": finish, "order": tableau.embedded_order + 1}
+        numbers |= {"smallest": smallest_step((begin, finish), dtype), "budget": solvers[0].max_steps}
+        numbers |= {"safety": SAFETY, "rounding": torch.finfo(dtype).eps}
+        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING}
         tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
         counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
         return cls(numbers, tolerances, np.zeros((len(solvers), room)), *counts)

@@ -8,7 +8,7 @@ Shapes: S members, N steps (the longest member's, or more), B samples, d points,
 leading member axis.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -20,7 +20,6 @@ from torch import Tensor
 
 from windermere.paper.arithmetic import FUSION
 from windermere.solvers import Tableau
-from windermere.solvers.field import Walk
 from windermere.solvers.gradients import differentiable_once
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.torch_modes import is_looked_through
@@ -44,17 +43,6 @@ class Launch:
 
 
 DEFAULT = Launch()
-
-
-def with_kernels(weights: Weights, points: int, otherwise: Callable[[], Walk]) -> Walk:
-    """A walk by the kernels where they can, and another where they cannot."""
-
-    def walk(tableau: Tableau, grid: Grid | Steps, z: Tensor) -> Tensor | None:
-        if z.shape[-1] == points and can_walk(tableau, z, weights):
-            return walk_on_device(tableau, grid, z, weights)
-        return otherwise()(tableau, grid, z)
-
-    return walk
 
 
 def can_walk(tableau: Tableau, z: Tensor, weights: Weights) -> bool:

@@ -10,10 +10,11 @@ as in fused.py.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.fast.cpu.native import DONE, FULL
@@ -21,9 +22,8 @@ from windermere.fast.cpu.native_call import is_graded
 from windermere.fast.cpu.native_plan import table
 from windermere.paper.arithmetic import FUSION
 from windermere.paper.fast.fused import Precision, Weights, fits
-from windermere.solvers import Adaptive, Tableau
+from windermere.solvers import Adaptive, Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
-from windermere.solvers.field import Adapt, Adapted, Groups
 from windermere.solvers.gradients import differentiable_once
 
 SAMPLES_UP_TO, STAGES_UP_TO = 256, 7
@@ -46,48 +46,39 @@ class Launch:
 DEFAULT = Launch()
 
 
-def with_adaptive_kernels(weights: Weights, points: int, otherwise: Adapt) -> Adapt:
-    """Adaptive solves by the kernels where they can, and otherwise."""
+class Adapted(NamedTuple):
+    """An adaptive solve, done; each of the costs by member."""
 
-    def adapt(
-        tableau: Tableau, solvers: Sequence[Adaptive], times: Sequence[float], groups: Groups, z: Tensor
-    ) -> Adapted | None:
-        if z.shape[-1] == points and can_adapt(tableau, solvers, groups, z, weights):
-            return adapt_on_device(tableau, solvers, times, z, weights)
-        return otherwise(tableau, solvers, times, groups, z)
-
-    return adapt
+    end: Tensor
+    costs: Sequence[NDArray[np.int64]]
+    """Evaluations, steps accepted and rejected."""
 
 
-def can_adapt(tableau: Tableau, solvers: Sequence[Adaptive], groups: Groups, z: Tensor, weights: Weights) -> bool:
+def can_adapt(problem: Problem, weights: Weights) -> bool:
     """Whether the kernels take this solve: on a GPU, in float32, small enough, and with members as groups."""
+    z, tableau = problem.z0, problem.tableau
     if not fits(z, weights):
         return False
-    by_member = groups == z.shape[:-2] and all(s.control == "batch" for s in solvers)
+    by_member = problem.layout.groups == z.shape[:-2] and problem.adaptive[0].control == "batch"
     small = z.shape[-2] <= SAMPLES_UP_TO and tableau.stages <= STAGES_UP_TO
-    extra = tableau.stages - tableau.propagating
-    return by_member and small and extra == tableau.fsal
+    return by_member and small and tableau.stages - tableau.propagating == tableau.fsal
 
 
-def adapt_on_device(
-    tableau: Tableau,
-    solvers: Sequence[Adaptive],
-    times: Sequence[float],
-    z: Tensor,
-    weights: Weights,
-    launch: Launch = DEFAULT,
-) -> Adapted | None:
-    """z at the end of a solve with steps of each member's own; None where something is out of the ordinary. For a model
-    alone the member axis is left out."""
-    if z.ndim == 2:
-        ensemble = z.unsqueeze(0), [w.unsqueeze(0) for w in weights]
-        alone = adapt_on_device(tableau, solvers, times, *ensemble, launch)
+def adapt_on_device(problem: Problem, weights: Weights, launch: Launch = DEFAULT) -> Adapted | None:
+    """A solve with steps of each member's own; None where something is out of the ordinary."""
+    z = problem.z0
+    if z.ndim == 2:  # a model alone, without the member axis
+        alone = _adapt(problem, z.unsqueeze(0), [w.unsqueeze(0) for w in weights], launch)
         return alone and alone._replace(end=alone.end.squeeze(0))
+    return _adapt(problem, z, weights, launch)
+
+
+def _adapt(problem: Problem, z: Tensor, weights: Weights, launch: Launch) -> Adapted | None:
     keep, room = is_graded(z, weights), STEPS_AT_FIRST
     given = z.detach().contiguous(), [w.detach().contiguous() for w in weights]
     while True:
-        solve = _Solve.of(tableau, z, launch, room if keep else 0)
-        end = solve.there(solvers, times, *given)
+        solve = _Solve.of(problem.tableau, z, launch, room if keep else 0)
+        end = solve.there(problem.adaptive, problem.ends, *given)
         accepted, rejected, evaluations, status = solve.found.cpu().numpy().astype(np.int64)
         if not (status == FULL).any():
             break
@@ -96,7 +87,7 @@ def adapt_on_device(
         return None
     if keep:
         end = cast(Tensor, _OnTape.apply(solve, [end], z, *weights))  # type: ignore[no-untyped-call]
-    return Adapted(end, evaluations, accepted, rejected)
+    return Adapted(end, (evaluations, accepted, rejected))
 
 
 class _OnTape(torch.autograd.Function):

@@ -5,7 +5,7 @@ back goes over the accepted steps as over a grid. Shapes as in image_fused.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,49 +16,40 @@ from windermere.fast.cpu.native_call import is_graded
 from windermere.paper.fast.fused import Weights
 from windermere.paper.fast.image_evaluation import Evaluation, Launch, Second
 from windermere.paper.fast.image_fused import DEFAULT, check_size, pulled_back
-from windermere.solvers import Adaptive, Tableau
+from windermere.solvers import Adaptive, Problem, Tableau, Walked
 from windermere.solvers.adaptive import walk_adaptively
-from windermere.solvers.field import Adapted, lay_out
 from windermere.solvers.gradients import differentiable_once
-from windermere.solvers.runge_kutta import Problem, Walked
+from windermere.solvers.layout import lay_out
 
 Evaluated: TypeAlias = Sequence[Tensor]
 """An input, and what is kept of the second hidden layer there: nothing, or a Second."""
 
 
-def image_adapt(
-    tableau: Tableau,
-    solvers: Sequence[Adaptive],
-    times: Sequence[float],
-    z: Tensor,
-    weights: Weights,
-    launch: Launch = DEFAULT,
-) -> Adapted:
-    """z at the end of a solve whose steps are chosen as adaptive.py does, by each member for itself. For a model alone
-    the member axis is left out."""
+def image_adapt(problem: Problem, weights: Weights, launch: Launch = DEFAULT) -> Walked:
+    """A solve whose steps are chosen as adaptive.py does, by each member for itself. For a model alone the member axis
+    is left out."""
+    z = problem.z0
     if z.ndim == 4:
-        alone = image_adapt(tableau, solvers, times, z.unsqueeze(0), [w.unsqueeze(0) for w in weights], launch)
-        return alone._replace(end=alone.end.squeeze(0))
+        return _adapt_alone(problem, problem.adaptive[0], z, weights, launch)
     solved = [
-        _adapt_alone(tableau, solver, times, z[s], [w[s] for w in weights], launch) for s, solver in enumerate(solvers)
+        _adapt_alone(problem, solver, z[s], [w[s] for w in weights], launch)
+        for s, solver in enumerate(problem.adaptive)
     ]
-    counts = [[w.evaluations, w.accepted, w.rejected] for w in solved]
-    return Adapted(torch.stack([w.states[-1] for w in solved]), *np.stack(counts, axis=1))
+    costs = np.stack([[w.evaluations, w.accepted, w.rejected] for w in solved], axis=1)
+    return Walked.adapted(problem, [z, torch.stack([w.states[-1] for w in solved])], list(costs))
 
 
-def _adapt_alone(
-    tableau: Tableau, solver: Adaptive, times: Sequence[float], z: Tensor, weights: Weights, launch: Launch
-) -> Walked:
+def _adapt_alone(problem: Problem, solver: Adaptive, z: Tensor, weights: Weights, launch: Launch) -> Walked:
     check_size(z, weights)
-    keep, start = is_graded(z, weights), z.detach().contiguous()
+    tableau, keep, start = problem.tableau, is_graded(z, weights), z.detach().contiguous()
     with torch.no_grad(), torch.cuda.device_of(z):  # type: ignore[no-untyped-call]
         recorder = _Recorder(tableau, Evaluation(launch, start, weights), keep)
-        layout = lay_out(start, members=None, samples=False)
-        problem = Problem(tableau, recorder.rate, layout, settle=recorder.settle if keep else None)
-        walked = walk_adaptively(problem, [solver], times, start)
+        layout, settle = lay_out(start, members=None, samples=False), recorder.settle if keep else None
+        own = Problem(problem.field, recorder.rate, None, start, layout, (solver,), problem.times, settle=settle)
+        walked = walk_adaptively(own)
     if keep:
         walked.states[-1] = _AdaptedWalk.apply(tableau, launch, recorder, walked.states[-1:], z, *weights)  # type: ignore[no-untyped-call]
-    return walked
+    return replace(walked, states=[z, walked.states[-1]])
 
 
 class _AdaptedWalk(torch.autograd.Function):

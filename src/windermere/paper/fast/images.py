@@ -10,7 +10,8 @@ Conv2d(c, w, 1), Conv2d(w, w, 3, padding=1) and Conv2d(w, c, 1), each with its b
 
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -23,8 +24,7 @@ from windermere.paper.arithmetic import products_in
 from windermere.paper.fast.image_adaptive import image_adapt
 from windermere.paper.fast.image_evaluation import Hidden
 from windermere.paper.fast.image_fused import can_walk_images, image_walk, tuned
-from windermere.solvers import Adaptive, Prepared, Tableau
-from windermere.solvers.field import Adapted, Groups
+from windermere.solvers import FastPath, Prepared, Problem, Tableau, Walked
 from windermere.solvers.gradients import differentiable_once
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import step_through
@@ -33,49 +33,67 @@ Weights: TypeAlias = Sequence[Tensor]
 Function: TypeAlias = Callable[..., Any]
 
 
-def image_field(weights: Weights, arithmetic: str) -> Prepared:
-    """The field with these weights, made ready for one solve."""
-    return Prepared(
-        rate=lambda t, z: _by_member(lambda own, zs, _: rate(arithmetic, zs, own), weights, z),
-        tensors=lambda: tuple(weights),
-        walk=partial(_walked, walk, arithmetic, weights),
-        lean=partial(_walked, lean_walk, arithmetic, weights),
-        adapt=partial(_adapted, arithmetic, weights),
-    )
+@dataclass(frozen=True)
+class Images:
+    """What fast paths have to know of an image network, or of an ensemble of them."""
+
+    weights: Weights
+    arithmetic: str
+
+    @property
+    def prepared(self) -> Prepared:
+        """Ready to be solved step by step."""
+        return Prepared(self.rate, lambda: tuple(self.weights))
+
+    def rate(self, t: Tensor, z: Tensor) -> Tensor:
+        return _by_member(lambda own, zs, _: rate(self.arithmetic, zs, own), self.weights, z)
+
+    def walk(self, tableau: Tableau, grid: Grid | Steps, z: Tensor, *, lean: bool) -> Tensor:
+        """Every member over its own grid, of which it takes no more steps than it has; by fused kernels where they
+        can. A lean walk evaluates all of it again for its gradient."""
+        if self.is_fused(z):
+            hidden: Hidden = "recomputed" if lean else "levels"
+            return image_walk(tableau, grid, z, self.weights, tuned(self.weights, hidden))
+        if isinstance(grid, Steps):
+            raise UsageError("an image field is walked over a grid of numbers, not of tensors")
+        rows, one = grid.steps if grid.nodes.ndim == 2 else grid.steps[None], lean_walk if lean else walk
+
+        def alone(own: Weights, zs: Tensor, s: int) -> Tensor:
+            sizes = [float(h) for h in rows[s if len(rows) > 1 else 0] if h != 0.0]
+            return one(self.arithmetic, tableau, sizes, zs, own)
+
+        return _by_member(alone, self.weights, z)
+
+    def is_fused(self, z: Tensor) -> bool:
+        """Whether the kernels that are fused for bfloat16 can solve from this state."""
+        return self.arithmetic == "bfloat16" and can_walk_images(z, self.weights)
 
 
-def _walked(
-    one: Callable[..., Tensor], arithmetic: str, weights: Weights, tableau: Tableau, grid: Grid | Steps, z: Tensor
-) -> Tensor:
-    """Every member over its own grid, of which it takes no more steps than it has; by fused kernels where they can."""
-    if arithmetic == "bfloat16" and can_walk_images(z, weights):
-        hidden: Hidden = "recomputed" if one is lean_walk else "levels"
-        return image_walk(tableau, grid, z, weights, tuned(weights, hidden))
-    if isinstance(grid, Steps):
-        raise UsageError("an image field is walked over a grid of numbers, not of tensors")
-    rows = grid.steps if grid.nodes.ndim == 2 else grid.steps[None]
+@dataclass(frozen=True)
+class ImagePath(FastPath):
+    """Whole solves of the image networks: by fused kernels where they can, or member by member."""
 
-    def alone(own: Weights, zs: Tensor, s: int) -> Tensor:
-        sizes = [float(h) for h in rows[s if len(rows) > 1 else 0] if h != 0.0]
-        return one(arithmetic, tableau, sizes, zs, own)
+    images_of: Callable[[Any], Images | None]
 
-    return _by_member(alone, weights, z)
+    def prepare(self, field: Any) -> Prepared | None:
+        images = self.images_of(field)
+        return None if images is None else images.prepared
 
+    def fixed(self, problem: Problem) -> Walked | None:
+        images, z, grid = self.images_of(problem.field), problem.z0, problem.grid
+        if images is None or not problem.is_plain or grid.nodes.ndim >= z.ndim:
+            return None
+        end = images.walk(problem.tableau, grid, z, lean=problem.gradient == "checkpoint")
+        return Walked.over_grid(problem.tableau.propagating, grid.taken, [z, end])
 
-def _adapted(
-    arithmetic: str,
-    weights: Weights,
-    tableau: Tableau,
-    solvers: Sequence[Adaptive],
-    times: Sequence[float],
-    groups: Groups,
-    z: Tensor,
-) -> Adapted | None:
-    """An adaptive solve by the fused kernels, which can do it where each member is a group; else None."""
-    by_member = groups == z.shape[:-4] and all(s.control == "batch" for s in solvers)
-    if arithmetic != "bfloat16" or not by_member or not can_walk_images(z, weights):
-        return None
-    return image_adapt(tableau, solvers, times, z, weights, tuned(weights, "levels"))
+    def adaptive(self, problem: Problem) -> Walked | None:
+        """By the fused kernels, which can do it where each member is a group."""
+        images, z = self.images_of(problem.field), problem.z0
+        if images is None or not problem.is_plain or problem.gradient == "checkpoint" or not images.is_fused(z):
+            return None
+        if problem.layout.groups != z.shape[:-4] or problem.adaptive[0].control != "batch":
+            return None
+        return image_adapt(problem, images.weights, tuned(images.weights, "levels"))
 
 
 def _by_member(work: Callable[[Weights, Tensor, int], Tensor], weights: Weights, z: Tensor) -> Tensor:

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from windermere.auditing.evidence.crossings import count_crossings
 from windermere.paper.figures import TrajectoryPanel, draw_trajectories
+from windermere.paper.stacked import StackedField
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.measuring import scores
 from windermere.paper.studies.rows import Floats, draw_both, state_rows, states_of, where
 from windermere.paper.studies.study import MAIN, QUICK_SPHERES, SEEDS, Finding, Finished, Study, Tables
 from windermere.paper.training import RunConfig, Trained, paper_settings
-from windermere.paper.training.ensemble import StackedField
 from windermere.records import Row
 from windermere.report.frame import DecisionRegions, Frame
 from windermere.solvers import FixedStep, Solver, solve

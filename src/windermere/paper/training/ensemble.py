@@ -5,7 +5,6 @@ The field is batched over members, never the solver's loop. Shapes: S members, B
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,36 +14,10 @@ from torch.func import functional_call, vmap
 
 from windermere.errors import UsageError
 from windermere.nn import ODEBlock
-from windermere.solvers import Prepared, Solver, Tableau, final_state, solve
-from windermere.solvers.field import prepares_itself
+from windermere.paper.architectures import walk_of
+from windermere.paper.stacked import StackedField
+from windermere.solvers import Solver, Tableau, final_state, solve
 from windermere.solvers.grid import Grid, Steps
-
-
-@dataclass(frozen=True)
-class StackedField:
-    """One field with each member's parameters: [S, B, ...] in, [S, B, ...] out."""
-
-    field: nn.Module
-    tensors: dict[str, Tensor]
-
-    def __call__(self, t: Tensor, z: Tensor) -> Any:
-        return self.prepare().rate(t, z)
-
-    def prepare(self) -> Prepared:
-        # A Stackable, unless what it does when it is called was altered.
-        if callable(stacked := getattr(self.field, "prepare_stacked", None)) and prepares_itself(self.field):
-            return stacked(self.tensors)  # type: ignore[no-any-return]
-
-        def one(tensors: dict[str, Tensor], t: Tensor, z: Tensor) -> Any:
-            return functional_call(self.field, tensors, (t, z))
-
-        def rate(t: Tensor, z: Tensor) -> Any:
-            if t.numel() == len(z):
-                t = t.flatten()  # a time for each member: to the field it is a number, as for a model alone
-            return vmap(one, in_dims=(0, 0 if t.ndim else None, 0))(self.tensors, t, z)
-
-        return Prepared(rate, lambda: tuple(self.tensors.values()))
-
 
 Solving: TypeAlias = Callable[[ODEBlock, StackedField, Tensor], Any]
 """How a block is solved: from its states to those that it hands on."""
@@ -181,9 +154,7 @@ def _solved(solvers: Sequence[Solver], block: ODEBlock, field: StackedField, z: 
 
 
 def _walked(tableau: Tableau, steps: Grid | Steps, block: ODEBlock, field: StackedField, z: Tensor) -> Tensor:
-    prepared = field.prepare()
-    walks = {"backprop": prepared.walk, "checkpoint": prepared.lean}
-    walk = walks.get(block.gradient) if isinstance(block.gradient, str) else None
+    walk = walk_of(field, block.gradient)
     end = walk(tableau, steps, z) if walk is not None else None
     if end is None:
         raise UsageError("this field has no walk of its own for this gradient: solve it instead")

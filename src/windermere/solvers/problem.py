@@ -1,0 +1,142 @@
+"""One solve as one object: what is asked for, and where a walk over time led."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.solvers.counting import Ledger, Role, Tally
+from windermere.solvers.field import Field, Rate, Tensors
+from windermere.solvers.grid import Grid, make_grid
+from windermere.solvers.layout import Layout
+from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers.tableaus import Tableau
+
+if TYPE_CHECKING:
+    from windermere.solvers.gradients import Gradient
+    from windermere.solvers.paths import FastPath
+
+Piece: TypeAlias = Callable[..., Any]
+Evaluations: TypeAlias = NDArray[np.int64]
+"""How often each group evaluates the field."""
+Remember: TypeAlias = Callable[[Piece, Evaluations], Piece]
+Settle: TypeAlias = Callable[[float | Tensor, Tensor | None], None]
+UNCOUNTED = Ledger((), False)
+
+
+def plainly(piece: Piece, _: Evaluations) -> Piece:
+    return piece
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a solve needs to know: the field, the state, the solvers, the times, and what is wanted of them."""
+
+    field: Field
+    """As it was given."""
+    rate: Rate
+    """The field of the packed state, as steps evaluate it."""
+    tensors: Tensors | None
+    """Gives what the rate depends on, as in `Prepared`."""
+    z0: Tensor
+    """The packed state at the first time."""
+    layout: Layout
+    solvers: tuple[Solver, ...]
+    """A single one, or in an ensemble one for each member, all of one method and kind."""
+    times: tuple[float, ...]
+    gradient: "Gradient" = "backprop"
+    """The one to solve for; "backprop" where no gradient is wanted at all."""
+    record: bool = False
+    """Whether every step is kept."""
+    interpolate: bool = False
+    """Whether times between the two ends are passed over, and their states interpolated."""
+    paths: "tuple[FastPath, ...]" = ()
+    """The fast paths that may be asked to solve it in one piece."""
+    ledger: Ledger = UNCOUNTED
+    """The counts that were open when the solve began."""
+    remember: Remember = plainly
+    """How a piece of the solve is put on autograd's tape: as it is, or to be recomputed (checkpointing)."""
+    reuse: bool = True
+    """Whether a first stage may be taken over from the step before."""
+    settle: Settle | None = None
+    """Told after each step (its size by group, and which groups accepted it); the adjoint collects here."""
+
+    @cached_property
+    def tableau(self) -> Tableau:
+        return self.solvers[0].tableau
+
+    @cached_property
+    def adaptive(self) -> tuple[Adaptive, ...]:
+        """The solvers, if they choose their steps; else none."""
+        return tuple(s for s in self.solvers if isinstance(s, Adaptive))
+
+    @cached_property
+    def fixed(self) -> tuple[FixedStep | OnGrid, ...]:
+        """The solvers, if their steps are fixed; else none."""
+        return tuple(s for s in self.solvers if not isinstance(s, Adaptive))
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid that fixed steps walk: through all times, or from end to end where those between are passed over."""
+        return make_grid(self.fixed, self.ends if self.interpolate else self.times)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.times[0], self.times[-1]
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether one tensor is taken from a first time to a last, and nothing else is wanted on the way."""
+        return len(self.times) == 2 and not self.record and self.layout.parts is None
+
+    def ungrouped(self) -> "Problem":
+        """The same, where members share a grid and so are one group."""
+        return replace(self, layout=replace(self.layout, groups=()))
+
+    def count(self, role: Role, evaluations: Evaluations) -> None:
+        """Add to the counts that were open when the solve began."""
+        if self.ledger.counts:
+            self.ledger.add(role, self._by_member(evaluations))
+
+    def _by_member(self, evaluations: Evaluations) -> Tally:
+        """Evaluations by member; samples that step on their own share evaluations, so the slowest one tells."""
+        if evaluations.ndim > self.layout.ensemble:
+            evaluations = evaluations.max(axis=-1, initial=0)
+        if len(self.solvers) == 1:
+            return int(evaluations.item())
+        return np.full(len(self.solvers), evaluations)
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where a walk over time led."""
+
+    states: list[Tensor]
+    """At the times asked for, the first included."""
+    evaluations: Evaluations
+    accepted: NDArray[np.int64]
+    rejected: NDArray[np.int64]
+    recorded: list[tuple[NDArray[np.float64], Tensor]]
+    """Time (by group) and state after every step, where that was asked for."""
+
+    @classmethod
+    def adapted(cls, problem: Problem, states: list[Tensor], costs: Sequence[NDArray[np.int64]]) -> "Walked":
+        """An adaptive walk to each time, with its costs: evaluations, steps accepted and rejected, of all groups."""
+        evaluations, accepted, rejected = (n.reshape(problem.layout.groups) for n in costs)
+        return cls(states, evaluations, accepted, rejected, [])
+
+    @classmethod
+    def over_grid(
+        cls,
+        cost: int,
+        taken: NDArray[np.int64],
+        states: list[Tensor],
+        recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
+    ) -> "Walked":
+        """A fixed grid's walk: every step is accepted, and each costs the same."""
+        evaluations = np.asarray(cost * taken.item()) if taken.ndim == 0 else cost * taken  # numbers take less time
+        return cls(states, evaluations, taken, np.zeros(taken.shape, np.int64), recorded or [])
