@@ -136,6 +136,8 @@ if not TYPE_CHECKING:  # or a type checker would believe in every name
             raise AttributeError(f"module 'windermere' has no attribute '{name}'")
         try:
             home = import_module(f"windermere.{_HOME.get(name, name)}")
+            if _HOME.get(name) == "solvers":
+                import_module("windermere.fast")  # whose paths solves ask
         except AttributeError as error:  # Python would take it for `name` not being there
             raise ImportError(f"windermere.{name} cannot be imported: {error}") from error
         found = globals()[name] = getattr(home, name) if name in _HOME else home

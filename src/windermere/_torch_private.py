@@ -88,6 +88,10 @@ else:
         return True
 
 
+DispatchMode: Any = _find("torch.utils._python_dispatch.TorchDispatchMode")
+"""Sees every operation that is carried out, those of autograd's way back too. Without it: None, and no field is
+traced or captured."""
+
 # What PyTorch knows of tensors and modules
 
 is_batched_by_autograd: Callable[[Tensor], bool] = _find(

@@ -1,1 +1,6 @@
-"""Whole solves as one piece, for any network."""
+"""Whole solves as one piece, for any network: in C on a CPU, by captured steps on a GPU."""
+
+from windermere.fast.captured.path import CapturedSteps
+from windermere.solvers import register
+
+register(CapturedSteps())

@@ -5,7 +5,7 @@ Shapes: a state and its gradient are stacked along an axis of 2, right after the
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -41,7 +41,8 @@ def solve_with_adjoint(problem: Problem, settings: Adjoint) -> Walked:
     found: list[Walked] = []
 
     def forward(z: Tensor) -> Tensor:
-        found.append(integrate(replace(problem, z0=z, gradient="backprop")))
+        # Detached: a field that takes derivatives itself would not find its way through views of a graded state.
+        found.append(integrate(replace(problem, z0=z.detach(), gradient="backprop")))
         return torch.stack(found[0].states)
 
     solve = _AdjointSolve.apply
@@ -80,13 +81,13 @@ class _WayBack:
     def take(self, states: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         """Gradients of the first state and of the parameters, from those of all states, [times, ...]."""
         problem, times = self.problem, self.problem.times
-        rate = _AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
+        rate = AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
         a = grad[-1]
         for i in range(len(times) - 1, 0, -1):
             a = self._between(rate, (times[i], times[i - 1]), states[i], a) + grad[i - 1]
         return a, *rate.gradient
 
-    def _between(self, rate: "_AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Tensor:
+    def _between(self, rate: "AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Tensor:
         done = None if self.fast is None else self.fast.adjoin(times, z, a)
         if self.fast is not None and done is not None:
             rate.add(part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad)
@@ -101,7 +102,7 @@ class _WayBack:
         self.problem.count("backward", walked.evaluations)
         return walked.states[-1].unbind(rate.axis)[1]
 
-    def _reversed(self, rate: "_AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Problem:
+    def _reversed(self, rate: "AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Problem:
         """The solve of a state and its cotangent, stacked."""
         shape, groups, pair = self.problem.layout.shape, self.problem.layout.groups, rate.axis
         stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
@@ -145,8 +146,12 @@ def _adjoint_solvers(settings: Adjoint, problem: Problem) -> Sequence[Solver]:
     return solvers
 
 
+Tape: TypeAlias = list[tuple[Tensor, Tensor]]
+"""Of each evaluation the rate of the state, on autograd's tape, and the state's cotangent."""
+
+
 @dataclass
-class _AdjointRate:
+class AdjointRate:
     """The rate of (z, a), with da/dt = -a^T df/dz, stacked along `axis`; gathers the gradient of the parameters.
 
     That gradient is an integral, not part of the state: it is a sum over accepted steps of h b_i a_i^T df/dp, each
@@ -160,7 +165,7 @@ class _AdjointRate:
 
     def __post_init__(self) -> None:
         self.gradient = [torch.zeros_like(p) for p in self.parameters]
-        self.tape: list[tuple[Tensor, Tensor]] = []
+        self.tape: Tape = []
         self.written: list[int | None] = []
         self.checked = False
 
@@ -182,11 +187,19 @@ class _AdjointRate:
 
     def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add one step's share, for the groups that accepted it."""
+        taken = self.finish_step()
+        if accepted is None or accepted.any():
+            self.add_share(taken, h, accepted)
+
+    def finish_step(self) -> Tape:
+        """The evaluations of the step that was taken; those of the next one come on a new tape."""
         check_kept([k for k, _ in self.tape], self.written)  # in `stages` they were copies
         taken, self.tape, self.written = self.tape[-self.tableau.stages :], [], []
-        if accepted is not None and not accepted.any():
-            return
-        if isinstance(h, Tensor):
+        return taken
+
+    def add_share(self, taken: Tape, h: float | Tensor, accepted: Tensor | None) -> None:
+        """Add the share of a step of this size."""
+        if isinstance(h, Tensor) and h.ndim:
             h = h.squeeze(-1)
             accepted = None if accepted is None else accepted.squeeze(-1)
         outputs, cotangents = [], []

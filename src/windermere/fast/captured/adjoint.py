@@ -1,0 +1,91 @@
+"""The continuous adjoint by steps that are replayed: a state and its cotangent, backwards in time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from windermere.fast.captured.recording import record
+from windermere.fast.captured.steps import FixedSteps, Motion, table_of
+from windermere.fast.captured.tries import LOOK_EVERY, Tries
+from windermere.fast.captured.walks import Workplace
+from windermere.solvers.adjoint import AdjointRate
+from windermere.solvers.layout import Layout
+from windermere.solvers.paths import Adjoined
+from windermere.solvers.problem import Problem
+
+ROOM = 64
+
+
+class AdjointStation(Workplace):
+    """All that was captured for the way back of one field, from states of one shape, by one method."""
+
+    def __init__(self, motion: Motion, *, adaptive: bool) -> None:
+        super().__init__(motion.like)
+        self.axis = len(motion.layout.groups)
+        self.rate = AdjointRate(motion.rate, self.axis, motion.tableau, motion.parameters)
+        self.gradient, self.expected = self.rate.gradient, LOOK_EVERY
+        stacked = replace(
+            motion, rate=self.rate, layout=_stacked(motion, self.axis), like=self._pair(motion.like), parameters=()
+        )
+        self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self._settle)
+        self.tries = Tries(stacked, 0, kept=False, settle=self._settle) if adaptive else None
+        part = self.fixed or self.tries
+        if motion.like.is_cuda and part is not None:
+            pieces = [part.step] if self.tries is None else [self.tries.start, part.step]
+            record(pieces, motion.like.device, part.reset)
+            part.motion, part.settle = stacked.without_field(), None
+            del self.rate  # nothing here holds the field any more
+
+    def _pair(self, z: Tensor, a: Tensor | None = None) -> Tensor:
+        return torch.stack([z.detach(), torch.zeros_like(z) if a is None else a], dim=self.axis)
+
+    def _settle(self, h: Tensor, accepted: Tensor | None) -> None:
+        self.rate.add_share(self.rate.finish_step(), h, accepted)
+
+    def take(self, problem: Problem, z: Tensor, a: Tensor) -> Adjoined | None:
+        """The cotangent at the earlier time, and the gradients of the parameters; None where there is trouble."""
+        with self.at_work():
+            for own in self.gradient:
+                own.zero_()
+            costs = self._walk(problem, self._pair(z, a))
+            if costs is None:
+                return None
+            part = self.fixed or self.tries
+            assert part is not None
+            return Adjoined(part.z.unbind(self.axis)[1].clone(), [own.clone() for own in self.gradient], costs)
+
+    def _walk(self, problem: Problem, stacked: Tensor) -> NDArray[np.int64] | None:
+        if self.tries is None:
+            return self._over_grid(problem, stacked)
+        tries = self.tries
+        tries.z.copy_(stacked)
+        tries.aim(problem, problem.times)
+        tries.start()
+        if tries.reach(self.expected) is None:
+            return None
+        evaluations, accepted, rejected = tries.costs.cpu().numpy().reshape(3, -1)
+        self.expected = int((accepted + rejected).max())
+        return np.asarray(evaluations)
+
+    def _over_grid(self, problem: Problem, stacked: Tensor) -> NDArray[np.int64] | None:
+        steps, grid = self.fixed, problem.grid
+        assert steps is not None
+        steps.z.copy_(stacked)
+        table = table_of(steps.motion, grid)
+        for first in range(0, len(table), ROOM):
+            part = table[first : first + ROOM]
+            steps.table[: len(part)].copy_(part)
+            steps.place.number.zero_()
+            steps.step(len(part))
+        finite = bool(steps.z.isfinite().all())
+        return np.broadcast_to(problem.tableau.propagating * grid.taken, problem.layout.groups) if finite else None
+
+
+def _stacked(motion: Motion, axis: int) -> Layout:
+    shape: Sequence[int] = motion.like.shape
+    own = motion.layout
+    return Layout(torch.Size((*shape[:axis], 2, *shape[axis:])), own.groups, lead=own.lead, pair=axis)

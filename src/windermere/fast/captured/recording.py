@@ -1,0 +1,52 @@
+"""A piece of work on tensors that stay where they are: on a GPU it is recorded once, as a CUDA graph, and replayed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+WARM_UPS = 2
+"""Runs before a capture, in which libraries set themselves up."""
+
+
+class Recording:
+    """Work without arguments, to be done many times. Without a GPU it is done as it is written."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.work: Callable[[], None] | None = work
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, times: int = 1) -> None:
+        again: Any = self.work if self.graph is None else self.graph.replay
+        for _ in range(times):
+            again()
+
+
+def record(recordings: Sequence[Recording], device: torch.device, reset: Callable[[], None]) -> None:
+    """Record these pieces of work one after the other; `reset` makes their tensors fit to be worked on.
+
+    All share their scratch memory: they are never replayed at the same time. What was recorded lets go of what it was
+    made of, so that a field which nobody else holds can go.
+    """
+    pool = torch.cuda.graph_pool_handle()
+    with torch.cuda.device(device):
+        for recording in recordings:
+            work = recording.work
+            assert work is not None
+            _warm_up(work, reset)
+            reset()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                work()
+            recording.graph, recording.work = graph, None
+
+
+def _warm_up(work: Callable[[], None], reset: Callable[[], None]) -> None:
+    """Runs on a stream of its own, as PyTorch's notes on CUDA graphs say."""
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UPS):
+            reset()
+            work()
+    torch.cuda.current_stream().wait_stream(side)

@@ -1,0 +1,196 @@
+"""Adaptive steps that can be replayed: a try decides on the device whether it is accepted, as solvers/adaptive.py does.
+
+Times and sizes are float64, one for each group: [*groups]. Whatever is out of the ordinary (values that are not finite,
+steps that vanish, a budget that is spent) is *trouble*: nothing moves any more, and the solve is done again step by
+step, which says what is wrong.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from windermere.fast.captured.recording import Recording
+from windermere.fast.captured.steps import Motion, Place, Settle
+from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.problem import Problem
+from windermere.solvers.runge_kutta import combine, stages
+
+DOUBLE = torch.float64
+LOOK_EVERY = 4
+"""Tries between two looks of the host, once a solve takes more of them than the last one did."""
+
+
+class Tries:
+    """Steps to be tried, from the state in `z` to the time in `end`.
+
+    Where tries are `kept`, those that any group accepted are: the states before, the times and the size (0 for a group
+    that did not), the nodes, and where `dense` the rates.
+    """
+
+    def __init__(
+        self, motion: Motion, room: int, *, kept: bool, dense: bool = False, settle: Settle | None = None
+    ) -> None:
+        self.motion, self.kept, self.dense, self.room, self.settle = motion, kept, dense, room, settle
+        self.knows = settle is None
+        """Whether a first stage may be taken over from the try before: not where each try is settled as a whole."""
+        self.reuse = self.knows and motion.tableau.fsal
+        """Whether it is the last stage of the step before."""
+        like, groups, device = motion.like, motion.layout.groups, motion.like.device
+        self.place, self.z, self.k = Place(like), motion.empty(), motion.empty()
+        numbers = torch.zeros(5, *groups, dtype=DOUBLE, device=device)
+        self.t, self.h, self.end, self.rtol, self.atol = numbers.unbind(0)
+        limits = torch.zeros(4, dtype=DOUBLE, device=device)
+        self.begin, self.finish, self.smallest, self.budget = limits.unbind(0)
+        self.known = torch.zeros(groups, dtype=torch.bool, device=device)
+        self.costs = torch.zeros(3, *groups, dtype=torch.int64, device=device)
+        """Evaluations, steps accepted and rejected."""
+        self.seen = torch.zeros(3, dtype=torch.int64, device=device)
+        """What the host looks at: whether all groups are at the end, whether there is trouble, and the tries kept."""
+        count, rows = motion.tableau.stages, room + 1 if kept else 0  # the last one is for tries beyond the room
+        self.states, self.rates = motion.empty(rows), motion.empty(rows if dense else 0, count)
+        self.table = like.new_zeros(rows, count + 1, *motion.columns())
+        self.nodes = torch.zeros(rows, 2, *groups, dtype=DOUBLE, device=device)
+        self.fractions = torch.tensor(motion.tableau.c, dtype=DOUBLE, device=device).reshape(-1, *(1,) * len(groups))
+        self.start, self.step = Recording(self._start), Recording(self._try)
+
+    def reset(self) -> None:
+        """Fit to be recorded: some state, and a short way to go."""
+        self.place.number.zero_()
+        self.z.copy_(self.motion.like.detach())
+        self.k.zero_()
+        self.t.zero_()
+        for value, tensor in ((1e-3, self.h), (1.0, self.end), (1e-3, self.rtol), (1e-3, self.atol)):
+            tensor.fill_(value)
+        self.begin.fill_(0.0), self.finish.fill_(1.0), self.smallest.fill_(0.0), self.budget.fill_(1e9)
+        self.costs.zero_(), self.seen.zero_(), self.known.fill_(self.knows)
+
+    def aim(self, problem: Problem, times: Sequence[float]) -> None:
+        """Take over what a problem asks for, to be solved between these times."""
+        for name in ("rtol", "atol"):
+            values = [getattr(s, name) for s in problem.adaptive]
+            if len(set(values)) == 1:
+                getattr(self, name).fill_(values[0])
+            else:
+                given = torch.tensor(values, dtype=DOUBLE).reshape(-1, *(1,) * (self.t.ndim - 1))
+                getattr(self, name).copy_(given.expand(self.t.shape))
+        self.begin.fill_(times[0]), self.finish.fill_(times[-1])
+        self.smallest.fill_(smallest_step(times, self.z.dtype))
+        self.budget.fill_(float(problem.adaptive[0].max_steps))
+        self.t.fill_(times[0]), self.end.fill_(times[-1])
+        self.costs.zero_(), self.seen.zero_(), self.place.number.zero_(), self.known.fill_(self.knows)
+
+    def reach(self, expected: int, make_room: Callable[[], None] = lambda: None) -> int | None:
+        """Try steps until all groups are at the end, and count those kept in place; None where there is trouble.
+
+        The host looks after as many tries as are expected, and then now and then.
+        """
+        self.step(expected)
+        while True:
+            arrived, trouble, number = self.seen.tolist()
+            if trouble or arrived:
+                return None if trouble else number
+            if self.kept and number >= self.room:
+                make_room()
+            self.step(LOOK_EVERY)
+
+    # What follows runs on the device.
+
+    def _columns(self, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """[..., *groups] as columns, in the state's dtype."""
+        groups, ndim = self.motion.layout.groups, self.motion.like.ndim
+        value = value.to(dtype or self.z.dtype)
+        return value.reshape(*value.shape, *(1,) * (ndim - len(groups))) if groups else value
+
+    def _rms(self, value: Tensor) -> Tensor:
+        return value.reshape(*self.motion.layout.groups, -1).square().mean(dim=-1).sqrt().to(DOUBLE)
+
+    def _scale(self, *states: Tensor) -> Tensor:
+        size = states[0].abs()
+        for other in states[1:]:
+            size = torch.maximum(size, other.abs())
+        return self._columns(self.atol) + self._columns(self.rtol) * size
+
+    @torch.no_grad()
+    def _start(self) -> None:
+        """The field at the start, and the first step: initial_step.py on the device."""
+        span, scale = self.finish - self.begin, self._scale(self.z)
+        self.k.copy_(self.motion.rate(self._columns(self.t), self.z))
+        d0, d1 = self._rms(self.z / scale), self._rms(self.k / scale)
+        tiny = (d0 < 1e-5) | (d1 < 1e-5)
+        h0 = torch.minimum(torch.where(tiny, 1e-6, 0.01 * d0 / torch.where(tiny, 1.0, d1)), span.abs())
+        signed = torch.copysign(h0, span)
+        probe = combine(self.z, self._columns(signed), (1.0,), (self.k,))
+        first, last = torch.minimum(self.begin, self.finish), torch.maximum(self.begin, self.finish)
+        change = self.motion.rate(self._columns((self.t + signed).clamp(first, last)), probe) - self.k
+        d2 = self._rms(change / scale) / h0
+        largest, order = torch.maximum(d1, d2), self.motion.tableau.embedded_order
+        flat = largest < 1e-15
+        h1 = torch.where(
+            flat, (1e-3 * h0).clamp(min=1e-6), (0.01 / torch.where(flat, 1.0, largest)) ** (1 / (order + 1))
+        )
+        h = torch.where(d2.isfinite(), torch.minimum(100 * h0, h1), 1e-3 * h0)
+        self.h.copy_(torch.minimum(h, span.abs()))
+        self.costs[0] += 2
+        eps = torch.finfo(self.z.dtype).eps
+        lost = ~d1.isfinite() | ~d0.isfinite() | ~d2.isfinite() | (self._rms(eps * self.z / scale) > 0.5)
+        self.seen[1].add_((lost.any() | ~self.z.isfinite().all() | (scale == 0).any()).to(torch.int64))
+
+    @torch.no_grad()
+    def _try(self) -> None:
+        tableau, end = self.motion.tableau, self.end
+        active = (self.t != end) & (self.seen[1] == 0)
+        if self.kept:
+            active = active & (self.place.number[0] < self.room)
+        left = (end - self.t).abs()
+        h = torch.where(active, torch.where(self.h >= left * (1 - 1e-10), left, self.h), 0.0)
+        signed = torch.copysign(h, end - self.t)
+        reached = torch.where(active & (h == left), end, self.t + signed)
+        moments = torch.where(self.fractions == 1.0, reached, self.t + self.fractions * signed)
+        times, size = self._columns(moments), self._columns(signed)
+        k = self.k if self.reuse else self.motion.rate(times[0], self.z)
+        rates = stages(tableau, self.motion.rate, times.unbind(0), self.z, size, k)
+        stepped = combine(self.z, size, tableau.b, rates)
+        error = combine(torch.zeros_like(self.z), size, tableau.error_weights, rates)
+        ratio = self._rms(error / self._scale(self.z, stepped))
+        accept = active & (ratio <= 1)
+        self._note(accept, times, size, reached, rates)
+        if self.settle is not None:
+            self.settle(size, self._columns(accept, torch.bool))
+        self._decide(active, accept, h, ratio, reached)
+        mask = self._columns(accept, torch.bool)
+        self.z.copy_(torch.where(mask, stepped, self.z))
+        if self.reuse:
+            self.k.copy_(torch.where(mask, rates[-1], self.k))
+
+    def _note(self, accept: Tensor, times: Tensor, size: Tensor, reached: Tensor, rates: Sequence[Tensor]) -> None:
+        """Keep the try in its place; the next one takes the place too, unless some group accepted this one."""
+        if not self.kept:
+            return
+        row = torch.cat([times, torch.where(self._columns(accept, torch.bool), size, 0.0).unsqueeze(0)])
+        self.place.put(self.states, self.z)
+        self.place.put(self.table, row)
+        self.place.put(self.nodes, torch.stack([self.t, reached]))
+        if self.dense:
+            self.place.put(self.rates, torch.stack(list(rates)))
+        self.place.number.add_(accept.any().to(torch.int64))
+
+    def _decide(self, active: Tensor, accept: Tensor, h: Tensor, ratio: Tensor, reached: Tensor) -> None:
+        """The clock's next state."""
+        tableau = self.motion.tableau
+        stale = active & ~self.known
+        lost = active & ~ratio.isfinite()
+        factor = SAFETY / ratio ** (1 / (tableau.embedded_order + 1))
+        least = torch.where(ratio < 1, 1.0, MOST_SHRINKING)
+        proposal = h * torch.minimum(torch.maximum(factor, least), torch.full_like(h, MOST_GROWTH))
+        proposal = torch.where(accept, torch.maximum(proposal, self.h), proposal)
+        self.h.copy_(torch.where(active & ~lost, proposal, self.h))
+        self.t.copy_(torch.where(accept, reached, self.t))
+        rejected = active & ~accept
+        self.costs.add_(torch.stack([active * (tableau.stages - 1) + stale, accept.long(), rejected.long()]))
+        if self.knows and not self.reuse:
+            self.known.copy_(torch.where(active, ~accept & (self.known | stale), self.known))
+        spent = (self.costs[1] + self.costs[2] >= self.budget) & (self.t != self.finish)
+        trouble = lost | (rejected & (self.h < self.smallest)) | (active & spent)
+        number = self.place.number[0] if self.kept else self.seen[2]
+        self.seen.copy_(torch.stack([(self.t == self.end).all().long(), self.seen[1] | trouble.any().long(), number]))
