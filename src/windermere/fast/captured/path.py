@@ -13,6 +13,7 @@ from torch import Tensor
 
 from windermere.fast.captured.adjoint import AdjointStation
 from windermere.fast.captured.steps import Motion
+from windermere.fast.captured.twins import with_twins
 from windermere.fast.captured.walks import Station, solve_captured
 from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
 from windermere.fast.observed import NotReplayableError, observe
@@ -144,7 +145,8 @@ class CapturedSteps(FastPath):
         if not all(p.is_leaf for p in parameters):
             raise NotReplayableError("it depends on tensors that are computed anew for each solve")
         graded = torch.is_grad_enabled() and (problem.z0.requires_grad or bool(parameters))
-        motion = Motion(problem.tableau, problem.rate, problem.layout, z.clone(), tuple(parameters))
+        rate, twins = with_twins(problem.rate, parameters)
+        motion = Motion(problem.tableau, rate, problem.layout, z.clone(), tuple(twins))
         try:
             if back:
                 return AdjointStation(motion, adaptive=bool(problem.adaptive)), observed.reads
