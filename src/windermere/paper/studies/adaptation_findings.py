@@ -6,10 +6,10 @@ from itertools import pairwise
 from math import log2
 from statistics import fmean, stdev
 
-from windermere.paper.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
+from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, runs_by, spent, swing
 from windermere.paper.studies.critical import THRESHOLD, is_full_length
-from windermere.paper.studies.study import Finding, Tables, data_name, seed_count
-from windermere.records import Row
+from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.study import Finding, data_name, seed_count
 
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
@@ -92,43 +92,42 @@ def tolerance_findings(tables: Tables) -> list[Finding]:
     ]
 
 
-def _told(rows: Sequence[Row], agrees: bool) -> bool | None:
-    return agrees if all(is_full_length(row["data"], row["iterations"]) for row in rows) else None
+def _told(agrees: bool, *runs: Adapted) -> bool | None:
+    return agrees if all(is_full_length(row.data, row.iterations) for run in runs for row in run.rows) else None
 
 
 def _of_run(run: Adapted, claim: str, ours: str, agrees: bool) -> Finding:
     """A claim about one pair of methods."""
     beyond = _is_beyond(run)
-    told = None if beyond else _told(run.rows, agrees)
+    told = None if beyond else _told(agrees, run)
     return Finding(claim=claim, ours=ours, agrees=told, beyond=beyond, case=_case(run))
 
 
 def _case(run: Adapted) -> str:
-    return f"{data_name(run.rows[0]['data'])}, {run.who}"
+    return f"{data_name(run.first.data)}, {run.who}"
 
 
 def _is_beyond(run: Adapted) -> bool:
-    first = run.rows[0]
-    pair = (first["method"], first["check"])
-    return pair not in SHOWN.get(first["data"], [pair])
+    pair = (run.first.method, run.first.check)
+    return pair not in SHOWN.get(run.first.data, [pair])
 
 
 def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
     for run in runs_by(runs, "paper", "euler", "midpoint"):
-        data, accuracy, cost = run.rows[0]["data"], run.column("accuracy"), run.column("cost")
-        if (printed := PAPER.get(data)) is None:
+        accuracy, cost = run.accuracy, run.costs
+        if (printed := PAPER.get(run.first.data)) is None:
             continue
         yield Finding(
             claim="Algorithm 2's accuracy is as printed",
             ours=f"{percent(accuracy)} ({seed_count(len(accuracy))}) where {100 * printed.accuracy:.1f} ± "
             f"{100 * printed.spread:.1f} % is printed",
-            agrees=_told(run.rows, is_same(accuracy, printed.accuracy, printed.spread)),
+            agrees=_told(is_same(accuracy, printed.accuracy, printed.spread), run),
             case=_case(run),
         )
         yield Finding(
             claim="Algorithm 2 takes as many evaluations per iteration as printed, all checks included",
             ours=f"{fmean(cost):.1f}, {by_seed(cost)}, where {printed.cost} is printed",
-            agrees=_told(run.rows, abs(fmean(cost) / printed.cost - 1) <= SAME_COST),
+            agrees=_told(abs(fmean(cost) / printed.cost - 1) <= SAME_COST, run),
             case=_case(run),
         )
 
@@ -169,15 +168,15 @@ def _first_steps(runs: Sequence[Adapted]) -> Iterator[Finding]:
     """One that is far too small is paid for until it has grown."""
     for run in runs_by(runs, "paper"):
         if settled := [fmean(rates) for rates in run.rates]:
-            first, last = ([logged(curve)[n] for curve in run.by_seed] for n in (0, -1))
-            begun, spent = span([row["steps"] for row in first], "{:.0f}"), [r[SPENT] / r["iteration"] for r in last]
+            first = [next(row.precision for row in c if row.evaluations_forward is not None) for c in run.by_seed]
+            in_all = [evaluations / iteration for iteration, evaluations in (spent(c)[-1] for c in run.by_seed)]
             yield _of_run(
                 run,
                 "the first step, after Hairer's rule, is not too small for the algorithm to be useful",
-                f"training begins with {begun} steps ({seed_count(len(first))}), and settles around "
+                f"training begins with {span(first, '{:.0f}')} steps ({seed_count(len(first))}), and settles around "
                 f"{span(run.centres)}; without its checks it takes "
-                f"{fmean(spent):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled",
-                fmean(spent) <= TOO_MANY * fmean(settled),
+                f"{fmean(in_all):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled",
+                fmean(in_all) <= TOO_MANY * fmean(settled),
             )
 
 
@@ -215,14 +214,14 @@ def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
     if not euler or not midpoint or not (many := euler[0].centres) or not (few := midpoint[0].centres):
         return
     beyond = _is_beyond(midpoint[0])
-    fewer = _told([*euler[0].rows, *midpoint[0].rows], fmean(few) < fmean(many) / FAR_FEWER)
+    fewer = _told(fmean(few) < fmean(many) / FAR_FEWER, euler[0], midpoint[0])
     yield Finding(
         claim="with midpoint as the training solver, Algorithm 2 fluctuates around far fewer steps than with Euler",
         ours=f"once settled, around {fmean(few):.1f} steps of midpoint ({by_seed(few)}) against "
         f"{fmean(many):.1f} of Euler ({by_seed(many)})",
         agrees=None if beyond else fewer,
         beyond=beyond,
-        case=data_name(euler[0].rows[0]["data"]),
+        case=data_name(euler[0].first.data),
     )
 
 
@@ -242,16 +241,16 @@ def _different_ends(runs: Sequence[Adapted]) -> Iterator[Finding]:
 def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
     """The paper's future work: an algorithm without the oscillations."""
     for run in runs_by(runs, "steady"):
-        first = run.rows[0]
-        beside = [p for p in runs_by(runs, "paper", first["method"], first["check"]) if p.rows[0]["lr"] == first["lr"]]
-        if not beside or not (ours := run.swings) or not (theirs := beside[0].swings):
+        pair = (run.first.method, run.first.check or "")
+        beside = next((paper for paper in runs_by(runs, "paper", *pair) if paper.first.lr == run.first.lr), None)
+        if beside is None or not (ours := run.swings) or not (theirs := beside.swings):
             continue
         yield Finding(
             claim="left to future work: adaptation that does not oscillate",
             ours=f"swings {_with_span(ours)} against {_with_span(theirs)}, evaluations per iteration "
-            f"{fmean(run.column('cost')):.1f} against {fmean(beside[0].column('cost')):.1f}, accuracy "
-            f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, distance to finer "
-            f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside[0].gaps):.1f}",
+            f"{fmean(run.costs):.1f} against {fmean(beside.costs):.1f}, accuracy "
+            f"{percent(run.accuracy)} against {percent(beside.accuracy)}, distance to finer "
+            f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside.gaps):.1f}",
             agrees=None,
             beyond=True,
             case=_case(run),
