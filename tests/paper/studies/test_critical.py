@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.paper.studies.grid_tables import a_grid, a_model, a_row
-from windermere.paper.studies.critical import Check, Grid, did_train, grids_in
+from windermere.paper.studies.critical import PRINTED, Check, Grid, did_train, grids_in
 from windermere.paper.studies.grid_findings import within_a_factor_of_two
 
 CHECK = Check(method="rk4", factor=0.5)
@@ -126,4 +126,4 @@ def test_quick_runs_on_images_need_not_be_as_accurate_to_have_trained() -> None:
     ],
 )
 def test_brackets_agree_within_a_factor_of_two(fails: int | None, passes: int | None, agrees: bool | None) -> None:
-    assert within_a_factor_of_two(fails, passes, 64, 128) is agrees
+    assert within_a_factor_of_two(fails, passes, PRINTED["sphere2"]) is agrees

@@ -59,7 +59,7 @@ def test_the_bracket_is_the_last_that_fails_and_the_first_from_which_on_all_pass
     (line,) = lines(SPHERE2)
     critical = line.critical
     assert critical is not None
-    assert (line.fails, critical.steps, line.bracket) == (64, 128, "64-128")
+    assert (line.fails, critical.precision, line.bracket) == (64, 128, "64-128")
 
 
 @pytest.mark.parametrize(

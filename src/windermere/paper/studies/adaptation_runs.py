@@ -7,7 +7,7 @@ from math import log2
 from statistics import geometric_mean, pstdev
 
 from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, AdaptedRow, CurveRow
-from windermere.paper.studies.critical import short_number
+from windermere.paper.studies.critical import is_full_length, short_number
 from windermere.paper.studies.rows import Tables
 
 
@@ -22,6 +22,10 @@ class Adapted:
     def first(self) -> AdaptedRow:
         """A row that says what all of them say of the training."""
         return self.rows[0]
+
+    @property
+    def is_full_length(self) -> bool:
+        return all(is_full_length(row.data, row.iterations) for row in self.rows)
 
     @property
     def own(self) -> list[AdaptedRow]:

@@ -15,6 +15,37 @@ from windermere.solvers.tableaus import tableau
 
 THRESHOLD = 0.1
 """Algorithm 2's: accuracies further apart are not the same."""
+
+
+@dataclass(frozen=True)
+class PrintedMean:
+    """A mean and a standard deviation of accuracy over five seeds."""
+
+    mean: float
+    spread: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.1f} ± {100 * self.spread:.1f} %"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper's Table 1 has of a data set."""
+
+    fails: int
+    passes: int
+    """The numbers of Euler steps around the critical one (as evaluations, it gives one more)."""
+    grid: PrintedMean
+    """Of the grid's coarsest run that passes."""
+    adapted: PrintedMean
+    """Of Algorithm 2, with Euler steps checked by midpoint; and its evaluations per iteration:"""
+    cost: float
+
+
+PRINTED = {
+    "sphere2": Printed(64, 128, PrintedMean(0.987, 0.010), PrintedMean(0.989, 0.006), 100.5),
+    "cifar10": Printed(16, 32, PrintedMean(0.547, 0.003), PrintedMean(0.550, 0.008), 21.9),
+}
 LEAST_ACCURACY = {"mnist": 0.8, "cifar10": 0.35}
 LEAST_ON_SPHERES = 0.8
 """A seed whose accuracy with its own solver is below did not train: it is drawn in grey, and not averaged."""
@@ -59,7 +90,7 @@ class Model:
     checked: float | None
     """Accuracy with the check solver."""
     trained: bool
-    diverged_at: int | None
+    diverged_at: int | None = None
 
     @property
     def drop(self) -> float:
@@ -82,7 +113,12 @@ class Entry:
     @property
     def own(self) -> list[float]:
         """Accuracies of those that trained, with their own solver."""
-        return [model.own for model in self.trained if model.own is not None]
+        return [model.own or 0.0 for model in self.trained]
+
+    @property
+    def checked(self) -> list[float]:
+        """With the check solver; a solve that fails classifies nothing."""
+        return [model.checked or 0.0 for model in self.trained]
 
     @property
     def gap(self) -> float:
@@ -92,6 +128,12 @@ class Entry:
     def passes(self) -> bool:
         """The check of Algorithm 2, averaged over the seeds that trained."""
         return self.gap <= THRESHOLD + 1e-9
+
+
+def part(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    """Entries from coarse to fine, up to the finest that fails, and those from which on all pass."""
+    passing = len(list(takewhile(lambda entry: entry.passes, reversed(entries))))
+    return entries[: len(entries) - passing], entries[len(entries) - passing :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,11 +209,10 @@ class Grid:
         """The smallest number of steps (or largest tolerance) from which on every entry passes. The check is the finest
         better solver in the table, unless one is named."""
         there = self.trained(check)
-        passing = list(takewhile(lambda entry: entry.passes, reversed(there)))
-        failing = there[: len(there) - len(passing)]
+        failing, passing = part(there)
         return Critical(
             fails=failing[-1].precision if failing else None,
-            passes=passing[-1].precision if passing else None,
+            passes=passing[0].precision if passing else None,
             check=(check or self.check) if there else None,
         )
 

@@ -5,12 +5,20 @@ from itertools import dropwhile
 from math import sqrt
 from statistics import fmean, stdev, variance
 
-from windermere.paper.studies.critical import THRESHOLD, Check, Entry, Grid, Model, grids_in, short_number
+from windermere.paper.studies.critical import (
+    PRINTED,
+    THRESHOLD,
+    Check,
+    Entry,
+    Grid,
+    Model,
+    Printed,
+    grids_in,
+    short_number,
+)
 from windermere.paper.studies.rows import GridRow
 from windermere.paper.studies.study import Finding, seed_count
 
-PRINTED_BRACKET = {"sphere2": (64, 128), "cifar10": (16, 32)}
-"""Table 1: the numbers of Euler steps around the critical one (which as evaluations it gives as 65-129 and 17-33)."""
 MIDPOINT = Check(method="midpoint", factor=0.5)
 """The method by which Algorithm 2 checks Euler's."""
 
@@ -27,7 +35,7 @@ def fixed_findings(rows: Sequence[GridRow], unfinished: Collection[str] = ()) ->
         whole = name not in unfinished
         yield _drops(grid, whole)
         yield _own(grid, whole)
-        if grid.first.method == "euler" and grid.first.data in PRINTED_BRACKET:
+        if grid.first.method == "euler" and grid.first.data in PRINTED:
             yield _critical(grid, whole)
 
 
@@ -87,25 +95,26 @@ def _own(grid: Grid, whole: bool) -> Finding:
 
 
 def _critical(grid: Grid, whole: bool) -> Finding:
-    low, high = PRINTED_BRACKET[grid.first.data]
+    printed = PRINTED[grid.first.data]
     ours, midpoint = grid.critical(), grid.critical(MIDPOINT)
     return Finding(
         claim="the critical number of steps is as printed (ours agrees if some number in its bracket is within a "
         "factor of two)",
-        ours=f"{ours} (printed: {low}-{high}), checked by {ours.check}; {midpoint} by {MIDPOINT} ({seeds_of(grid)})"
+        ours=f"{ours} (printed: {printed.fails}-{printed.passes}), checked by {ours.check}; "
+        f"{midpoint} by {MIDPOINT} ({seeds_of(grid)})"
         if ours.check
         else "no seed trained",
-        agrees=within_a_factor_of_two(ours.fails, ours.passes, low, high) if whole else None,
+        agrees=within_a_factor_of_two(ours.fails, ours.passes, printed) if whole else None,
         case=grid.title,
     )
 
 
-def within_a_factor_of_two(fails: float | None, passes: float | None, low: int, high: int) -> bool | None:
+def within_a_factor_of_two(fails: float | None, passes: float | None, printed: Printed) -> bool | None:
     """Whether two brackets, ours and the paper's, can hold critical numbers less than a factor of two apart. A bracket
     goes from a number of steps that fails to one that passes."""
     if passes is None:
-        return None if fails is None else (False if fails >= 2 * high else None)
-    return passes * 2 > low and (fails or 0) < 2 * high
+        return None if fails is None else (False if fails >= 2 * printed.passes else None)
+    return passes * 2 > printed.fails and (fails or 0) < 2 * printed.passes
 
 
 def _for_all(holds: bool, whole: bool) -> bool | None:

@@ -30,16 +30,18 @@ def powers_of_two(most: int) -> tuple[int, ...]:
 
 
 STEPS = {"euler": powers_of_two(256), "rk4": powers_of_two(128)}
-IMAGE_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
-SPHERE900_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
-"""A solve in 900 dimensions costs as much as one of images."""
+COSTLY_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+"""On images; a solve in 900 dimensions costs as much as one of these."""
 TOLERANCES, IMAGE_TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), (1e-1, 1e-2, 1e-3, 1e-4)
 ADAPTIVE_METHODS = ("fehlberg21", "dopri54")
 
-QUICK_STEPS = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
-QUICK_SPHERE10_STEPS = {"euler": (1, 2, 8, 32), "rk4": (1, 8)}
-QUICK_MNIST_STEPS, QUICK_CIFAR10_STEPS = {"euler": (1, 2, 8), "rk4": (1, 2)}, {"euler": (1, 2, 4)}
-QUICK_SPHERE900_STEPS = {"euler": (1, 2, 4), "rk4": (1,)}
+QUICK_SPHERE_STEPS: Mapping[str, Sequence[int]] = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
+QUICK_STEPS: Mapping[str, Mapping[str, Sequence[int]]] = {
+    "sphere10": {"euler": (1, 2, 8, 32), "rk4": (1, 8)},
+    "sphere900": {"euler": (1, 2, 4), "rk4": (1,)},
+    "mnist": {"euler": (1, 2, 8), "rk4": (1, 2)},
+    "cifar10": {"euler": (1, 2, 4)},
+}
 QUICK_TOLERANCES = dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3, 1e-5))
 QUICK_IMAGE_TOLERANCES: Mapping[str, Mapping[str, Sequence[float]]] = {
     "mnist": dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3)),
@@ -87,14 +89,9 @@ def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]
 
 
 def _steps(data: str, quick: bool) -> Mapping[str, Sequence[int]]:
-    if data in IMAGES:
-        of_quick = QUICK_MNIST_STEPS if data == "mnist" else QUICK_CIFAR10_STEPS
-        return of_quick if quick else IMAGE_STEPS
-    if data == "sphere900":
-        return QUICK_SPHERE900_STEPS if quick else SPHERE900_STEPS
-    if data == "sphere10" and quick:
-        return QUICK_SPHERE10_STEPS
-    return QUICK_STEPS if quick else STEPS
+    if quick:
+        return QUICK_STEPS.get(data, QUICK_SPHERE_STEPS)
+    return COSTLY_STEPS if data in (*IMAGES, "sphere900") else STEPS
 
 
 def _tolerances(data: str, quick: bool) -> Mapping[str, Sequence[float]]:

@@ -14,17 +14,17 @@ from typing import Any
 from windermere.adaptation.step_size import check_solver
 from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.paper.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
+from windermere.paper.studies.adaptation_findings import by_seed, is_same, percent, spread
 from windermere.paper.studies.adaptation_measures import ADAPTED, AdaptedRow, TestSolver, final_rows
 from windermere.paper.studies.adaptation_measures import lost_row as lost_adapted_row
-from windermere.paper.studies.critical import short_number
+from windermere.paper.studies.critical import PRINTED, short_number
 from windermere.paper.studies.folder import read_provenance, run_of
-from windermere.paper.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
+from windermere.paper.studies.grid_findings import within_a_factor_of_two
 from windermere.paper.studies.measuring import lost_row as lost_grid_row
 from windermere.paper.studies.rows import GRID as GRID_TABLE
 from windermere.paper.studies.rows import GridRow, Table, Tables
 from windermere.paper.studies.study import SEEDS, Finding, Finished, Study, data_name, seed_count
-from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, TABLE, Line, StepsEntry, Table1Row, lines
+from windermere.paper.studies.table1_lines import GRID, TABLE, Line, Table1Row, lines
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import write_atomically
 from windermere.solvers import FixedStep
@@ -160,29 +160,27 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
 
 
 def _panel(line: Line) -> CostPanel:
-    critical, (low, high), printed = line.critical, PRINTED_BRACKET[line.data], PAPER[line.data]
-    accuracy, around = PRINTED_GRID[line.data]
+    critical, printed = line.critical, PRINTED[line.data]
+    grid, adapted = (printed.fails + 1, printed.passes + 1), (printed.cost, printed.cost)
     return CostPanel(
         title=line.name,
-        grid=[GridPoint(cost=e.steps, accuracy=e.accuracy, checked=e.checked) for e in line.entries],
-        critical=(line.fails or 0, critical.steps if critical else inf) if line.entries else None,
+        grid=[GridPoint(cost=e.precision, accuracy=e.own, checked=e.checked) for e in line.entries],
+        critical=(line.fails or 0, critical.precision if critical else inf) if line.entries else None,
         adapted=list(zip(line.costs, line.adapted, strict=True)),
-        printed_grid=PrintedValue(costs=(low + 1, high + 1), accuracy=accuracy, spread=around),
-        printed_adapted=PrintedValue(
-            costs=(printed.cost, printed.cost), accuracy=printed.accuracy, spread=printed.spread
-        ),
+        printed_grid=PrintedValue(costs=grid, accuracy=printed.grid.mean, spread=printed.grid.spread),
+        printed_adapted=PrintedValue(costs=adapted, accuracy=printed.adapted.mean, spread=printed.adapted.spread),
     )
 
 
 def _line_row(line: Line) -> LineRow:
     critical, accuracy = line.critical, line.adapted
-    grid = critical.accuracy if critical else []
+    grid = critical.own if critical else []
     return LineRow(
         data=line.data,
         source="ours",
         lr=line.lr,
         grid_fails=line.fails,
-        grid_passes=critical.steps if critical else None,
+        grid_passes=int(critical.precision) if critical else None,
         grid_accuracy=fmean(grid) if grid else None,
         grid_spread=spread(grid) if grid else None,
         grid_seeds=len(grid),
@@ -194,18 +192,18 @@ def _line_row(line: Line) -> LineRow:
 
 
 def _printed_row(data: str) -> LineRow:
-    (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
+    printed = PRINTED[data]
     return LineRow(
         data=data,
         source="paper",
-        grid_fails=low,
-        grid_passes=high,
-        grid_accuracy=accuracy,
-        grid_spread=around,
+        grid_fails=printed.fails,
+        grid_passes=printed.passes,
+        grid_accuracy=printed.grid.mean,
+        grid_spread=printed.grid.spread,
         grid_seeds=5,
-        adapted_evaluations=adapted.cost,
-        adapted_accuracy=adapted.accuracy,
-        adapted_spread=adapted.spread,
+        adapted_evaluations=printed.cost,
+        adapted_accuracy=printed.adapted.mean,
+        adapted_spread=printed.adapted.spread,
         adapted_seeds=5,
     )
 
@@ -219,9 +217,9 @@ def markdown(found: Sequence[Line]) -> str:
 
 
 def _printed_cells(data: str) -> tuple[str, ...]:
-    (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
-    reached = [f"{100 * a:.1f} ± {100 * s:.1f} %" for a, s in ((accuracy, around), (adapted.accuracy, adapted.spread))]
-    return (data_name(data), "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
+    printed = PRINTED[data]
+    steps = f"{printed.fails + 1}-{printed.passes + 1}"
+    return (data_name(data), "paper", steps, f"{printed.grid}", f"{printed.cost}", f"{printed.adapted}")
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -230,7 +228,7 @@ def _cells(line: Line) -> tuple[str, ...]:
         "",
         f"ours, learning rate {short_number(line.lr)}",
         line.bracket,
-        percent(critical.accuracy) + (" (one seed)" if len(critical.accuracy) == 1 else "") if critical else "",
+        percent(critical.own) + (" (one seed)" if len(critical.own) == 1 else "") if critical else "",
         f"{fmean(costs):.1f} ({by_seed(costs)})" if costs else "",
         percent(line.adapted) if costs else "",
     )
@@ -245,47 +243,36 @@ def findings(tables: Tables) -> list[Finding]:
 
 
 def _findings(line: Line) -> Iterator[Finding]:
-    low, high = PRINTED_BRACKET[line.data]
-    accuracy, around = PRINTED_GRID[line.data]
-    critical, adapted = line.critical, line.adapted
-    passes = critical.steps if critical else None
-    if line.entries:
-        yield Finding(
-            claim="a grid search over Euler steps finds the printed critical number, within a factor of two",
-            ours=f"{line.bracket} (printed: {low}-{high}), of {line.entries[0].steps} to {line.entries[-1].steps} "
-            f"steps ({seed_count(*(len(e.accuracy) for e in line.entries))})",
-            agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
-            case=line.name,
+    def found(claim: str, ours: str, agrees: bool | None) -> Finding:
+        return Finding(claim=claim, ours=ours, agrees=agrees if line.whole else None, case=line.name)
+
+    critical, printed, entries = line.critical, PRINTED[line.data], line.entries
+    if entries:
+        yield found(
+            "a grid search over Euler steps finds the printed critical number, within a factor of two",
+            f"{line.bracket} (printed: {printed.fails}-{printed.passes}), of {entries[0].precision:g} to "
+            f"{entries[-1].precision:g} steps ({seed_count(*(len(entry.own) for entry in entries))})",
+            within_a_factor_of_two(line.fails, critical.precision if critical else None, printed),
         )
     if critical is None:
         return
-    own = critical.accuracy
-    yield Finding(
-        claim="the accuracy of the coarsest run that passes is as printed",
-        ours=f"{percent(own)} with {critical.steps} steps ({seed_count(len(own))}) where {100 * accuracy:.1f} ± "
-        f"{100 * around:.1f} % is printed",
-        agrees=is_same(own, accuracy, around) if line.whole else None,
-        case=line.name,
+    own, steps, adapted, costs = critical.own, critical.precision, line.adapted, line.costs
+    yield found(
+        "the accuracy of the coarsest run that passes is as printed",
+        f"{percent(own)} with {steps:g} steps ({seed_count(len(own))}) where {printed.grid} is printed",
+        is_same(own, printed.grid),
     )
     if adapted:
-        yield from _adapted(line, critical)
-
-
-def _adapted(line: Line, critical: StepsEntry) -> Iterator[Finding]:
-    own, adapted, costs = critical.accuracy, line.adapted, line.costs
-    par = fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
-    yield Finding(
-        claim="Algorithm 2 is as accurate as the coarsest run that passes, without a search",
-        ours=f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
-        agrees=par if line.whole else None,
-        case=line.name,
-    )
-    yield Finding(
-        claim="Algorithm 2 costs no more than the coarsest run that passes",
-        ours=f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {critical.steps}",
-        agrees=fmean(costs) <= critical.steps if line.whole else None,
-        case=line.name,
-    )
+        yield found(
+            "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
+            f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
+            fmean(own) - fmean(adapted) <= spread(own) + spread(adapted),
+        )
+        yield found(
+            "Algorithm 2 costs no more than the coarsest run that passes",
+            f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}",
+            fmean(costs) <= steps,
+        )
 
 
 TABLE1 = Study(

@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import THRESHOLD, did_train, is_full_length, short_number
+from windermere.paper.studies.critical import Entry, Model, did_train, is_full_length, part, short_number
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.rows import MAIN, ScoreRow, Table
 from windermere.paper.studies.study import data_name
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
 """Euler steps around the paper's critical ones, and around ours."""
-PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
-"""Accuracy of its coarsest run that passes, and the spread over seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,27 +31,12 @@ TABLE = Table(MAIN, Table1Row)
 
 
 @dataclass(frozen=True)
-class StepsEntry:
-    """A grid's models with one number of steps; a value for each seed that trained."""
-
-    steps: int
-    accuracy: list[float]
-    checked: list[float]
-
-    @property
-    def passes(self) -> bool:
-        """The check of Algorithm 2, averaged over the seeds."""
-        gaps = [abs(own - checked) for own, checked in zip(self.accuracy, self.checked, strict=True)]
-        return fmean(gaps) <= THRESHOLD + 1e-9
-
-
-@dataclass(frozen=True)
 class Line:
     """One data set with one learning rate."""
 
     data: str
     lr: float
-    entries: list[StepsEntry]
+    entries: list[Entry]
     adapted: list[float]
     """The accuracy of each seed with an adapted step, and what it cost."""
     costs: list[float]
@@ -64,21 +45,22 @@ class Line:
 
     @property
     def fails(self) -> int | None:
-        """The finest entry that fails; None where all pass."""
-        return next((entry.steps for entry in reversed(self.entries) if not entry.passes), None)
+        """The number of steps of the finest entry that fails; None where all pass."""
+        failing, _ = part(self.entries)
+        return int(failing[-1].precision) if failing else None
 
     @property
-    def critical(self) -> StepsEntry | None:
+    def critical(self) -> Entry | None:
         """The coarsest entry from which on all pass; None where the finest fails."""
-        passing = list(takewhile(lambda entry: entry.passes, reversed(self.entries)))
-        return passing[-1] if passing else None
+        _, passing = part(self.entries)
+        return passing[0] if passing else None
 
     @property
     def bracket(self) -> str:
         low, critical = self.fails, self.critical
         if critical is None:
             return "unknown" if low is None else f"above {low}"
-        return f"at most {critical.steps}" if low is None else f"{low}-{critical.steps}"
+        return f"at most {critical.precision:g}" if low is None else f"{low}-{critical.precision:g}"
 
     @property
     def name(self) -> str:
@@ -98,14 +80,16 @@ def _line(data: str, lr: float, rows: Sequence[Table1Row]) -> Line:
     entries = [_entry(count, [row for steps, row in fixed if steps == count]) for count in counts]
     whole = all(is_full_length(data, row.iterations) for row in rows) and set(counts) >= set(GRID[data])
     accuracy, costs = ([one[n] for one in adapted] for n in (0, 1))
-    return Line(data, lr, [entry for entry in entries if entry.accuracy], accuracy, costs, whole)
+    return Line(data, lr, [entry for entry in entries if entry.models], accuracy, costs, whole)
 
 
-def _entry(steps: int, rows: Sequence[Table1Row]) -> StepsEntry:
-    trained = [row for row in rows if row.own and did_train(row)]
-    checks = [_checked([row for row in rows if row.seed == own.seed], steps) for own in trained]
-    both = [(own.accuracy or 0.0, check) for own, check in zip(trained, checks, strict=True) if check is not None]
-    return StepsEntry(steps, [own for own, _ in both], [check for _, check in both])
+def _entry(steps: int, rows: Sequence[Table1Row]) -> Entry:
+    models = list[Model]()
+    for own in (row for row in rows if row.own and did_train(row)):
+        checked = _checked([row for row in rows if row.seed == own.seed], steps)
+        if checked is not None:
+            models.append(Model(run=own.run, seed=own.seed, own=own.accuracy, checked=checked, trained=True))
+    return Entry(precision=steps, models=models)
 
 
 def _checked(rows: Sequence[Table1Row], steps: int) -> float | None:

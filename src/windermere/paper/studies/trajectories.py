@@ -91,12 +91,9 @@ HEADS, CROSSINGS = Table("heads", HeadRow), Table("crossings", ModelCrossingsRow
 # What both studies, and the demo, take from trained members.
 
 
-def settings(solver: Solver, *, quick: bool) -> dict[str, Any]:
-    return {**paper_settings("sphere2", solver), **(QUICK_SPHERES if quick else {})}
-
-
 def config(solver: Solver, *, quick: bool) -> RunConfig:
-    return RunConfig(data="sphere2", solver=solver, seeds=SEEDS, **settings(solver, quick=quick))
+    settings = {**paper_settings("sphere2", solver), **(QUICK_SPHERES if quick else {})}
+    return RunConfig(data="sphere2", solver=solver, seeds=SEEDS, **settings)
 
 
 @torch.no_grad()
