@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.paper.studies.small import SMALL
+from tests.paper.studies.small import SMALL, TABLE
 from tests.processes import ROOT
 from tests.test_cli import Command, run  # noqa: F401
 from windermere.paper.studies import registry
-from windermere.records import read_rows
+from windermere.paper.studies.crossing_field import CROSSINGS
+from windermere.paper.studies.rows import GRID
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, t
     answer = run("study", "run", "small", "--quick", "--seeds", "2")
     assert answer.code == 0
     assert answer.out.split("\n")[-3:] == ["figure: runs/quick/small/drawn.txt", "results are in runs/quick/small", ""]
-    assert len(read_rows(tmp_path / "runs/quick/small/table.csv")) == 4
+    assert len(TABLE.read(tmp_path / "runs/quick/small")) == 4
     assert "euler-16 20/20" in answer.err
 
 
@@ -48,7 +49,7 @@ def test_a_study_stopped_by_its_time_limit_says_how_to_go_on(run: Command, tmp_p
     again = f"windermere study run small --out '{tmp_path / 'my study'}' --seeds 1\n"
     assert f"stopped (time limit), 2 runs are not done; go on with: {again}" in answer.err
     assert run("study", "run", "small", "--out", tmp_path / "my study", "--seeds", "1").code == 0
-    assert len(read_rows(tmp_path / "my study/table.csv")) == 2
+    assert len(TABLE.read(tmp_path / "my study")) == 2
 
 
 def test_draw_needs_a_table_and_draws_it_again(run: Command, tmp_path: Path) -> None:  # noqa: F811
@@ -106,7 +107,7 @@ def test_a_study_that_is_computed_at_once_is_not_merged(run: Command) -> None:  
         ("study.json", "[]", "study.json is damaged (it does not say which study this is)"),
         ("provenance.json", '{"a": 3}', "provenance.json is damaged (it does not say of each run how it was made)"),
         ("provenance.json", "{", "provenance.json is damaged"),
-        ("table.csv", "run,seed,method,lr\na,0,euler,1\n", "here is damaged (a table lacks what belongs there"),
+        ("table.csv", "run,seed,method,lr\na,0,euler,1\n", "here/table.csv is damaged (the column data is missing)"),
     ],
 )
 def test_a_damaged_folder_is_one_sentence_before_anything_is_trained(
@@ -196,8 +197,8 @@ def test_an_unknown_study_is_one_sentence_and_leaves_nothing(run: Command, tmp_p
 
 def test_a_toy_study_of_the_paper_runs_from_the_command_line(run: Command, tmp_path: Path) -> None:  # noqa: F811
     assert run("study", "run", "crossing-field").code == 0
-    rows = read_rows(tmp_path / "results/crossing-field/table.csv")
-    found = {row["step"]: row["crossings"] for row in rows if row["second"] is None}
+    rows = CROSSINGS.read(tmp_path / "results/crossing-field")
+    found = {row.step: row.crossings for row in rows if row.second is None}
     assert [found[step] for step in (1.0, 0.5, 2**-5)] == [0, 24, 0]
     assert (tmp_path / "results/crossing-field/crossing-field.svg").exists()
 
@@ -205,9 +206,11 @@ def test_a_toy_study_of_the_paper_runs_from_the_command_line(run: Command, tmp_p
 def test_a_training_study_of_the_paper_shows_its_claim_when_quick(run: Command, tmp_path: Path) -> None:  # noqa: F811
     """A model trained with a single Euler step loses half of its accuracy under a better solver."""
     assert run("study", "run", "sphere2-fixed", "--quick", "--seeds", "1", "--only", "euler-1").code == 0
-    rows = read_rows(tmp_path / "runs/quick/sphere2-fixed/table.csv")
-    own = next(row["accuracy"] for row in rows if row["own"])
-    better = next(row["accuracy"] for row in rows if (row["test_method"], row["factor"]) == ("rk4", 0.5))
+    rows = GRID.read(tmp_path / "runs/quick/sphere2-fixed")
+    own = next(row.accuracy for row in rows if row.own)
+    better = next(row.accuracy for row in rows if (row.test_method, row.factor) == ("rk4", 0.5))
+    assert own is not None
+    assert better is not None
     assert own > 0.9
     assert better < own - 0.1
     page = run("study", "summary", "--results", "runs/quick", "--page", "page.md")

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -612,6 +613,11 @@ KINDS = [
 ]
 
 
+@dataclass(frozen=True)
+class _Row:
+    a: int
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
 @pytest.mark.parametrize(("make", "kind"), KINDS)
 def test_only_files_are_replaced_or_opened(tmp_path: Path, make: Callable[[Path], None], kind: str) -> None:
@@ -619,7 +625,7 @@ def test_only_files_are_replaced_or_opened(tmp_path: Path, make: Callable[[Path]
     before = path.lstat()
     for writing in (
         lambda: records.write_atomically(path, b"new"),
-        lambda: records.write_rows(path, [{"a": 1}]),
+        lambda: records.write_rows(path, _Row, [_Row(a=1)]),
         lambda: write_tensors(path, {}, {}),
         lambda: records.open_file(path, "a", "opened"),
     ):

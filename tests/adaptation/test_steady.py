@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import pairwise
-from math import inf, log, log2, nan
+from math import e, inf, log, log2, nan
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import torch
 
 from windermere.adaptation import ControllerState, Review, Score, SteadySteps, SteadyTolerances, StepAdaptation, review
 from windermere.adaptation.signals import moved_mass, relative_distance
-from windermere.errors import UsageError
+from windermere.errors import ToleranceError, UsageError
 from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
@@ -184,8 +184,14 @@ def test_tolerances_that_make_no_sense_are_refused(settings: dict[str, Any]) -> 
 
 
 def test_the_floor_is_a_tolerance_that_float32_resolves() -> None:
-    solver = SteadyTolerances(train="dopri54").solver(SteadyTolerances(train="dopri54").start(1e-12))
-    solve(lambda t, z: -z, 3 * torch.ones(4, 2), solver)
+    controller = SteadyTolerances(train="dopri54")
+    solver = controller.solver(controller.start(1e-12))
+    assert solver.precision == controller.floor
+    solution = solve(lambda t, z: -z, 3 * torch.ones(4, 2), solver)
+    torch.testing.assert_close(solution.final, 3 * torch.ones(4, 2) / e, rtol=1e-6, atol=0)
+    finer = controller.solver(ControllerState(precision=1e-12))
+    with pytest.raises(ToleranceError):
+        solve(lambda t, z: -z, 3 * torch.ones(4, 2), finer)
 
 
 def logits(*rows: tuple[float, ...]) -> torch.Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from windermere.adaptation.step_size import higher_orders
 from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.errors import RunError, UnknownNameError, UsageError
-from windermere.paper.figures import draw_adaptation
+from windermere.paper.figures.adaptation_figure import draw_adaptation
 from windermere.paper.training import RunConfig
 from windermere.paper.training.config import ADAPTATIONS
 from windermere.solvers import Adaptive, Solver

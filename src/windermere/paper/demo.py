@@ -10,7 +10,7 @@ import numpy as np
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.errors import RunError
 from windermere.paper import data
-from windermere.paper.figures import TrajectoryPanel, draw_trajectories
+from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.folder import refuse_other_files
 from windermere.paper.studies.trajectories import COARSE, TEST_STEPS, config, head_rows, regions, walks
 from windermere.paper.training import (

@@ -13,11 +13,10 @@ from windermere.records.atomic import (
 from windermere.records.environment import environment
 from windermere.records.lock import not_in_use, other_files
 from windermere.records.run_folder import Run, RunFolder, plain, read_metrics, read_run
-from windermere.records.table import Row, read_rows, write_rows
+from windermere.records.table import read_rows, sparse, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
 __all__ = [
-    "Row",
     "Run",
     "RunFolder",
     "TensorFile",
@@ -34,6 +33,7 @@ __all__ = [
     "read_run",
     "read_tensors",
     "refuse_unless_file",
+    "sparse",
     "storing",
     "write_atomically",
     "write_json",

@@ -1,4 +1,4 @@
-"""The figure of an adapted run: what its panels show, and what it refuses."""
+"""The figure of an adapted run: what its panels show."""
 
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from tests.pictures import size
-from windermere.errors import StorageError, UsageError
-from windermere.paper.figures import draw_adaptation
+from windermere.errors import StorageError
+from windermere.paper.figures.adaptation_figure import draw_adaptation
 
 CHECKED = (0.9, 0.75, 0.9, 0.65)
 """Against a training score of 0.9 at reviews after 50, 100, 150 and 200 iterations: the second and last are lower."""
@@ -212,38 +212,6 @@ def test_reviews_that_agree_and_a_run_without_tests_can_be_drawn(tmp_path: Path,
         row |= {"checked": 0.9, "after": row["before"]} if "before" in row else {"accuracy": None}
     upper = panels(draw_adaptation(rows, tmp_path / "figure.png"))[0]
     assert upper.get_title() == "In none of 4 reviews did a finer solver score lower by more than 0.1"
-
-
-def test_rows_without_a_decision_are_refused(tmp_path: Path) -> None:
-    rows = [row for row in some_rows() if "before" not in row]
-    with pytest.raises(UsageError, match="nothing to draw: no row of metrics is the decision of a review; train an"):
-        draw_adaptation(rows, tmp_path / "figure.png")
-    with pytest.raises(UsageError, match="nothing to draw"):
-        draw_adaptation([], tmp_path / "figure.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"after": None}, r"decisions need .* and after \(seed 0 lacks some\)"),
-        ({"before": 0.0}, "decisions need"),
-        ({"checked": "low"}, "iteration, trained, checked, before, after must be one member's numbers in each row"),
-        ({"checked": [0.1, 0.2]}, "must be one member's numbers in each row"),
-    ],
-)
-def test_decisions_that_lack_numbers_are_refused(tmp_path: Path, change: dict[str, Any], sentence: str) -> None:
-    rows = some_rows()
-    rows[0] |= change
-    with pytest.raises(UsageError, match=sentence):
-        draw_adaptation(rows, tmp_path / "figure.png")
-
-
-def test_a_decision_without_a_score_is_refused(tmp_path: Path) -> None:
-    rows = some_rows()
-    del rows[0]["checked"]
-    with pytest.raises(UsageError, match="decisions need iteration, trained, checked, before and after"):
-        draw_adaptation(rows, tmp_path / "figure.png")
 
 
 def test_a_folder_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Figures of grids: what is drawn where, what the title says, and what is refused."""
+"""Figures of grids: what is drawn where, and what the title says."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,10 +11,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from windermere.errors import UsageError
-from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
-from windermere.paper.figures.grid_figure import GREY, critical_sentence
-from windermere.paper.figures.grid_layout import GridLayout, precision_label
+from windermere.paper.figures.grid_figure import GREY, critical_sentence, draw_grid, draw_grid_seeds
+from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, precision_label
 from windermere.report.palette import INK
 
 Draw = Callable[[GridFigure, Path], None]
@@ -99,14 +97,6 @@ def all_without_accuracy() -> GridFigure:
 def test_small_and_odd_grids_are_drawn(tmp_path: Path, draw: Draw, figure: GridFigure) -> None:
     draw(figure, tmp_path / "grid.png")
     assert (tmp_path / "grid.png").exists()
-
-
-@both
-def test_a_grid_without_the_solver_of_training_is_refused(tmp_path: Path, draw: Draw) -> None:
-    for tests in ([], [test for test in a_grid().tests if not test.own]):
-        with pytest.raises(UsageError, match="nothing to draw: no test of 'Sphere2, trained with euler' is with the"):
-            draw(replace(a_grid(), tests=tests), tmp_path / "grid.png")
-    assert not (tmp_path / "grid.png").exists()
 
 
 @pytest.mark.parametrize(

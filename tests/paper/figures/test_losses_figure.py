@@ -1,4 +1,4 @@
-"""All grids at a glance: the same bytes for the same losses, what counts as none is shaded, and nothing is refused."""
+"""All grids at a glance: the same bytes for the same losses, and what counts as none is shaded."""
 
 from pathlib import Path
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from windermere.errors import UsageError
-from windermere.paper.figures import LossCurve, LossPanel, draw_losses
+from windermere.paper.figures.losses_figure import LossCurve, LossPanel, draw_losses
 
 EULER = LossCurve(method="euler", costs=[1, 8, 64], losses=[[0.5, 0.4], [0.2], [-0.01, 0.0]])
 RK4 = LossCurve(method="rk4", costs=[4], losses=[[0.05]])
@@ -35,8 +34,3 @@ def test_a_method_looks_the_same_in_every_panel_and_each_seed_is_within_the_axis
     low, high = sphere2.get_ylim()
     assert low < -0.01
     assert high > 0.5
-
-
-def test_no_grid_at_all_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to draw"):
-        draw_losses([], 0.1, [tmp_path / "a.png"])

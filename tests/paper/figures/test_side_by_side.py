@@ -1,4 +1,4 @@
-"""Adapted runs side by side, and accuracy against cost: what is drawn, and what is refused."""
+"""Adapted runs side by side, and accuracy against cost: what is drawn."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
-from windermere.errors import UsageError
-from windermere.paper.figures import AdaptedRun, CostPanel, GridPoint, PrintedValue, draw_adapted_runs, draw_costs
+from windermere.paper.figures.adaptation_columns import AdaptedRun, draw_adapted_runs
+from windermere.paper.figures.adaptation_figure import members_of
+from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 
 
 def some_rows(seed: int, name: str = "step", accuracy: float = 0.5) -> list[dict[str, Any]]:
@@ -22,8 +23,10 @@ def some_rows(seed: int, name: str = "step", accuracy: float = 0.5) -> list[dict
 
 def a_run(*seeds: int, name: str = "step") -> AdaptedRun:
     at_the_end = {solver: dict.fromkeys(seeds, 0.5) for solver in ("own h", "rk4 h/2")}
-    rows = [row for seed in seeds for row in some_rows(seed, name)]
-    return AdaptedRun(title=f"Seeds {seeds}", detail="as they are", rows=rows, at_the_end=at_the_end)
+    members, tolerances = members_of([row for seed in seeds for row in some_rows(seed, name)]), name == "tolerance"
+    return AdaptedRun(
+        title=f"Seeds {seeds}", detail="as they are", members=members, tolerances=tolerances, at_the_end=at_the_end
+    )
 
 
 def colours(figure: Figure, column: int, columns: int) -> dict[float, str]:
@@ -88,10 +91,3 @@ def test_means_of_a_grid_are_drawn_at_its_costs(tmp_path: Path) -> None:
 def test_what_is_not_there_yet_is_left_out(tmp_path: Path) -> None:
     draw_costs([a_panel(grid=[], critical=None), a_panel(adapted=[])], [tmp_path / "costs.png"])
     assert (tmp_path / "costs.png").exists()
-
-
-def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="at least one AdaptedRun"):
-        draw_adapted_runs([], [tmp_path / "figure.png"], title="none")
-    with pytest.raises(UsageError, match="at least one CostPanel"):
-        draw_costs([], [tmp_path / "costs.png"])

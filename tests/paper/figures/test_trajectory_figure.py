@@ -14,7 +14,7 @@ import pytest
 from tests.pictures import size
 from tests.processes import surroundings
 from windermere.errors import StorageError, UsageError
-from windermere.paper.figures import TrajectoryPanel, draw_trajectories
+from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
 from windermere.report.frame import DecisionRegions, Frame
 
 
@@ -94,7 +94,7 @@ def test_other_data_give_another_picture(tmp_path: Path) -> None:
 
 
 def test_drawing_never_imports_pyplot() -> None:
-    drawing = "windermere.paper.figures, windermere.report.audit_figure"
+    drawing = "windermere.paper.studies.registry, windermere.report.audit_figure"
     script = f"import sys, {drawing}; sys.exit('matplotlib.pyplot' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], env=surroundings(), check=True)
 
@@ -123,38 +123,12 @@ def test_the_frame_around_states_is_a_square_that_holds_them_all() -> None:
     assert (xx[0, 0], xx[0, -1], yy[0, 0], yy[-1, 0]) == (frame.left, frame.right, frame.bottom, frame.top)
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"states": np.zeros((9, 40))}, r"states must have shape \[steps \+ 1, points, 2\], not \(9, 40\)"),
-        ({"states": np.zeros((9, 40, 3))}, r"states must have shape"),
-        ({"states": np.zeros((1, 40, 2))}, r"states must have shape"),
-        ({"states": np.full((9, 40, 2), np.inf)}, "states must be finite: 40 of 40 trajectories"),
-        ({"labels": np.zeros(39)}, r"labels must have shape \[40\], one for each point, not \(39,\)"),
-        ({"labels": np.full(40, 10)}, "labels must be classes from 0 to 9, and 10 is among them"),
-        ({"accuracy": np.zeros(4)}, r"test_steps and accuracy must share one shape \[tests\], not \(5,\)"),
-        ({"accuracy": np.full(5, 98.0)}, "accuracy must lie between 0 and 1"),
-        ({"accuracy": np.full(5, np.nan)}, "accuracy must lie between 0 and 1"),
-        ({"test_steps": np.array([8, 4, 2, 1, 0])}, "test_steps must be positive and increasing"),
-        ({"trained_steps": 3}, "trained_steps = 3 must be one of test_steps"),
-    ],
-)
-def test_arrays_that_make_no_panel_are_refused(change: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
-        replace(a_panel(), **change)
-
-
 def test_decision_regions_of_different_shapes_are_refused() -> None:
     grid = np.zeros((3, 3))
     with pytest.raises(UsageError, match=r"xx, yy and predicted must share one shape \[R, C\]"):
         DecisionRegions(xx=grid, yy=grid[:2], predicted=grid)
     with pytest.raises(UsageError, match="predicted must be classes from 0 to 9"):
         DecisionRegions(xx=grid, yy=grid, predicted=grid + 0.5)
-
-
-def test_nothing_to_draw_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to draw"):
-        draw_trajectories([], tmp_path / "figure.png")
 
 
 def test_a_folder_that_does_not_exist_is_a_sentence(tmp_path: Path) -> None:

@@ -4,17 +4,35 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from tests.paper.training.small import a_config
 from tests.processes import ROOT, python
+from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
 from windermere.paper.studies.running import Choice, Ended, run_study
-from windermere.paper.studies.study import Finished, Study, Tables
+from windermere.paper.studies.study import Finished, Study
 from windermere.paper.training import RunConfig, evaluate
+from windermere.records import sparse
 from windermere.solvers import FixedStep
 
 SEEDS = (0, 1, 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallRow(RunRow):
+    iterations: int = 60
+    accuracy: float | None = None
+    diverged_at: int | None = sparse()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwiceRow(RunRow):
+    twice: float
+
+
+TABLE, MORE = Table(MAIN, SmallRow), Table("more", TwiceRow)
 
 
 def runs(quick: bool) -> Mapping[str, RunConfig]:
@@ -29,18 +47,24 @@ def runs(quick: bool) -> Mapping[str, RunConfig]:
 
 
 def measure(run: Finished) -> Tables:
-    found = evaluate(run.trained.ensemble, run.trained.solvers, run.test_set)
-    members = list(zip(run.trained.config.seeds, found.accuracy, strict=True))
-    rows = [{"run": run.name, "seed": seed, "own": True, "accuracy": accuracy} for seed, accuracy in members]
-    return {"table": rows, "more": [{"run": run.name, "seed": seed, "twice": 2 * a} for seed, a in members]}
+    config, found = run.trained.config, evaluate(run.trained.ensemble, run.trained.solvers, run.test_set)
+    members = list(zip(config.seeds, found.accuracy, strict=True))
+    rows = [SmallRow(run=run.name, seed=s, iterations=config.iterations, accuracy=a) for s, a in members]
+    return Tables({TABLE: rows, MORE: [TwiceRow(run=run.name, seed=seed, twice=2 * a) for seed, a in members]})
+
+
+def lost(run: str, config: RunConfig, seed: int, iteration: int) -> SmallRow:
+    return SmallRow(run=run, seed=seed, iterations=config.iterations, diverged_at=iteration)
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
-    (folder / "drawn.txt").write_text(f"{len(tables['table'])} rows")
+    (folder / "drawn.txt").write_text(f"{len(tables[TABLE])} rows")
     return [folder / "drawn.txt"]
 
 
-SMALL = Study(name="small", paper="nowhere", what="a test", runs=runs, measure=measure, draw=draw)
+SMALL = Study(
+    name="small", paper="nowhere", what="a test", tables=(TABLE, MORE), runs=runs, measure=measure, lost=lost, draw=draw
+)
 
 
 def ran(out: Path, **changes: object) -> Ended:

@@ -1,22 +1,25 @@
 """The studies of adapted precision: the paper's settings, what is measured on real runs, and what tables say."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from math import ceil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.paper.training.small import a_config, some_spheres, trained
 from windermere.adaptation import StepAdaptation, ToleranceAdaptation
+from windermere.paper.figures.adaptation_figure import members_of
 from windermere.paper.studies import adaptation
 from windermere.paper.studies.adaptation_findings import step_findings, tolerance_findings
-from windermere.paper.studies.adaptation_measures import curves, measure, metrics_of
+from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, AdaptedRow, CurveRow, curves, measure
 from windermere.paper.studies.registry import find_study
-from windermere.paper.studies.study import Finished, Tables
+from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.study import Finished
 from windermere.paper.training import RunConfig, paper_settings, trained_ensemble
-from windermere.records import Row, read_metrics, read_rows, write_rows
+from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep
 
 DATA = ("sphere2", "mnist", "cifar10")
@@ -113,9 +116,9 @@ COLUMNS = (
 
 def test_a_run_is_tested_with_its_own_solver_and_finer_ones(tmp_path: Path) -> None:
     run = finished(tmp_path)
-    rows = measure(run)["table"]
-    assert list(rows[0]) == COLUMNS.split()
-    assert [(row["test_method"], row["factor"], row["own"]) for row in rows if row["seed"] == 1] == [
+    rows = measure(run)[ADAPTED]
+    assert [field.name for field in fields(rows[0])] == COLUMNS.split()
+    assert [(row.test_method, row.factor, row.own) for row in rows if row.seed == 1] == [
         ("euler", 1.0, True),
         ("euler", 0.5, False),
         ("midpoint", 1.0, False),
@@ -123,53 +126,53 @@ def test_a_run_is_tested_with_its_own_solver_and_finer_ones(tmp_path: Path) -> N
         ("rk4", 1.0, False),
         ("rk4", 0.5, False),
     ]
-    own = [row for row in rows if row["own"]]
+    own = [row for row in rows if row.own]
     last = [row for row in read_metrics(tmp_path) if "test_accuracy" in row][-2:]
-    assert [row["accuracy"] for row in own] == [row["test_accuracy"] for row in last]
-    assert [row["final_steps"] for row in own] == [ceil(1 / solver.precision) for solver in run.trained.solvers]
-    assert [row["evaluations"] for row in own] == [row["final_steps"] for row in own]
+    assert [row.accuracy for row in own] == [row["test_accuracy"] for row in last]
+    assert [row.final_steps for row in own] == [ceil(1 / solver.precision) for solver in run.trained.solvers]
+    assert [row.evaluations for row in own] == [row.final_steps for row in own]
 
 
 def test_cost_counts_every_forward_evaluation_and_those_of_all_checks(tmp_path: Path) -> None:
     run = finished(tmp_path)
-    for own in (row for row in measure(run)["table"] if row["own"]):
-        reviews = [r for r in read_metrics(tmp_path) if "before" in r and r["seed"] == own["seed"]]
+    for own in (row for row in measure(run)[ADAPTED] if row.own):
+        reviews = [r for r in read_metrics(tmp_path) if "before" in r and r["seed"] == own.seed]
         assert [r["iteration"] for r in reviews] == [5, 10, 15, 20]
         forward = sum(5 * ceil(1 / r["before"] - 1e-9) for r in reviews)
         checks = sum(2 * ceil(1 / r["check_precision"] - 1e-9) for r in reviews)
         tried = (1.1 * r["before"] for r in reviews if r["raised"] is not None)
         checks += sum(ceil(1 / min(step, 1.0) - 1e-9) for step in tried)
-        assert own["cost"] == (forward + checks) / 20
-        assert own["checks_share"] == checks / forward
+        assert own.cost == (forward + checks) / 20
+        assert own.checks_share == checks / forward
 
 
 def test_tolerances_are_tested_with_finer_ones_in_float64_where_float32_does_not_resolve_them(tmp_path: Path) -> None:
     solver = Adaptive("fehlberg21", tolerance=1e-6)
     changes: dict[str, Any] = {"solver": solver, "check": "dopri54", "first_step": "given", "seeds": (0,)}
     tables = measure(finished(tmp_path, iterations=5, log_every=5, evaluate_every=5, **changes))
-    rows = tables["table"]
-    assert [(row["test_method"], row["factor"]) for row in rows] == [
+    rows = tables[ADAPTED]
+    assert [(row.test_method, row.factor) for row in rows] == [
         ("fehlberg21", 1.0),
         ("fehlberg21", 0.1),
         ("dopri54", 1.0),
         ("dopri54", 0.1),
     ]
-    assert all(0 < row["accuracy"] <= 1 and row["test_steps"] is None for row in rows)
-    assert rows[1]["test_tolerance"] == pytest.approx(1e-7)
-    assert rows[1]["evaluations"] > rows[0]["evaluations"]
-    assert tables["curves"][0]["tolerance"] == 1e-6
+    assert all(0 < (row.accuracy or 0.0) <= 1 and row.test_steps is None for row in rows)
+    assert rows[1].test_tolerance == pytest.approx(1e-7)
+    assert (rows[1].evaluations or 0) > (rows[0].evaluations or 0) > 0
+    assert tables[CURVES][0].tolerance == 1e-6
 
 
 def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp_path: Path) -> None:
     found = [measure(finished(tmp_path / adapt, adapt=adapt)) for adapt in ("paper", "steady")]
-    tables = {name: [{**row, "run": str(k)} for k, one in enumerate(found) for row in one[name]] for name in found[0]}
-    tables["table"].append({"run": "0", "seed": 7, "own": True, "diverged_at": 3})
+    tables = {t: [replace(row, run=str(k)) for k, one in enumerate(found) for row in one[t]] for t in found[0]}
+    tables[ADAPTED].append(replace(tables[ADAPTED][0], seed=7, accuracy=None, diverged_at=3))
     drawn = []
     for k in range(2):
         (tmp_path / f"{k}").mkdir()
-        for name, rows in tables.items():
-            write_rows(tmp_path / f"{name}.csv", rows)
-        back = {name: read_rows(tmp_path / f"{name}.csv") for name in tables}
+        for table, rows in tables.items():
+            table.write(tmp_path, rows)
+        back = Tables({table: table.read(tmp_path) for table in tables})
         drawn.append(adaptation.draw(back, tmp_path / f"{k}"))
     assert [path.name for path in drawn[0]] == ["euler-midpoint.png", "euler-midpoint.svg"]
     assert [path.read_bytes()[: len(sign)] for path, sign in zip(drawn[0], (PNG, SVG), strict=True)] == [PNG, SVG]
@@ -180,9 +183,9 @@ def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp
 # Curves
 
 
-def some_metrics(seed: int, reviews: int, name: str = "step") -> list[Row]:
+def some_metrics(seed: int, reviews: int, name: str = "step") -> list[dict[str, Any]]:
     """As a run logs them: reviews every 50 iterations, and a test at every tenth."""
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     for k in range(1, reviews + 1):
         before, after = 1 / (64 + k % 64 + 1 / 3), 1 / (64 + (k + 1) % 64 + 1 / 3)
         scores = {"trained": 125 / 128, "checked": 113 / 128, "raised": None, "signal": 0.012345678 + k}
@@ -195,63 +198,76 @@ def some_metrics(seed: int, reviews: int, name: str = "step") -> list[Row]:
 
 def test_curves_have_a_row_for_each_review_with_whole_steps_and_five_digits() -> None:
     row = curves("a-run", "step", some_metrics(3, 10))[-1]
-    assert row == {
-        "run": "a-run",
-        "seed": 3,
-        "iteration": 500,
-        "test_accuracy": 0.987,
-        "steps": 75,
-        "steps_after": 76,
-        "trained": 0.97656,
-        "checked": 0.88281,
-        "signal": 10.012,
-        "evaluations_forward": 32170,
-        "evaluations_checks": 2910,
-    }
+    assert row == CurveRow(
+        run="a-run",
+        seed=3,
+        iteration=500,
+        test_accuracy=0.987,
+        steps=75,
+        steps_after=76,
+        trained=0.97656,
+        checked=0.88281,
+        signal=10.012,
+        evaluations_forward=32170,
+        evaluations_checks=2910,
+    )
 
 
 def test_curves_of_a_whole_study_stay_below_a_megabyte(tmp_path: Path) -> None:
     for study in ("step-adaptation-sphere2", "step-adaptation-cifar10", "tolerance-adaptation-sphere2"):
-        rows: list[Row] = []
+        rows: list[CurveRow] = []
         for name, config in find_study(study).runs(False).items():
             for seed in config.seeds:
                 metrics = some_metrics(seed, config.iterations // 50, config.precision_name)
                 rows += curves(name, config.precision_name, metrics)
-        write_rows(tmp_path / "curves.csv", rows)
+        CURVES.write(tmp_path, rows)
         assert (tmp_path / "curves.csv").stat().st_size < 1_000_000
 
 
 def test_longer_runs_are_thinned_and_keep_all_tests() -> None:
     rows = curves("a-run", "step", some_metrics(0, 1000))
-    assert sum(row["steps_after"] is not None for row in rows) == 200
-    assert sum(row["test_accuracy"] is not None for row in rows) == 100
+    assert sum(row.steps_after is not None for row in rows) == 200
+    assert sum(row.test_accuracy is not None for row in rows) == 100
 
 
-def test_metrics_can_be_had_back_from_curves() -> None:
-    back = metrics_of(curves("a-run", "step", some_metrics(2, 20)))
-    reviews, logged = [row for row in back if "before" in row], [row for row in back if "before" not in row]
-    assert [round(1 / row["before"]) for row in reviews] == [66 + k for k in range(20)]
-    assert [row["iteration"] for row in logged if "test_accuracy" in row] == [500, 1000]
-    assert logged[-1]["evaluations_forward"] == 3217 * 20
-    tolerance = metrics_of(curves("a-run", "tolerance", some_metrics(2, 20, "tolerance")))
-    assert {"tolerance", "accuracy"} <= tolerance[1].keys()
+def test_what_is_drawn_of_a_seed_is_what_its_metrics_say() -> None:
+    """Up to the digits that curves have, and whole numbers of steps."""
+    metrics = some_metrics(2, 20)
+    (expected,) = members_of(metrics)
+    found = adaptation.member_of(curves("a-run", "step", metrics))
+    for name in ("batches", "tests", "evaluations", "signals", "reviews"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0.02, err_msg=name)
+    assert (1 / found.reviews[3]).round().tolist() == [66 + k for k in range(20)]
+    assert found.tests[0].tolist() == [500, 1000]
+    tolerances = adaptation.member_of(curves("a-run", "tolerance", some_metrics(2, 20, "tolerance")))
+    np.testing.assert_allclose(tolerances.reviews, expected.reviews, rtol=1e-4)
 
 
 # ---------------------------------------------------------------------------------------------------------
 # Findings
 
 
-def rows_of(run: str, accuracy: list[float], finer: list[float], **changes: Any) -> list[Row]:
+def rows_of(run: str, accuracy: list[float], finer: list[float], **changes: Any) -> list[AdaptedRow]:
     """A seed for each accuracy, with its own solver and a finer one."""
-    about: Row = {"data": "sphere2", "algorithm": "paper", "method": "euler", "check": "midpoint", "threshold": 0.1}
+    about: dict[str, Any] = {
+        "data": "sphere2",
+        "algorithm": "paper",
+        "method": "euler",
+        "check": "midpoint",
+        "threshold": 0.1,
+    }
     about |= {"target": None, "lr": 1e-4, "iterations": 10_000, "cost": 90.0, "final_steps": 64}
     about |= {"final_tolerance": None, "diverged_at": None, **changes}
-    rows = []
+    rows = list[AdaptedRow]()
     for seed, (own, other) in enumerate(zip(accuracy, finer, strict=True)):
         this = {name: value[seed] if isinstance(value, list) else value for name, value in about.items()}
-        rows.append({"run": run, "seed": seed, **this, "own": True, "accuracy": own})
-        rows.append({"run": run, "seed": seed, **this, "own": False, "accuracy": other})
+        row = AdaptedRow(run=run, seed=seed, **this, own=True, accuracy=own)
+        rows += [row, replace(row, own=False, accuracy=other)]
     return rows
+
+
+def tables_of(rows: Sequence[AdaptedRow], curves: Sequence[CurveRow] = ()) -> Tables:
+    return Tables({ADAPTED: rows, CURVES: curves})
 
 
 def told(tables: Tables, words: str) -> tuple[str, bool | None]:
@@ -260,64 +276,57 @@ def told(tables: Tables, words: str) -> tuple[str, bool | None]:
 
 
 def test_accuracy_and_cost_stand_beside_the_papers() -> None:
-    tables = {"table": rows_of("a", [0.98, 1.0], [0.97, 0.95], cost=[60.0, 110.0])}
+    tables = tables_of(rows_of("a", [0.98, 1.0], [0.97, 0.95], cost=[60.0, 110.0]))
     accuracy, cost = "accuracy is as printed", "as many evaluations per iteration as printed"
     assert told(tables, accuracy) == ("99.0 ± 1.4 % (2 seeds) where 98.9 ± 0.6 % is printed", True)
     assert told(tables, cost) == ("85.0, seeds 60.0 to 110.0, where 100.5 is printed", True)
-    tables = {"table": rows_of("a", [0.90, 0.91], [0.9, 0.9], cost=[60.0, 70.0])}
+    tables = tables_of(rows_of("a", [0.90, 0.91], [0.9, 0.9], cost=[60.0, 70.0]))
     assert told(tables, accuracy)[1] is False
     assert told(tables, cost)[1] is False
 
 
 def test_seeds_that_diverged_are_left_out_of_all_numbers() -> None:
-    lost = {
-        "run": "a",
-        "seed": 9,
-        "data": "sphere2",
-        "method": "euler",
-        "own": True,
-        "accuracy": None,
-        "diverged_at": 7,
-    }
     table = rows_of("a", [0.98, 1.0], [0.97, 0.95])
-    assert step_findings({"table": [*table, lost]}) == step_findings({"table": table})
+    lost = replace(table[0], seed=9, accuracy=None, cost=None, diverged_at=7)
+    assert step_findings(tables_of([*table, lost])) == step_findings(tables_of(table))
 
 
 def test_quick_runs_leave_findings_open() -> None:
-    tables = {"table": rows_of("a", [0.99], [0.99], iterations=1500)}
+    tables = tables_of(rows_of("a", [0.99], [0.99], iterations=1500))
     assert {finding.agrees for finding in step_findings(tables)} == {None}
 
 
 def test_a_model_is_a_flow_where_finer_solvers_agree_on_average() -> None:
-    flow = {"table": rows_of("a", [0.99, 0.99], [0.98, 0.81])}
+    flow = tables_of(rows_of("a", [0.99, 0.99], [0.98, 0.81]))
     assert told(flow, "stays a flow") == (
         "at the end, the finer solver that differs most is 9.5 points away (seeds 1.0 to 18.0); "
         "within 0.1 in 1 of 2 seeds",
         True,
     )
-    assert told({"table": rows_of("a", [0.99, 0.99], [0.9, 0.7])}, "stays a flow")[1] is False
+    assert told(tables_of(rows_of("a", [0.99, 0.99], [0.9, 0.7])), "stays a flow")[1] is False
 
 
 def test_a_finer_solver_that_fails_is_as_far_away_as_can_be() -> None:
     rows = rows_of("a", [0.99], [0.98])
-    rows.append({**rows[1], "accuracy": None})
+    rows.append(replace(rows[1], accuracy=None))
     ours = "at the end, the finer solver that differs most is 99.0 points away (one seed)"
-    assert told({"table": rows}, "stays a flow") == (ours, False)
+    assert told(tables_of(rows), "stays a flow") == (ours, False)
 
 
-def curve_of(run: str, seed: int, *precisions: float, name: str = "steps", failed: Sequence[int] = ()) -> list[Row]:
+def curve_of(
+    run: str, seed: int, *precisions: float, name: str = "steps", failed: Sequence[int] = ()
+) -> list[CurveRow]:
     """A seed's reviews, each after 1000 iterations with a precision; `failed` are those whose check failed."""
     afters = [*precisions[1:], None]
     return [
-        {
-            "run": run,
-            "seed": seed,
-            "iteration": 1000 * n,
-            name: precision,
-            f"{name}_after": after,
-            "trained": 0.99,
-            "checked": 0.8 if n in failed else 0.99,
-        }
+        CurveRow(
+            run=run,
+            seed=seed,
+            iteration=1000 * n,
+            trained=0.99,
+            checked=0.8 if n in failed else 0.99,
+            **{name: precision, f"{name}_after": after},  # type: ignore[arg-type]
+        )
         for n, (precision, after) in enumerate(zip(precisions, afters, strict=True), start=1)
     ]
 
@@ -326,14 +335,14 @@ def test_steps_have_settled_in_the_second_half_and_after_the_first_correction() 
     way = (100, 90, 80, 70, 60, 50)  # corrected in the eighth review, or in the third
     late, early = (*way, 40, 30, 64, 16), (*way[:3], 160, 50, 32, 8, 32, 8, 32)
     for steps, swing in ((late, 1.0), (early, 0.98)):
-        tables = {"table": rows_of("a", [0.99], [0.99]), "curves": curve_of("a", 0, *steps)}
+        tables = tables_of(rows_of("a", [0.99], [0.99]), curve_of("a", 0, *steps))
         ours = f"once settled, its log2 has a standard deviation of {swing:.2f}, one seed"
         assert told(tables, "fluctuates to the end") == (ours, True)
 
 
-def spending(curve: list[Row], *rates: int) -> list[Row]:
+def spending(curve: list[CurveRow], *rates: int) -> list[CurveRow]:
     """With evaluations: so many in each of the 1000 iterations before a review."""
-    return [{**row, "evaluations_forward": 1000 * sum(rates[: n + 1])} for n, row in enumerate(curve)]
+    return [replace(row, evaluations_forward=1000 * sum(rates[: n + 1])) for n, row in enumerate(curve)]
 
 
 @pytest.mark.parametrize(("first", "agrees"), [(29, True), (31, False)])
@@ -341,7 +350,7 @@ def test_a_first_step_is_too_small_where_training_takes_twice_the_evaluations_it
     first: int, agrees: bool
 ) -> None:
     steps = (first,) * 5 + (10,) * 5
-    tables = {"table": rows_of("a", [0.99], [0.99]), "curves": spending(curve_of("a", 0, *steps), *steps)}
+    tables = tables_of(rows_of("a", [0.99], [0.99]), spending(curve_of("a", 0, *steps), *steps))
     ours = f"begins with {first} steps (one seed), and settles around 10.0; without its checks it takes "
     cost = f"{(first + 10) / 2:.1f} evaluations per iteration in all, and 10.0 once settled"
     assert told(tables, "first step") == (f"training {ours}{cost}", agrees)
@@ -351,7 +360,7 @@ def test_a_first_step_is_too_small_where_training_takes_twice_the_evaluations_it
 def test_evaluations_fluctuate_by_themselves(late: tuple[int, ...], swing: float) -> None:
     rows = rows_of("a", [0.99], [0.99], method="dopri54", check="dopri54", final_steps=None, final_tolerance=1e-3)
     curve = curve_of("a", 0, *[1e-6] * 5, *[1e-3, 4e-3] * 2, 1e-3, name="tolerance")
-    findings = tolerance_findings({"table": rows, "curves": spending(curve, *[50] * 5, *late)})
+    findings = tolerance_findings(tables_of(rows, spending(curve, *[50] * 5, *late)))
     precision, evaluations, *_ = findings
     assert precision.agrees is True
     assert evaluations.claim.startswith("the number of evaluations fluctuates to the end")
@@ -364,26 +373,26 @@ def test_evaluations_fluctuate_by_themselves(late: tuple[int, ...], swing: float
 def test_how_many_seeds_fluctuate_is_told_where_they_differ() -> None:
     rows = rows_of("a", [0.99, 0.99], [0.99, 0.99])
     curves = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("a", 1, *[8] * 10)]
-    ours, agrees = told({"table": rows, "curves": curves}, "fluctuates to the end")
+    ours, agrees = told(tables_of(rows, curves), "fluctuates to the end")
     assert ours.endswith("a standard deviation of 0.49, seeds 0.00 to 0.98: above 0.14 in 1 of 2")
     assert agrees
-    swinging = {"table": rows, "curves": [*curves[:10], *({**row, "seed": 1} for row in curves[:10])]}
+    swinging = tables_of(rows, [*curves[:10], *(replace(row, seed=1) for row in curves[:10])])
     assert told(swinging, "fluctuates to the end")[0].endswith("0.98, seeds 0.98")
 
 
 def test_a_correction_is_seen_in_the_review_that_follows_a_failed_one() -> None:
     seeds = (curve_of("a", 0, *[8] * 10, failed=(2, 3, 10)), curve_of("a", 1, *[8] * 10, failed=(1, 7)))
-    tables = {"table": rows_of("a", [0.99, 0.99], [0.99, 0.99]), "curves": [*seeds[0], *seeds[1]]}
+    tables = tables_of(rows_of("a", [0.99, 0.99], [0.99, 0.99]), [*seeds[0], *seeds[1]])
     ours = "5 of 20 reviews failed (2 seeds); the next one passed 3 times of 4"
     assert told(tables, "is corrected") == (ours, True)
-    tables["curves"] = curve_of("a", 0, *[8] * 10, failed=(2, 3, 4))
+    tables = tables_of(tables[ADAPTED], curve_of("a", 0, *[8] * 10, failed=(2, 3, 4)))
     assert told(tables, "is corrected")[1] is False
 
 
 def test_a_review_after_a_failed_one_must_pass_as_often_as_any_other() -> None:
     """Where four of five reviews pass whatever the step, three of five after a failed one are no correction."""
     curves = curve_of("a", 0, *[8] * 25, failed=(2, 3, 5, 7, 8))
-    ours, agrees = told({"table": rows_of("a", [0.99], [0.99]), "curves": curves}, "is corrected")
+    ours, agrees = told(tables_of(rows_of("a", [0.99], [0.99]), curves), "is corrected")
     assert ours.endswith("the next one passed 3 times of 5")
     assert not agrees
 
@@ -394,16 +403,16 @@ def test_midpoint_is_compared_with_euler_under_the_same_check() -> None:
     way = (500, *[1000] * 4)  # corrected at once
     curves = [*curve_of("a", 0, *way, 16, 64), *curve_of("a", 1, *way, 20, 20), *curve_of("b", 0, *way, 4, 9)]
     ours = "once settled, around 6.0 steps of midpoint (one seed) against 26.0 of Euler (seeds 20.0 to 32.0)"
-    assert told({"table": [*euler, *midpoint], "curves": curves}, "far fewer steps") == (ours, True)
+    assert told(tables_of([*euler, *midpoint], curves), "far fewer steps") == (ours, True)
     curves = [*curve_of("a", 0, *way, 12, 12), *curve_of("a", 1, *way, 12, 12), *curve_of("b", 0, *way, 4, 9)]
-    assert told({"table": [*euler, *midpoint], "curves": curves}, "far fewer steps")[1] is False
+    assert told(tables_of([*euler, *midpoint], curves), "far fewer steps")[1] is False
 
 
 def test_what_the_paper_does_not_show_on_mnist_is_ours() -> None:
-    settings: Row = {"data": "mnist", "iterations": 7020, "check": "rk4"}
+    settings: dict[str, Any] = {"data": "mnist", "iterations": 7020, "check": "rk4"}
     rows = [*rows_of("a", [0.9], [0.9], **settings), *rows_of("b", [0.9], [0.9], method="midpoint", **settings)]
     curves = [*curve_of("a", 0, *[9] * 7), *curve_of("b", 0, *[6] * 7)]
-    (finding,) = (f for f in step_findings({"table": rows, "curves": curves}) if "far fewer" in f.claim)
+    (finding,) = (f for f in step_findings(tables_of(rows, curves)) if "far fewer" in f.claim)
     assert (finding.agrees, finding.beyond) == (None, True)
 
 
@@ -411,10 +420,10 @@ def test_what_the_paper_does_not_show_on_mnist_is_ours() -> None:
 def test_pairs_that_the_paper_does_not_show_on_mnist_are_not_counted_as_its_claims(data: str) -> None:
     """Neither where they agree: the comparison of two that does not is ours as well."""
     pairs = [("euler", "midpoint"), ("euler", "rk4"), ("midpoint", "rk4")]
-    settings: Row = {"data": data, "iterations": 7800}
+    settings: dict[str, Any] = {"data": data, "iterations": 7800}
     rows = [row for m, c in pairs for row in rows_of(f"{m}-{c}", [0.9], [0.9], method=m, check=c, **settings)]
     curves = [row for m, c in pairs for row in curve_of(f"{m}-{c}", 0, *[8, 32] * 5, failed=(2,))]
-    findings = [f for f in step_findings({"table": rows, "curves": curves}) if "threshold" in f.case]
+    findings = [f for f in step_findings(tables_of(rows, curves)) if "threshold" in f.case]
     findings = [f for f in findings if "printed" not in f.claim]
     assert len(findings) == 9
     shown = [data == "cifar10" or "euler/midpoint" in finding.case for finding in findings]
@@ -426,7 +435,7 @@ def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None
     steady = rows_of("b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075, cost=60.0)
     paper = rows_of("a", [0.98, 0.98], [0.95, 0.95])
     swinging = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("a", 1, *[8] * 10)]
-    tables = {"table": [*paper, *steady], "curves": [*swinging, *curve_of("b", 0, *[8] * 10)]}
+    tables = tables_of([*paper, *steady], [*swinging, *curve_of("b", 0, *[8] * 10)])
     (finding,) = (f for f in step_findings(tables) if f.beyond)
     assert finding.agrees is None
     assert finding.ours == (
@@ -439,22 +448,22 @@ def test_a_slow_drift_of_steady_counts_though_its_only_correction_comes_late() -
     steady = rows_of("b", [0.99], [0.98], algorithm="steady", threshold=None, target=0.075)
     drift = (64,) * 5 + (32, 16, 8, 4, 8)  # steps fall, and rise in the ninth review
     curves = [*curve_of("a", 0, *[8, 32] * 5), *curve_of("b", 0, *drift)]
-    tables = {"table": [*rows_of("a", [0.98], [0.95]), *steady], "curves": curves}
+    tables = tables_of([*rows_of("a", [0.98], [0.95]), *steady], curves)
     (finding,) = (f for f in step_findings(tables) if f.beyond)
     assert finding.ours.startswith("swings 1.02 (one seed) against")
 
 
 def test_tolerances_settle_around_different_values_where_seeds_differ_by_more_than_one_swings() -> None:
-    changes: Row = {"method": "dopri54", "check": "dopri54", "final_steps": None}
+    changes: dict[str, Any] = {"method": "dopri54", "check": "dopri54", "final_steps": None}
     rows = rows_of("a", [0.98, 0.99], [0.98, 0.99], **changes, final_tolerance=[1e-4, 4e-4])
     way = (1e-6,) * 5
 
-    def seed(number: int, *late: float) -> list[Row]:
+    def seed(number: int, *late: float) -> list[CurveRow]:
         return curve_of("a", number, *way, *late, name="tolerance")
 
     for late, agrees in ((4e-4, True), (1e-4, False)):
         curves = [*seed(0, 1e-4, 1e-4, 1e-4), *seed(1, late, late, late)]
-        findings = tolerance_findings({"table": rows, "curves": curves})
+        findings = tolerance_findings(tables_of(rows, curves))
         (finding,) = (f for f in findings if "different final values" in f.claim)
         assert finding.agrees is agrees
     assert finding.ours.startswith("once settled, around 1.0e-04: log2 has a standard deviation of 0.00 between seeds")
@@ -466,5 +475,5 @@ def test_a_diverged_seed_in_the_middle_of_a_run_leaves_the_others_measured(tmp_p
     left = replace(
         run.trained, config=alone, ensemble=run.trained.ensemble.subset([1]), solvers=run.trained.solvers[1:]
     )
-    rows = measure(Finished(run.name, left, run.test_set, tmp_path))["table"]
-    assert rows == [row for row in measure(run)["table"] if row["seed"] == 1]
+    rows = measure(Finished(run.name, left, run.test_set, tmp_path))[ADAPTED]
+    assert rows == [row for row in measure(run)[ADAPTED] if row.seed == 1]

@@ -1,10 +1,11 @@
 """The critical step of tables made by hand."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.paper.studies.grid_tables import a_grid, a_model
-from windermere.errors import UsageError
-from windermere.paper.studies.critical import Check, critical_steps, did_train, entries, finest_check
+from tests.paper.studies.grid_tables import a_grid, a_model, a_row
+from windermere.paper.studies.critical import PRINTED, Check, Grid, did_train, grids_in
 from windermere.paper.studies.grid_findings import within_a_factor_of_two
 
 CHECK = Check(method="rk4", factor=0.5)
@@ -19,21 +20,21 @@ CHECK = Check(method="rk4", factor=0.5)
         ({1: 0.5, 2: 0.89, 4: 0.9}, "2-4"),  # at the threshold itself it passes
         ({1: 0.95, 2: 1.0}, "1 or coarser"),
         ({1: 1.0, 2: 1.0, 4: 0.5}, "finer than 4"),
-        ({}, "unknown"),
+        ({1: 0.95}, "1 or coarser"),
     ],
 )
 def test_the_critical_step_is_where_every_finer_entry_passes(checked: dict[int, float], bracket: str) -> None:
-    assert str(critical_steps(a_grid(checked), "euler")) == bracket
+    assert str(Grid(a_grid(checked)).critical()) == bracket
 
 
 def test_a_check_solver_that_scores_better_does_not_agree_either() -> None:
     rows = a_model(1, own=0.8, checked=0.95) + a_model(2)
-    assert str(critical_steps(rows, "euler")) == "1-2"
+    assert str(Grid(rows).critical()) == "1-2"
 
 
 def test_gaps_are_averaged_over_seeds_without_their_sign() -> None:
     rows = a_model(1, own=0.85, checked=0.7) + a_model(1, own=0.85, checked=1.0, seed=1) + a_model(2)
-    entry = entries(rows, "euler", CHECK)[0]
+    entry = Grid(rows).entries(CHECK)[0]
     assert entry.gap == pytest.approx(0.15)
     assert not entry.passes
 
@@ -41,53 +42,47 @@ def test_gaps_are_averaged_over_seeds_without_their_sign() -> None:
 def test_seeds_that_did_not_train_are_not_averaged() -> None:
     rows = a_grid({1: 0.5, 2: 1.0, 4: 1.0})
     rows += a_model(2, own=0.79, checked=0.2, seed=1)  # below the least accuracy
-    rows += a_model(4, own=None, checked=None, seed=1)[:1]
-    rows[-1]["diverged_at"] = 300
-    assert str(critical_steps(rows, "euler")) == "1-2"
+    rows += a_model(4, own=None, seed=1, diverged_at=300)[:1]
+    assert str(Grid(rows).critical()) == "1-2"
 
 
 def test_an_entry_that_no_seed_trained_is_left_out() -> None:
     rows = a_grid({1: 0.5, 4: 1.0}) + a_model(2, own=0.5, checked=0.5)
-    assert str(critical_steps(rows, "euler")) == "1-4"
+    assert str(Grid(rows).critical()) == "1-4"
 
 
 def test_a_check_that_fails_is_no_agreement() -> None:
-    assert str(critical_steps(a_model(1, checked=None) + a_model(2), "euler")) == "1-2"
+    assert str(Grid(a_model(1, checked=None) + a_model(2)).critical()) == "1-2"
 
 
-def test_rows_of_seeds_that_diverged_need_no_more_than_run_and_seed() -> None:
-    rows = [*a_grid({1: 0.5, 2: 1.0}), {"run": "euler-2", "seed": 1, "own": True, "accuracy": None, "diverged_at": 7}]
-    assert str(critical_steps(rows, "euler")) == "1-2"
+def test_a_grid_that_no_seed_trained_has_no_critical_step() -> None:
+    assert str(Grid(a_model(1, own=None)[:1]).critical()) == "unknown"
 
 
-def test_only_the_method_asked_for_counts() -> None:
+def test_methods_and_on_cifar10_learning_rates_are_grids_of_their_own() -> None:
     rows = a_grid({1: 0.5, 2: 1.0}) + a_grid({1: 1.0}, method="rk4")
-    assert str(critical_steps(rows, "euler")) == "1-2"
-    assert str(critical_steps(rows, "rk4")) == "1 or coarser"
-
-
-def test_two_grids_at_once_are_refused() -> None:
-    with pytest.raises(UsageError, match="a grid has one lr, not"):
-        critical_steps(a_grid({1: 1.0}, lr=1e-3) + a_grid({2: 1.0}, lr=1e-4), "euler")
+    assert {name: str(grid.critical()) for name, grid in grids_in(rows).items()} == {
+        "euler": "1-2",
+        "rk4": "1 or coarser",
+    }
+    both = a_grid({1: 1.0}, data="cifar10", lr=1e-3) + a_grid({1: 1.0}, data="cifar10", lr=1e-4)
+    assert list(grids_in(both)) == ["euler-lr1e-3", "euler-lr1e-4"]
 
 
 def test_tolerances_go_from_large_to_small() -> None:
     rows = [
         row
         for tolerance, checked in ((1e-3, 1.0), (1e-1, 0.5), (1e-2, 0.6))
-        for row in a_model(0, checked=checked, method="dopri54", tolerance=tolerance, run=f"dopri54-{tolerance}")
+        for row in a_model(None, checked=checked, method="dopri54", tolerance=tolerance)
     ]
-    for row in rows:
-        row["steps"] = None
-    found = critical_steps(rows, "dopri54")
+    found = Grid([replace(row, run=f"dopri54-{row.tolerance}") for row in rows]).critical()
     assert (found.fails, found.passes, str(found)) == (1e-2, 1e-3, "1e-2 to 1e-3")
 
 
 def test_the_check_is_the_finest_solver_of_the_highest_order() -> None:
     tests = (("euler", 0.5), ("midpoint", 0.5), ("rk4", 0.75), ("rk4", 0.5), ("rk4", 2.0))
-    about = {"run": "euler-4", "seed": 0, "data": "sphere2", "method": "euler", "steps": 4, "own": False}
-    rows = [{**about, "test_method": method, "factor": factor} for method, factor in tests]
-    assert finest_check(rows, "euler") == CHECK
+    rows = [a_row(steps=4, own=False, test_method=method, factor=factor) for method, factor in tests]
+    assert Grid(rows).check == CHECK
     assert str(CHECK) == "rk4 at 0.5 times the training step"
 
 
@@ -104,16 +99,14 @@ def test_the_check_is_the_finest_solver_of_the_highest_order() -> None:
     ],
 )
 def test_a_seed_trained_from_its_data_sets_least_accuracy_on(data: str, accuracy: float, trained: bool) -> None:
-    row = {"data": data, "accuracy": accuracy, "iterations": 10_000}
-    assert did_train(row) is trained
-    assert not did_train({**row, "diverged_at": 10})
+    assert did_train(a_row(data=data, accuracy=accuracy)) is trained
 
 
 def test_quick_runs_on_images_need_not_be_as_accurate_to_have_trained() -> None:
-    assert did_train({"data": "cifar10", "accuracy": 0.3, "iterations": 500})
-    assert not did_train({"data": "cifar10", "accuracy": 0.2, "iterations": 500})
-    assert not did_train({"data": "cifar10", "accuracy": 0.3, "iterations": 7800})
-    assert did_train({"data": "mnist", "accuracy": 0.65, "iterations": 300})
+    assert did_train(a_row(data="cifar10", accuracy=0.3, iterations=500))
+    assert not did_train(a_row(data="cifar10", accuracy=0.2, iterations=500))
+    assert not did_train(a_row(data="cifar10", accuracy=0.3, iterations=7800))
+    assert did_train(a_row(data="mnist", accuracy=0.65, iterations=300))
 
 
 @pytest.mark.parametrize(
@@ -133,4 +126,4 @@ def test_quick_runs_on_images_need_not_be_as_accurate_to_have_trained() -> None:
     ],
 )
 def test_brackets_agree_within_a_factor_of_two(fails: int | None, passes: int | None, agrees: bool | None) -> None:
-    assert within_a_factor_of_two(fails, passes, 64, 128) is agrees
+    assert within_a_factor_of_two(fails, passes, PRINTED["sphere2"]) is agrees

@@ -1,6 +1,8 @@
 """The grids' runs are the paper's, every seed has its rows whatever happens to others, and figures come from CSV."""
 
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,21 +10,28 @@ import torch
 from tests.paper.studies.grid_tables import a_grid, a_model
 from tests.paper.training.small import a_config, some_spheres
 from tests.paper.training.small import trained as train_some
-from windermere.errors import DivergedError
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings
 from windermere.paper.studies.grids import GRIDS, adaptive_runs, fixed_runs
-from windermere.paper.studies.measuring import MemberScore, described, measure, part_to_test, scores, trials
+from windermere.paper.studies.measuring import (
+    MemberScore,
+    lost_row,
+    measure,
+    part_to_test,
+    scores,
+    steps_of,
+    trials,
+    untested_row,
+)
 from windermere.paper.studies.registry import STUDIES, find_study
-from windermere.paper.studies.running import Part, _row_of_diverged
-from windermere.paper.studies.study import MAIN, SEEDS, Finished, Study
+from windermere.paper.studies.rows import GRID, GridRow, Table, Tables
+from windermere.paper.studies.study import SEEDS, Finished, Study
 from windermere.paper.training import RunConfig, Trained, make_ensemble, trained_ensemble
-from windermere.records import Row, read_rows, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 COLUMNS = (
     "run", "seed", "data", "method", "steps", "tolerance", "gradient", "lr", "iterations", "cost", "test_method",
-    "test_steps", "test_tolerance", "factor", "own", "accuracy", "evaluations", "float64",
+    "test_steps", "test_tolerance", "factor", "own", "accuracy", "evaluations", "float64", "diverged_at",
 )  # fmt: skip
 
 
@@ -104,9 +113,7 @@ def test_quick_runs_on_images_are_tested_on_fewer_of_them() -> None:
 )
 def test_step_factors_land_on_whole_numbers_of_steps_and_never_exceed_t(steps: int, expected: dict[float, int]) -> None:
     for method, methods in (("euler", {"euler", "midpoint", "rk4"}), ("rk4", {"rk4"})):
-        found = [
-            (t.solver.method, t.factor, t.columns()["test_steps"]) for t in trials(FixedStep.of(method, steps=steps))
-        ]
+        found = [(t.solver.method, t.factor, steps_of(t.solver)) for t in trials(FixedStep.of(method, steps=steps))]
         assert set(found) == {(m, factor, taken) for m in methods for factor, taken in expected.items()}
         assert len(found) == len(set(found))
 
@@ -133,21 +140,21 @@ def _untrained(config: RunConfig) -> Trained:
     return Trained(config, ensemble, (config.solver,) * ensemble.size)
 
 
-def _measured(trained: Trained, folder: Path) -> list[Row]:
-    return list(measure(Finished("euler-2", trained, some_spheres()[1], folder))[MAIN])
+def _measured(trained: Trained, folder: Path) -> list[GridRow]:
+    return list(measure(Finished("euler-2", trained, some_spheres()[1], folder))[GRID])
 
 
 def test_a_row_for_each_seed_and_solver_with_all_columns(tmp_path: Path) -> None:
     rows = _measured(_untrained(a_config(seeds=(0, 3))), tmp_path)
-    assert all(tuple(row) == COLUMNS for row in rows)
-    assert len({(row["seed"], row["test_method"], row["factor"]) for row in rows}) == len(rows) == 2 * 3 * 5
-    own = [row for row in rows if row["own"]]
-    assert [(row["seed"], row["cost"], row["evaluations"], row["test_steps"]) for row in own] == [
+    assert tuple(field.name for field in fields(rows[0])) == COLUMNS
+    assert len({(row.seed, row.test_method, row.factor) for row in rows}) == len(rows) == 2 * 3 * 5
+    own = [row for row in rows if row.own]
+    assert [(row.seed, row.cost, row.evaluations, row.test_steps) for row in own] == [
         (0, 2, 2, 2),
         (3, 2, 2, 2),
     ]
-    rk4 = next(row for row in rows if (row["test_method"], row["factor"]) == ("rk4", 0.5))
-    assert (rk4["test_steps"], rk4["evaluations"]) == (4, 16)
+    rk4 = next(row for row in rows if (row.test_method, row.factor) == ("rk4", 0.5))
+    assert (rk4.test_steps, rk4.evaluations) == (4, 16)
 
 
 def test_a_member_that_fails_leaves_the_others_rows_as_they_are(tmp_path: Path) -> None:
@@ -157,8 +164,8 @@ def test_a_member_that_fails_leaves_the_others_rows_as_they_are(tmp_path: Path) 
         for tensor in bad.ensemble.parameters():
             tensor[1] = torch.nan
     before, after = (_measured(trained, tmp_path) for trained in (good, bad))
-    assert all(row["accuracy"] is None and row["evaluations"] is None for row in after if row["seed"] == 1)
-    assert [row for row in after if row["seed"] != 1] == [row for row in before if row["seed"] != 1]
+    assert all(row.accuracy is None and row.evaluations is None for row in after if row.seed == 1)
+    assert [row for row in after if row.seed != 1] == [row for row in before if row.seed != 1]
 
 
 def test_what_float32_cannot_resolve_is_measured_in_float64() -> None:
@@ -180,24 +187,25 @@ def test_adaptive_costs_are_the_evaluations_that_training_took(tmp_path: Path) -
     config = a_config(solver=Adaptive("dopri54", tolerance=1e-2), seeds=(0, 1))
     train_some(tmp_path / "run", config)
     rows = _measured(trained_ensemble(tmp_path / "run"), tmp_path / "run")
-    assert {row["seed"] for row in rows} == {0, 1}
-    assert all(7 <= row["cost"] <= 100 and row["tolerance"] == 1e-2 and row["steps"] is None for row in rows)
+    assert {row.seed for row in rows} == {0, 1}
+    assert all(
+        row.cost is not None and 7 <= row.cost <= 100 and row.tolerance == 1e-2 and row.steps is None for row in rows
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------
 # Figures and findings
 
 
-def _read_back(folder: Path, rows: list[Row]) -> dict[str, list[Row]]:
-    write_rows(folder / "table.csv", rows)
-    return {MAIN: read_rows(folder / "table.csv")}
+def _read_back(folder: Path, rows: list[GridRow]) -> Tables:
+    GRID.write(folder, rows)
+    return Tables({GRID: GRID.read(folder)})
 
 
-def _with_a_diverged_seed() -> list[Row]:
+def _with_a_diverged_seed() -> list[GridRow]:
     bad = a_model(2, own=0.5, checked=0.5, seed=1)
-    diverged = [
-        {"run": run, "seed": 2, "accuracy": None, "own": True, "diverged_at": 9} for run in ("euler-2", "rk4-8")
-    ]
+    configs = find_study("sphere2-fixed").runs(False)
+    diverged = [lost_row(run, configs[run], 2, 9) for run in ("euler-2", "rk4-8")]
     return a_grid({1: 0.5, 2: 0.7, 64: 0.85, 128: 1.0}) + bad + diverged
 
 
@@ -227,13 +235,10 @@ def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(
     ("study", "run"),
     [("sphere2-fixed", "euler-2"), ("sphere2-adjoint", "dopri54-1e-1"), ("cifar10-fixed", "rk4-8-lr1e-4")],
 )
-@pytest.mark.parametrize("older", [False, True])
-def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, older: bool, tmp_path: Path) -> None:
+def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, tmp_path: Path) -> None:
     config = find_study(study).runs(False)[run]
-    measured = {"seed": 0, **described(run, config), "own": True, "accuracy": 0.9}
-    row = _row_of_diverged(Part(name=run, config=config, folder=tmp_path), 2, DivergedError("", iteration=9))
-    if older:
-        del row["gradient"]
+    measured = replace(untested_row(run, config, 0), accuracy=0.9)
+    row = lost_row(run, config, 2, 9)
     told = find_study(study).left_out(_read_back(tmp_path, [measured, row]))
     assert told == f"1 of 2 models did not train and are in no mean: {run} seed 2 (diverged at iteration 9)."
     assert len(find_study(study).draw(_read_back(tmp_path, [measured, row]), tmp_path)) == 4
@@ -246,7 +251,7 @@ def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
     study = find_study("sphere2-fixed")
 
     def agrees(checked: dict[int, float]) -> bool | None:
-        return study.findings({MAIN: a_grid(checked)})[0].agrees
+        return study.findings(Tables({GRID: a_grid(checked)}))[0].agrees
 
     assert (agrees(shown), agrees(failing)) == (True, False)
     assert agrees({n: checked for n, checked in failing.items() if n < 256}) is None
@@ -273,7 +278,7 @@ def test_finely_trained_models_are_to_agree_with_every_solver_of_equal_or_smalle
     factor: float, agrees: bool
 ) -> None:
     grid = a_grid({1: 0.5, 128: 0.95, 256: 1.0})
-    others = [{**row, "test_method": "midpoint", "factor": factor, "accuracy": 0.85} for row in grid if not row["own"]]
+    others = [replace(row, test_method="midpoint", factor=factor, accuracy=0.85) for row in grid if not row.own]
     drop, *_ = fixed_findings([*grid, *others])
     assert drop.agrees is agrees
     off = "0.050" if agrees else "0.150"
@@ -284,11 +289,11 @@ def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> Non
     """Under whichever solver; those that are coarser than the critical number do not count."""
     two = [row for n in (1, 64, 128) for seed in (0, 1) for row in a_model(n, seed=seed, checked=0.5 if n == 1 else 1)]
     others = [
-        {**row, "test_method": "midpoint", "accuracy": {1: 0.2, 64: 0.84, 128: 0.99}[row["steps"]]}
+        replace(row, test_method="midpoint", accuracy={1: 0.2, 64: 0.84, 128: 0.99}[row.steps or 0])
         for row in two
-        if not row["own"] and row["seed"] == 1
+        if not row.own and row.seed == 1
     ]
-    agreeing = [{**row, "test_method": "midpoint"} for row in two if not row["own"] and row["seed"] == 0]
+    agreeing = [replace(row, test_method="midpoint") for row in two if not row.own and row.seed == 0]
     drop, *_ = fixed_findings([*two, *others, *agreeing])
     assert drop.ours.endswith(
         "solvers at least as fine differ by 0.080 at most in the mean over seeds, and by 0.160 for one seed"
@@ -312,16 +317,15 @@ def test_a_trend_below_the_threshold_is_no_clear_dependence_but_told(own: tuple[
     assert dependence.ours.partition("; ")[2] == trend
 
 
-def _tolerances(own: dict[float, float], **columns: str) -> list[Row]:
+def _tolerances(own: dict[float, float], **columns: Any) -> list[GridRow]:
     """Two seeds for each tolerance, whose check solver agrees."""
-    return [
-        {**row, "run": f"dopri54-{tolerance}", "method": "dopri54", "steps": None, "tolerance": tolerance}
-        | ({"test_method": "dopri54", "factor": 0.1} if not row["own"] else {})
-        | columns
-        for tolerance, accuracy in own.items()
-        for seed in (0, 1)
-        for row in a_model(1, own=accuracy + 0.002 * seed, checked=accuracy, seed=seed, method="dopri54")
-    ]
+    found = list[GridRow]()
+    for tolerance, accuracy in own.items():
+        columns |= {"method": "dopri54", "run": f"dopri54-{tolerance}", "tolerance": tolerance}
+        for seed in (0, 1):
+            row, other = a_model(None, own=accuracy + 0.002 * seed, checked=accuracy, seed=seed, **columns)
+            found += [row, replace(other, test_method="dopri54", factor=0.1)]
+    return found
 
 
 @pytest.mark.parametrize(("fine", "agrees"), [(0.7, True), (0.958, False)])
@@ -341,9 +345,9 @@ def test_the_adjoint_is_poor_where_large_tolerances_score_less() -> None:
 
 def test_a_seed_that_diverged_at_a_large_tolerance_did_poorly_there() -> None:
     rows = _tolerances({1e-1: 0.95, 1e-3: 0.95, 1e-5: 0.95}, gradient="adjoint")
-    rows = [row for row in rows if row["tolerance"] != 1e-1]
-    lost = {**rows[0], "run": "dopri54-1e-1", "tolerance": 1e-1, "own": True, "accuracy": None, "diverged_at": 9}
-    _, poor = adaptive_findings([*rows, *({**lost, "seed": seed} for seed in (0, 1))])
+    rows = [row for row in rows if row.tolerance != 1e-1]
+    lost = replace(rows[0], run="dopri54-1e-1", tolerance=1e-1, own=True, accuracy=None, diverged_at=9)
+    _, poor = adaptive_findings([*rows, *(replace(lost, seed=seed) for seed in (0, 1))])
     assert poor.ours.startswith("all seeds, tested with the training solver: 2 failed at 1e-1, 0.951 ± 0.001 at 1e-3")
     assert poor.agrees
 
@@ -357,20 +361,24 @@ def test_mnist_with_dopri54_is_the_exception() -> None:
 
 def test_what_is_said_of_all_of_a_grid_is_open_until_it_is_there_unless_an_entry_breaks_it() -> None:
     rows = _tolerances({1e-1: 0.95, 1e-3: 0.94}, data="mnist")
-    assert [finding.agrees for finding in find_study("mnist-adaptive").findings({MAIN: rows})] == [None] * 3
+    assert [finding.agrees for finding in find_study("mnist-adaptive").findings(Tables({GRID: rows}))] == [None] * 3
     broken = rows + _tolerances({1e-5: 0.8}, data="mnist")
     assert [finding.agrees for finding in adaptive_findings(broken, unfinished={"dopri54"})] == [None, False]
 
 
-def _whole(study: str, **accuracy: float) -> list[Row]:
+def _whole(study: str, **accuracy: float) -> list[GridRow]:
     """Two seeds of every run of a study, with the own accuracy of those that begin with a name; else it is 0.95."""
-    return [
-        {**described(run, config), "seed": seed, "own": own, "test_method": "rk4", "factor": 1.0 if own else 0.5}
-        | {"accuracy": next((a for name, a in accuracy.items() if run.startswith(name)), 0.95) + 0.002 * seed}
-        for run, config in find_study(study).runs(False).items()
-        for seed in (0, 1)
-        for own in (True, False)
-    ]
+    found = list[GridRow]()
+    for run, config in find_study(study).runs(False).items():
+        scored = next((a for name, a in accuracy.items() if run.startswith(name)), 0.95)
+        for seed in (0, 1):
+            row = replace(untested_row(run, config, seed), test_method="rk4", accuracy=scored + 0.002 * seed)
+            found += [replace(row, factor=1.0), replace(row, own=False, factor=0.5)]
+    return found
+
+
+def _beside(rows: list[GridRow], **others: list[GridRow]) -> Tables:
+    return Tables({GRID: rows, **{Table(name, GridRow): beside for name, beside in others.items()}})
 
 
 @pytest.mark.parametrize(("dopri54", "agrees"), [(0.85, True), (0.95, False)])
@@ -379,27 +387,27 @@ def test_mnist_is_lower_with_adaptive_solvers_overall_once_both_grids_are_whole(
     assert study.beside == ("mnist-fixed",)
     rows = _whole("mnist-adaptive", dopri54=dopri54)
 
-    def told(rows: list[Row], **beside: list[Row]) -> tuple[str, bool | None]:
-        *_, last = study.findings({MAIN: rows, **beside})
+    def told(rows: list[GridRow], **beside: list[GridRow]) -> tuple[str, bool | None]:
+        *_, last = study.findings(_beside(rows, **beside))
         assert "is lower, overall, than with fixed steps" in last.claim
         return last.ours, last.agrees
 
     ours, told_of_all = told(rows, **{"mnist-fixed": fixed})
     assert told_of_all is agrees
     assert ours.endswith("over 8 entries against 0.951 ± 0.000 over 12 entries")
-    part = [row for row in rows if row["run"] == "dopri54-1e-1" and row["seed"] == 0]
+    part = [row for row in rows if row.run == "dopri54-1e-1" and row.seed == 0]
     assert told(part, **{"mnist-fixed": fixed})[1] is None
     assert "0 (one seed) against" in told(part, **{"mnist-fixed": fixed})[0]
-    assert told(rows, **{"mnist-fixed": [row for row in fixed if row["run"] != "rk4-16"]})[1] is None
+    assert told(rows, **{"mnist-fixed": [row for row in fixed if row.run != "rk4-16"]})[1] is None
     assert told(rows) == (f"{ours.partition(' against')[0]} against none yet", None)
 
 
 def test_entries_of_many_seeds_count_no_more_than_those_of_one() -> None:
     """Many poor seeds of one entry do not make all of the grid poor."""
     rows, fixed = _whole("mnist-adaptive"), _whole("mnist-fixed", **{"euler-1": 0.97})
-    many = [{**row, "seed": seed} for row in rows if row["run"] == "dopri54-1e-1" for seed in range(2, 40)]
-    poor = [{**row, "accuracy": 0.85} for row in many]
-    *_, last = find_study("mnist-adaptive").findings({MAIN: [*rows, *poor], "mnist-fixed": fixed})
+    many = [replace(row, seed=seed) for row in rows if row.run == "dopri54-1e-1" for seed in range(2, 40)]
+    poor = [replace(row, accuracy=0.85) for row in many]
+    *_, last = find_study("mnist-adaptive").findings(_beside([*rows, *poor], **{"mnist-fixed": fixed}))
     assert last.agrees is None
 
 
@@ -412,25 +420,25 @@ def test_mnists_critical_steps_are_low_where_all_others_are_higher(
 ) -> None:
     """Each is the finest number that fails, the next power of two passes; above the finest there is none."""
 
-    def grid(study: str, fails: int) -> list[Row]:
+    def grid(study: str, fails: int) -> list[GridRow]:
         rows = _whole(study)
         return [
-            {**row, "accuracy": 0.5} if not row["own"] and row["method"] == "euler" and row["steps"] <= fails else row
+            replace(row, accuracy=0.5) if not row.own and row.method == "euler" and (row.steps or 0) <= fails else row
             for row in rows
         ]
 
     study, cifar10 = find_study("mnist-fixed"), grid("cifar10-fixed", 32)
-    tables = {MAIN: grid("mnist-fixed", mnist), "sphere2-fixed": grid("sphere2-fixed", sphere2)}
-    *_, last = study.findings({**tables, "cifar10-fixed": cifar10})
+    rows, beside = grid("mnist-fixed", mnist), {"sphere2-fixed": grid("sphere2-fixed", sphere2)}
+    *_, last = study.findings(_beside(rows, **beside, **{"cifar10-fixed": cifar10}))
     assert "the critical number of steps is low" in last.claim
     assert last.agrees is agrees
-    *_, last = study.findings(tables)
+    *_, last = study.findings(_beside(rows, **beside))
     assert last.agrees is None
-    without = [row for row in cifar10 if row["run"] != "euler-64-lr1e-4"]
-    *_, last = study.findings({**tables, "cifar10-fixed": without})
+    without = [row for row in cifar10 if row.run != "euler-64-lr1e-4"]
+    *_, last = study.findings(_beside(rows, **beside, **{"cifar10-fixed": without}))
     assert last.agrees is None
 
 
 def test_a_study_without_rows_has_no_figures_and_nothing_to_say(tmp_path: Path) -> None:
-    assert find_study("mnist-fixed").draw({MAIN: []}, tmp_path) == []
-    assert all(finding.agrees is None for finding in find_study("mnist-fixed").findings({}))
+    assert find_study("mnist-fixed").draw(Tables(), tmp_path) == []
+    assert all(finding.agrees is None for finding in find_study("mnist-fixed").findings(Tables()))

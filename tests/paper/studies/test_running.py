@@ -1,32 +1,31 @@
 """A study's table is the same however it came about: in one go, in pieces, on several machines, killed or not."""
 
-import fcntl
 import shutil
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from io import FileIO
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
-from threading import Barrier, local
 from typing import Any
 
 import pytest
 import torch
 
-from tests.paper.studies.small import SEEDS, SMALL, ran, study_process
-from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
-from windermere.paper import data
+from tests.paper.studies.interrupted import stopped_before_change
+from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, ran, study_process
+from windermere.errors import DivergedError, RunError, UsageError, WindermereError
 from windermere.paper.data import spheres
-from windermere.paper.studies import folder as study_folder
-from windermere.paper.studies import running
 from windermere.paper.studies.folder import StudyFolder, reached
+from windermere.paper.studies.parts import Part, groups, missing_parts
 from windermere.paper.studies.registry import find_study
-from windermere.paper.studies.running import Choice, Part, Progress, run_study
+from windermere.paper.studies.rows import MAIN, Table, Tables
+from windermere.paper.studies.running import Choice, Load, Progress, run_study, train_group
 from windermere.paper.studies.study import Study
-from windermere.paper.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, joint, trainer
-from windermere.records import RunFolder, read_json, read_metrics, read_rows, write_json, write_rows
-from windermere.solvers import Adaptive, FixedStep, Solver
+from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, train_together
+from windermere.records import RunFolder, read_json, read_metrics, write_json
+from windermere.solvers import Adaptive, FixedStep
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def assert_same_tables(one: Path, other: Path) -> None:
 
 
 def test_every_seed_of_every_run_is_a_row_with_a_provenance(whole: Path) -> None:
-    keys = [(row["run"], row["seed"]) for row in read_rows(whole / "table.csv")]
+    keys = [row.key for row in TABLE.read(whole)]
     assert keys == [(name, seed) for name in ("euler-1", "euler-16") for seed in SEEDS]
     made = read_json(whole / "provenance.json")
     assert list(made) == ["euler-16_seeds-0-1-2", "euler-1_seeds-0-1-2"]
@@ -52,9 +51,11 @@ def test_every_seed_of_every_run_is_a_row_with_a_provenance(whole: Path) -> None
     assert (whole / "drawn.txt").read_text() == "6 rows"
 
 
-def test_a_study_that_is_done_trains_nothing_again(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "train", None)
-    assert ran(whole).reason == "finished"
+def test_a_study_that_is_done_trains_nothing_again(whole: Path) -> None:
+    def train(*_: Any, **__: Any) -> list[TrainingOutcome]:
+        raise AssertionError("there is nothing to train")
+
+    assert run_study(SMALL, whole, Choice(seeds=SEEDS), train=train).reason == "finished"
 
 
 def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_a_study_stopped_by_a_sign_names_what_is_left_and_goes_on(whole: Path, t
 
     ended = run_study(SMALL, tmp_path, Choice(seeds=SEEDS), sign=sign, report=stop)
     assert (ended.reason, ended.left) == ("interrupted", ["euler-16"])
-    assert {row["run"] for row in read_rows(tmp_path / "table.csv")} == {"euler-1"}
+    assert {row.run for row in TABLE.read(tmp_path)} == {"euler-1"}
     ran(tmp_path)
     assert_same_tables(tmp_path, whole)
 
@@ -90,9 +91,9 @@ def test_runs_and_seeds_done_apart_come_to_the_same_table(whole: Path, tmp_path:
     ran(tmp_path, seeds=(2,), only="euler-16")
     ran(tmp_path, only="euler-1")
     ran(tmp_path)
-    for row, expected in zip(*(read_rows(path / "table.csv") for path in (tmp_path, whole)), strict=True):
-        assert (row["run"], row["seed"]) == (expected["run"], expected["seed"])
-        assert row["accuracy"] == pytest.approx(expected["accuracy"], abs=2e-3)
+    for row, expected in zip(*(TABLE.read(path) for path in (tmp_path, whole)), strict=True):
+        assert row.key == expected.key
+        assert row.accuracy == pytest.approx(expected.accuracy, abs=2e-3)
 
 
 def test_folders_of_two_machines_merge_into_the_same_table(whole: Path, tmp_path: Path) -> None:
@@ -149,58 +150,33 @@ def _stopped_at(iteration: int, out: Path) -> None:
     run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
 
 
-def test_a_merge_killed_while_it_copies_leaves_no_half_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("begun", [False, True], ids=["a new run", "a run that is less far"])
+def test_a_merge_stopped_before_any_of_its_changes_leaves_no_half_of_a_run_and_can_be_made_again(
+    whole: Path, begun: bool, tmp_path: Path
 ) -> None:
-    _stopped_at(10, tmp_path / "other")
-    folder = StudyFolder(tmp_path / "one", SMALL, quick=False)
-
-    def killed(source: Path, target: Path) -> None:
-        target.mkdir()
-        shutil.copy(source / "config.json", target)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "copytree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            folder.merge(tmp_path / "other")
-    assert folder.merge(tmp_path / "other") == (0, 1)
-    names = {path.name for path in (tmp_path / "other/runs/euler-16_seeds-0-1-2").iterdir()}
-    assert {path.name for path in (tmp_path / "one/runs/euler-16_seeds-0-1-2").iterdir()} == names
-    assert len(list((tmp_path / "one/runs").glob("[!.]*"))) == len(list((tmp_path / "one/runs").glob("*seeds*"))) == 1
-
-
-@pytest.mark.parametrize("moment", [0, 1])
-def test_a_merge_killed_while_it_replaces_a_run_leaves_one_that_goes_on(
-    whole: Path, moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    _stopped_at(10, here)
-    shutil.copytree(here, there)
+    there, run = tmp_path / "there", Path("runs/euler-16_seeds-0-1-2")
+    _stopped_at(10, tmp_path / "before")
+    shutil.copytree(tmp_path / "before", there)
     _stopped_at(30, there)
-    renamed, rename = list[Path](), Path.rename
-
-    def killed(path: Path, target: Path) -> Path:
-        if len(renamed) == moment + 1:
-            raise KeyboardInterrupt
-        renamed.append(path)
-        return rename(path, target)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", killed)
-        patch.setattr(study_folder, "_remove", lambda path: _raise_if(len(renamed) == moment + 1))
-        with pytest.raises(KeyboardInterrupt):
-            StudyFolder(here, SMALL, quick=False).merge(there)
-    StudyFolder(here, SMALL, quick=False)
-    assert reached(here / "runs" / "euler-16_seeds-0-1-2") == (10, 30)[moment]
-    assert not list((here / "runs").glob(".*.*"))
+    names = {path.name for path in (there / run).iterdir()}
+    for moment in count():
+        here = tmp_path / f"here-{moment}"
+        shutil.copytree(tmp_path / "before", here) if begun else StudyFolder(here, SMALL, quick=False)
+        folder = StudyFolder(here, SMALL, quick=False)
+        stopped = stopped_before_change(moment, lambda folder=folder: folder.merge(there))  # type: ignore[misc]
+        folder = StudyFolder(here, SMALL, quick=False)
+        assert not list((here / "runs").glob(".*.*"))
+        assert (here / run).exists() or not begun
+        if (here / run).exists():
+            assert {path.name for path in (here / run).iterdir()} == names
+            assert reached(here / run) in ((10, 30) if begun else (30,))
+        folder.merge(there)
+        assert reached(here / run) == 30
+        if not stopped:
+            break
+    assert moment > len(names)  # each file that is copied is a change
     ran(here)
     assert_same_tables(here, whole)
-
-
-def _raise_if(over: bool) -> None:
-    if over:
-        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("used", ["here", "there"])
@@ -240,25 +216,25 @@ def test_seeds_of_one_run_are_not_trained_in_different_arithmetics(tmp_path: Pat
         StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one")
 
 
-def lending(lent: list[dict[str, Any]], arithmetic: str = "float32") -> Study:
+def lending(lent: list[SmallRow], arithmetic: str = "float32") -> Study:
     """The small study beside one that has measured these seeds, each of a run by itself."""
     made = {"borrowed": "lender", "arithmetic": arithmetic}
     return replace(
         SMALL,
-        borrow=lambda results, quick: (lent, {f"lender/{row['run']}_seeds-{row['seed']}": made for row in lent}),
+        borrow=lambda results, quick: (lent, {f"lender/{row.run}_seeds-{row.seed}": made for row in lent}),
     )
 
 
 def test_what_is_borrowed_bit_by_bit_is_all_in_the_provenance(tmp_path: Path) -> None:
-    lent: list[dict[str, Any]] = [{"run": "euler-1", "seed": 0, "accuracy": 1.0}]
+    lent = [SmallRow(run="euler-1", seed=0, accuracy=1.0)]
     run_study(lending(lent), tmp_path, Choice(seeds=(0,), only="euler-1"))
-    lent.append({"run": "euler-16", "seed": 0, "accuracy": 1.0})
+    lent.append(SmallRow(run="euler-16", seed=0, accuracy=1.0))
     run_study(lending(lent), tmp_path, Choice(seeds=(0,)))
     assert set(read_json(tmp_path / "provenance.json")) == {"lender/euler-1_seeds-0", "lender/euler-16_seeds-0"}
 
 
 def test_seeds_are_not_trained_beside_borrowed_ones_of_another_arithmetic(tmp_path: Path) -> None:
-    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    lender = lending([SmallRow(run="euler-1", seed=0, accuracy=1.0)], "bfloat16")
     with pytest.raises(RunError, match="has seeds of 'euler-1' in bfloat16, and others would be in float32"):
         run_study(lender, tmp_path, Choice(seeds=SEEDS, only="euler-1"))
 
@@ -266,55 +242,34 @@ def test_seeds_are_not_trained_beside_borrowed_ones_of_another_arithmetic(tmp_pa
 def test_nothing_is_borrowed_for_a_run_whose_seeds_are_of_another_arithmetic(tmp_path: Path) -> None:
     ran(tmp_path, seeds=(0,), only="euler-1")
     before = [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
-    lent = [{"run": "euler-1", "seed": seed, "accuracy": 1.0} for seed in SEEDS]
+    lent = [SmallRow(run="euler-1", seed=seed, accuracy=1.0) for seed in SEEDS]
     run_study(lending(lent, "bfloat16"), tmp_path, Choice(seeds=(0,), only="euler-1"))
     assert before == [(tmp_path / name).read_bytes() for name in ("table.csv", "provenance.json")]
     run_study(lending(lent), tmp_path, Choice(seeds=SEEDS, only="euler-1"))
-    assert [row["seed"] for row in read_rows(tmp_path / "table.csv")] == [0, 1, 2]
+    assert [row.seed for row in TABLE.read(tmp_path)] == [0, 1, 2]
     made = list(read_json(tmp_path / "provenance.json"))
     assert made == ["euler-1_seeds-0", "lender/euler-1_seeds-1", "lender/euler-1_seeds-2"]
 
 
 def test_a_merge_keeps_how_borrowed_seeds_were_made(tmp_path: Path) -> None:
-    lender = lending([{"run": "euler-1", "seed": 0, "accuracy": 1.0}], "bfloat16")
+    lender = lending([SmallRow(run="euler-1", seed=0, accuracy=1.0)], "bfloat16")
     run_study(lender, tmp_path / "one", Choice(seeds=(0,), only="euler-1"))
     assert StudyFolder(tmp_path / "other", SMALL, quick=False).merge(tmp_path / "one") == (1, 0)
     assert read_json(tmp_path / "other/provenance.json") == read_json(tmp_path / "one/provenance.json")
 
 
-def test_processes_that_add_at_the_same_time_write_over_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever has read waits until the other has read as well, or is seen to wait for its turn: without turns both
-    would add to what they read before either wrote."""
-    folder, both, own, flock = StudyFolder(tmp_path, SMALL, quick=False), Barrier(2, timeout=60), local(), fcntl.flock
+def test_processes_that_add_at_the_same_time_write_over_nothing(tmp_path: Path) -> None:
+    """Without turns, one would add to what it read before the other wrote."""
+    folder, each = StudyFolder(tmp_path, SMALL, quick=False), range(20)
 
-    def meet_the_other() -> None:
-        if not hasattr(own, "met"):
-            own.met = both.wait()
+    def add(name: str) -> None:
+        for seed in each:
+            folder.add(Tables({TABLE: [SmallRow(run=name, seed=seed)]}), {f"{name}_seeds-{seed}": {}})
 
-    def read(path: Path) -> list[dict[str, Any]]:
-        rows = read_rows(path)
-        meet_the_other()
-        return rows
-
-    def take_turns(file: FileIO, how: int) -> None:
-        try:
-            flock(file, how | fcntl.LOCK_NB)
-        except BlockingIOError:
-            meet_the_other()
-            flock(file, how)
-
-    monkeypatch.setattr(study_folder, "read_rows", read)
-    monkeypatch.setattr(fcntl, "flock", take_turns)
     with ThreadPoolExecutor() as pool:
-        adding = [
-            pool.submit(folder.add, {"table": [{"run": name, "seed": 0}]}, {name: {}})
-            for name in ("euler-1", "euler-16")
-        ]
-    assert [each.exception() for each in adding] == [None, None]
-    assert [row["run"] for row in read_rows(tmp_path / "table.csv")] == ["euler-1", "euler-16"]
-    assert list(read_json(tmp_path / "provenance.json")) == ["euler-1", "euler-16"]
+        list(pool.map(add, ("euler-1", "euler-16")))
+    assert [row.key for row in TABLE.read(tmp_path)] == [(n, seed) for n in ("euler-1", "euler-16") for seed in each]
+    assert len(read_json(tmp_path / "provenance.json")) == 2 * len(each)
 
 
 def test_a_seed_that_was_begun_with_twice_is_trained_once(tmp_path: Path) -> None:
@@ -323,75 +278,72 @@ def test_a_seed_that_was_begun_with_twice_is_trained_once(tmp_path: Path) -> Non
         path = folder.runs / f"euler-1_seeds-{seeds[0]}-{seeds[1]}"
         path.mkdir()
         write_json(path / "config.json", {"seeds": seeds})
-    parts = running._missing(folder, "euler-1", replace(SMALL.runs(False)["euler-1"], seeds=(1, 3, 4)))
+    parts = missing_parts(folder, "euler-1", replace(SMALL.runs(False)["euler-1"], seeds=(1, 3, 4)))
     assert [part.config.seeds for part in parts] == [(1, 2), (3,), (4,)]
 
 
-def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sample that is not finite: some seeds meet it in their first iterations, some do not."""
+def some_data(*, bad: bool) -> Load:
+    """Data with or without a sample that is not finite: some seeds meet it in their first iterations, some do not."""
     loaded = spheres(2, train=200, test=100)
-    loaded.train.inputs[7] = torch.inf
-    monkeypatch.setattr(data, "load", lambda name, seed: loaded)
-    running._sets.cache_clear()
+    if bad:
+        loaded.train.inputs[7] = torch.inf
+    return lambda name, seed: (loaded.train, loaded.test)
+
+
+def test_seeds_that_diverge_are_noted_and_the_others_go_on(tmp_path: Path) -> None:
     short = replace(SMALL, runs=lambda quick: {n: replace(c, iterations=6) for n, c in SMALL.runs(quick).items()})
-    try:
-        ended = run_study(short, tmp_path, Choice(seeds=(0, 1, 2, 3, 4, 5), only="euler-1"))
-    finally:
-        running._sets.cache_clear()
+    choice = Choice(seeds=(0, 1, 2, 3, 4, 5), only="euler-1")
+    ended = run_study(short, tmp_path, choice, load=some_data(bad=True))
     lost = ended.diverged["euler-1"]
     assert 0 < len(lost) < 6
     assert ended.left == []
-    for row in read_rows(tmp_path / "table.csv"):
-        assert (row["accuracy"] is None) == (row["seed"] in lost)
-        assert (row["diverged_at"] is None) == (row["seed"] not in lost)
+    for row in TABLE.read(tmp_path):
+        assert (row.accuracy is None) == (row.seed in lost)
+        assert (row.diverged_at is None) == (row.seed not in lost)
 
 
 @pytest.mark.parametrize("where", ["in training", "in an evaluation"])
-def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
+def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(tmp_path: Path, where: str) -> None:
     """As on a GPU: `cpu:0` is a device like any other to what decides who trains with whom."""
-    loaded = spheres(2, train=200, test=100)
-    sets = (loaded.train, loaded.test)
-    monkeypatch.setattr(running, "_sets", lambda name, seed: sets)
     joined: list[list[str]] = []
 
-    def train_together(configs: Any, *given: Any, **options: Any) -> Any:
+    def train(configs: Sequence[RunConfig], *given: Any, sign: StopSign, report: Any) -> list[TrainingOutcome]:
         joined.append([str(config.solver) for config in configs])
-        return joint.train_together(configs, *given, **options, capture=True)
+        if len(configs) == 1:
+            return train_group(configs, *given, sign=sign, report=report)
+        if len(joined) > 1 or where == "in training":
+            return train_together(configs, *given, sign=sign, report=report, capture=True)
+        third = StopSign()
+        stop = partial(setattr, third, "reason")
+        train_together(
+            configs,
+            *given,
+            sign=third,
+            report=lambda i, now: stop("evaluated" if now.iteration == 3 else None),
+            capture=True,
+        )
+        _, second = given[-1]
+        raise DivergedError("seed 3 of the second run", run=second.path, seeds=(3,), iteration=3)
 
-    monkeypatch.setattr(running, "train_together", train_together)
-    if where == "in training":
-        loaded.train.inputs[7] = torch.inf
-    else:
-        _let_seed_3_of_the_second_run_fail(monkeypatch)
     runs = {name: replace(config, iterations=6, evaluate_every=3) for name, config in SMALL.runs(False).items()}
     short, seeds = replace(SMALL, runs=lambda quick: runs), (0, 1, 2, 3, 4, 5)
-    ended = run_study(short, tmp_path, Choice(seeds=seeds, device="cpu:0"))
+    load = some_data(bad=where == "in training")
+    ended = run_study(short, tmp_path, Choice(seeds=seeds, device="cpu:0"), load=load, train=train)
     assert joined[0] == ["euler, h = 1", "euler, h = 1/16"]
     assert ended.left == []
     assert ended.diverged
-    rows = read_rows(tmp_path / "table.csv")
-    assert [(row["run"], row["seed"]) for row in rows] == [(n, s) for n in ("euler-1", "euler-16") for s in seeds]
+    assert where == "in training" or ended.diverged == {"euler-16": [3]}
+    rows = TABLE.read(tmp_path)
+    assert [row.key for row in rows] == [(name, seed) for name in ("euler-1", "euler-16") for seed in seeds]
     for row in rows:
-        assert (row["accuracy"] is None) == (row["seed"] in ended.diverged.get(row["run"], []))
-
-
-def _let_seed_3_of_the_second_run_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails_with_all_six(ensemble: Ensemble, solvers: Sequence[Solver], test_set: Labelled) -> Evaluation:
-        if ensemble.size == 6 and solvers[0].precision < 1:
-            raise NonFiniteError("the field is not finite")
-        return evaluate(ensemble, solvers, test_set)
-
-    monkeypatch.setattr(trainer, "evaluate", fails_with_all_six)
-    monkeypatch.setattr(trainer.Training, "failing", lambda *_: (3,))
+        assert (row.accuracy is None) == (row.seed in ended.diverged.get(row.run, []))
 
 
 def test_rows_of_runs_of_another_length_are_refused_and_left_alone(tmp_path: Path) -> None:
     folder, other = tmp_path / "older", tmp_path / "newer"
     StudyFolder(folder, SMALL, quick=False)
     name, config = next(iter(SMALL.runs(False).items()))
-    write_rows(folder / "table.csv", [{"run": name, "seed": 0, "iterations": config.iterations + 1}])
+    TABLE.write(folder, [SmallRow(run=name, seed=0, iterations=config.iterations + 1)])
     before = (folder / "table.csv").read_bytes()
     with pytest.raises(RunError, match=f"{config.iterations + 1} iterations, .* trains it for {config.iterations}: "):
         run_study(SMALL, folder, Choice())
@@ -442,11 +394,25 @@ def test_data_that_is_missing_is_told_before_anything_is_trained(
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlaceRow:
+    x: float
+
+
 def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
-    toy = Study(name="toy", paper="-", what="-", draw=SMALL.draw, compute=lambda quick: {"table": [{"x": 0.1 + 0.2}]})
+    table = Table(MAIN, PlaceRow)
+
+    def draw(tables: Tables, folder: Path) -> list[Path]:
+        (folder / "drawn.txt").write_text(f"{tables[table]}")
+        return [folder / "drawn.txt"]
+
+    def compute(quick: bool) -> Tables:
+        return Tables({table: [PlaceRow(x=0.1 + 0.2)]})
+
+    toy = Study(name="toy", paper="-", what="-", tables=(table,), draw=draw, compute=compute)
     assert run_study(toy, tmp_path, Choice()).figures == [tmp_path / "drawn.txt"]
     run_study(toy, tmp_path, Choice())
-    assert read_rows(tmp_path / "table.csv") == [{"x": 0.1 + 0.2}]
+    assert table.read(tmp_path) == [PlaceRow(x=0.1 + 0.2)]
     made = read_json(tmp_path / "provenance.json")["toy"]
     assert {"commit", "torch", "device_name", "started", "finished", "seconds"} <= set(made)
 
@@ -465,5 +431,5 @@ def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path:
         "i": {"device": "cpu"},
     }
     parts = [Part(name=n, config=replace(config, **c), folder=tmp_path / n) for n, c in changes.items()]
-    groups = [[part.name for part in group] for group in running._groups(parts)]
-    assert groups == [["a", "b", "c"], *([name] for name in "defghi")]
+    found = [[part.name for part in group] for group in groups(parts)]
+    assert found == [["a", "b", "c"], *([name] for name in "defghi")]

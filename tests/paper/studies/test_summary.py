@@ -3,27 +3,37 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.paper.studies.small import TABLE, SmallRow
 from tests.paper.training.small import a_config
 from tests.test_records import KINDS
 from windermere.errors import RunError, StorageError
 from windermere.paper.studies.grid_comparisons import loss_panels
-from windermere.paper.studies.measuring import described
+from windermere.paper.studies.measuring import untested_row
 from windermere.paper.studies.registry import find_study
-from windermere.paper.studies.study import Finding, Study, Tables
+from windermere.paper.studies.rows import GRID, MAIN, GridRow, Table, Tables
+from windermere.paper.studies.study import Finding, Study
 from windermere.paper.studies.summary import INTRO, RULES, write_summary
-from windermere.records import Row, write_json, write_rows
+from windermere.records import write_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceRow:
+    x: int
+
+
+CURVES, PLACES = Table("curves", PlaceRow), Table(MAIN, PlaceRow)
 
 
 def findings(tables: Tables) -> list[Finding]:
-    best = max(row["accuracy"] or 0 for row in tables["table"])
+    best = max(row.accuracy or 0 for row in tables[TABLE])
     return [
-        Finding(claim="it works", ours=f"{best:.1%} | {len(tables['curves'])} rows", agrees=True),
+        Finding(claim="it works", ours=f"{best:.1%} | {len(tables[CURVES])} rows", agrees=True),
         Finding(claim="it is cheap", ours="not with us", agrees=False),
         Finding(claim="it is known", ours="by nobody", agrees=None),
         Finding(claim="left to others", ours="we do it", agrees=None, beyond=True),
@@ -34,12 +44,13 @@ FIRST = Study(
     name="first",
     paper="Figure 4",
     what="what comes first",
+    tables=(TABLE, CURVES),
     runs=lambda quick: dict.fromkeys(("one", "two", "three"), a_config()),
     draw=lambda tables, folder: [],
     findings=findings,
 )
-SECOND = Study(name="second", paper="Figure 5", what="what comes next", draw=lambda tables, folder: [])
-THIRD = Study(name="third", paper="Figure 6", what="what comes last", draw=lambda tables, folder: [])
+SECOND = Study(name="second", paper="Figure 5", what="what comes next", tables=(TABLE,), draw=lambda tables, folder: [])
+THIRD = Study(name="third", paper="Figure 6", what="what comes last", tables=(PLACES,), draw=lambda tables, folder: [])
 STUDIES = (FIRST, SECOND, THIRD)
 
 PAGE = """
@@ -94,12 +105,9 @@ def some_results(results: Path) -> None:
     first, third = results / "first", results / "third"
     for folder in (first, third, results / "second", results / "unknown"):
         folder.mkdir(parents=True)
-    rows = [
-        {"run": "one", "seed": 0, "accuracy": 0.99, "diverged_at": None},
-        {"run": "two", "seed": 0, "accuracy": 0.9},
-    ]
-    write_rows(first / "table.csv", [*rows, {"run": "one", "seed": 1, "accuracy": None, "diverged_at": 37}])
-    write_rows(first / "curves.csv", [{"x": 1}, {"x": 2}])
+    rows = [SmallRow(run="one", seed=0, accuracy=0.99), SmallRow(run="two", seed=0, accuracy=0.9)]
+    TABLE.write(first, [*rows, SmallRow(run="one", seed=1, diverged_at=37)])
+    CURVES.write(first, [PlaceRow(x=1), PlaceRow(x=2)])
     for name in ("b.png", "a-seeds.png", "a.png", "a.svg"):
         (first / name).write_bytes(b"")
     (first / "first.md").write_text("| 1 | 2 |\n")
@@ -111,7 +119,7 @@ def some_results(results: Path) -> None:
         "one_seeds-0": {**clean, "finished": "2025-11-15T23:00:00+00:00", "seconds": 6000.0},
     }
     write_json(first / "provenance.json", made)
-    write_rows(third / "table.csv", [{"step": 0.5, "crossings": 3}])
+    PLACES.write(third, [PlaceRow(x=3)])
     write_json(third / "provenance.json", {"third": {"commit": None, "device": "cpu", "seconds": 0.2}})
     write_json(third / "study.json", {"study": "third", "quick": True})
 
@@ -142,12 +150,11 @@ def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Pat
 
 def test_findings_get_the_tables_of_studies_beside_where_these_are_there(tmp_path: Path) -> None:
     def told(tables: Tables) -> list[Finding]:
-        return [Finding(claim="who is there", ours=f"{ {name: len(tables[name]) for name in tables} }", agrees=None)]
+        there = {table.name: len(rows) for table, rows in tables.items()}
+        return [Finding(claim="who is there", ours=f"{there}", agrees=None)]
 
     some_results(tmp_path)
-    third = Study(
-        name="third", paper="", what="", draw=lambda tables, folder: [], findings=told, beside=("first", "second")
-    )
+    third = replace(THIRD, findings=told, beside=("first", "second"))
     write_summary(tmp_path, tmp_path / "page.md", (FIRST, third))
     assert "| who is there | {'table': 1, 'first': 3} | open |" in (tmp_path / "page.md").read_text()
 
@@ -162,8 +169,15 @@ def test_a_folder_of_another_study_is_not_taken_for_this_one(tmp_path: Path) -> 
 
 def test_a_table_without_its_columns_is_said_to_be_damaged(tmp_path: Path) -> None:
     some_results(tmp_path)
-    write_rows(tmp_path / "first" / "table.csv", [{"run": "one", "seed": 0}])
-    with pytest.raises(RunError, match=r"first is damaged \(a table lacks what belongs there: KeyError 'accuracy'\)"):
+    (tmp_path / "first" / "table.csv").write_text("run,seed,iterations\none,0,60\n")
+    with pytest.raises(RunError, match=r"table\.csv is damaged \(the column accuracy is missing\)"):
+        write_summary(tmp_path, tmp_path / "page.md", STUDIES)
+
+
+def test_a_table_without_its_rows_is_said_to_be_damaged(tmp_path: Path) -> None:
+    some_results(tmp_path)
+    (tmp_path / "first" / "table.csv").write_text("run,seed,iterations,accuracy\n")
+    with pytest.raises(RunError, match=r"first is damaged \(a table lacks what belongs there: ValueError"):
         write_summary(tmp_path, tmp_path / "page.md", STUDIES)
 
 
@@ -200,14 +214,13 @@ def test_claims_of_several_cases_stand_first_with_those_that_do_not_agree(tmp_pa
 
 
 def test_all_grids_are_drawn_together_where_there_are_any(tmp_path: Path) -> None:
-    study, rows = find_study("sphere2-fixed"), list[Row]()
+    study, rows = find_study("sphere2-fixed"), list[GridRow]()
     for seed, loss in ((0, 0.4), (1, 0.2)):
-        row = {**described("euler-2", study.runs(False)["euler-2"]), "seed": seed, "cost": 2.0}
-        own = {**row, "own": True, "test_method": "euler", "factor": 1.0, "accuracy": 0.95}
-        checked = {**row, "own": False, "test_method": "rk4", "factor": 0.5, "accuracy": 0.95 - loss}
-        rows += [own, checked]
+        row = untested_row("euler-2", study.runs(False)["euler-2"], seed)
+        own = replace(row, cost=2.0, test_method="euler", factor=1.0, accuracy=0.95)
+        rows += [own, replace(own, own=False, test_method="rk4", factor=0.5, accuracy=0.95 - loss)]
     (tmp_path / study.name).mkdir()
-    write_rows(tmp_path / study.name / "table.csv", rows)
+    GRID.write(tmp_path / study.name, rows)
     (panel,) = loss_panels([rows])
     (curve,) = panel.curves
     assert (panel.title, curve.method, list(curve.costs)) == ("Sphere2", "euler", [2.0])

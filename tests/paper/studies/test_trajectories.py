@@ -2,24 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tests.paper.studies.test_toy import assert_drawn, through_csv
-from windermere.errors import DivergedError
 from windermere.nn import ode_blocks
 from windermere.paper import data
 from windermere.paper.studies import trajectories
 from windermere.paper.studies.critical import THRESHOLD
-from windermere.paper.studies.decision_regions import DECISION_REGIONS
+from windermere.paper.studies.decision_regions import DECISION_REGIONS, OUTPUTS
 from windermere.paper.studies.registry import STUDIES, find_study
-from windermere.paper.studies.rows import states_of, where
-from windermere.paper.studies.running import Part, _row_of_diverged
-from windermere.paper.studies.study import MAIN, Finished, Study, Tables
+from windermere.paper.studies.rows import Table, Tables, states_of
+from windermere.paper.studies.study import Finished, Study
+from windermere.paper.studies.trajectories import ACCURACY, HEADS, PATHS
 from windermere.paper.training import open_run, train, trained_ensemble
-from windermere.records import Row
 from windermere.report.frame import Frame
 from windermere.solvers import FixedStep
 
@@ -41,11 +40,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finished]:
 
 
 def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Tables:
-    tables: dict[str, list[Row]] = {}
+    tables: dict[Table[Any], list[Any]] = {}
     for name in study.runs(True):
         for table, rows in study.measure(finished[name]).items():
             tables.setdefault(table, []).extend(rows)
-    return through_csv(tables, folder)
+    return through_csv(Tables(tables), folder)
 
 
 def test_a_number_of_one_seed_says_so() -> None:
@@ -75,21 +74,22 @@ def test_full_runs_have_the_papers_settings_and_quick_ones_fewer_iterations() ->
 def test_the_table_has_each_seeds_accuracy_at_each_number_of_test_steps(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
-    table = measured(trajectories.TRAJECTORIES, finished, tmp_path)[MAIN]
+    table = measured(trajectories.TRAJECTORIES, finished, tmp_path)[ACCURACY]
     assert len(table) == 2 * 2 * len(trajectories.TEST_STEPS)
-    assert list(table[0]) == ["run", "seed", "method", "steps", "test_method", "test_steps", "own", "accuracy"]
+    header = (tmp_path / "table.csv").read_text().splitlines()[0]
+    assert header == "run,seed,method,steps,test_method,test_steps,own,accuracy"
     for run in ("fine", "coarse"):
         for index, seed in enumerate((3, 5)):
-            (own,) = where(table, run=run, seed=seed, own=True)
-            assert own["test_steps"] == own["steps"] == {"fine": 8, "coarse": 2}[run]
+            (own,) = (row for row in table if row.key == (run, seed) and row.own)
+            assert own.test_steps == own.steps == {"fine": 8, "coarse": 2}[run]
             inputs, labels = finished[run].test_set
             with torch.no_grad():
                 predicted = finished[run].trained.member(index)(inputs).argmax(dim=1)
-            assert own["accuracy"] == pytest.approx(float((predicted == labels).double().mean()), abs=0.003)
+            assert own.accuracy == pytest.approx(float((predicted == labels).double().mean()), abs=0.003)
 
 
 def test_the_trajectories_are_the_steps_of_the_first_member(finished: dict[str, Finished], tmp_path: Path) -> None:
-    rows = where(measured(trajectories.TRAJECTORIES, finished, tmp_path)["trajectories"], run="coarse")
+    rows = [row for row in measured(trajectories.TRAJECTORIES, finished, tmp_path)[PATHS] if row.run == "coarse"]
     states, labels = states_of(rows)
     inputs, expected_labels = (part[:60] for part in finished["coarse"].test_set)
     field = ode_blocks(finished["coarse"].trained.member(0))[0].field
@@ -99,16 +99,16 @@ def test_the_trajectories_are_the_steps_of_the_first_member(finished: dict[str, 
             expected.append(expected[-1] + field(torch.zeros(()), expected[-1]) / 2)
     np.testing.assert_allclose(states, torch.stack(expected).numpy(), rtol=1e-4, atol=1e-5)
     assert labels.tolist() == expected_labels.tolist()
-    assert {row["seed"] for row in rows} == {3}
+    assert {row.seed for row in rows} == {3}
 
 
 def test_the_heads_rows_decide_as_the_models_linear_layer(finished: dict[str, Finished], tmp_path: Path) -> None:
-    heads = measured(trajectories.TRAJECTORIES, finished, tmp_path)["heads"]
+    heads = measured(trajectories.TRAJECTORIES, finished, tmp_path)[HEADS]
     points = np.random.default_rng(0).normal(size=(100, 2))
     head = finished["fine"].trained.member(1).get_submodule("2")
     with torch.no_grad():
         expected = head(torch.as_tensor(points, dtype=torch.float32)).argmax(dim=1).numpy()
-    rows = where(heads, run="fine", seed=5)
+    rows = [row for row in heads if row.key == ("fine", 5)]
     assert trajectories.decisions(rows, points).tolist() == expected.tolist()
     frame = Frame(left=-1.0, right=1.0, bottom=-1.0, top=1.0)
     found = trajectories.regions(rows, frame)
@@ -129,13 +129,13 @@ def test_figure_2_is_drawn_from_its_csv_files_and_its_claim_is_answered(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
     tables = measured(DECISION_REGIONS, finished, tmp_path)
-    assert [(row["test_steps"], row["own"]) for row in tables[MAIN]] == [(2, True)] * 2 + [(4, False)] * 2
+    assert [(row.test_steps, row.own) for row in tables[ACCURACY]] == [(2, True)] * 2 + [(4, False)] * 2
     for count in (2, 4):
-        outputs = where(tables["outputs"], test_steps=count)
-        right = np.mean([row["label"] == row["predicted"] for row in outputs])
-        (row,) = where(tables[MAIN], seed=3, test_steps=count)
+        outputs = [row for row in tables[OUTPUTS] if row.test_steps == count]
+        right = np.mean([row.label == row.predicted for row in outputs])
+        (row,) = (row for row in tables[ACCURACY] if (row.seed, row.test_steps) == (3, count))
         assert len(outputs) == 1000
-        assert right == pytest.approx(row["accuracy"], abs=0.003)
+        assert right == pytest.approx(row.accuracy, abs=0.003)
     assert_drawn(DECISION_REGIONS, tables, tmp_path)
     assert len(DECISION_REGIONS.findings(tables)) == 1
 
@@ -144,7 +144,7 @@ def test_runs_that_are_not_there_yet_leave_claims_unanswered(finished: dict[str,
     tables = trajectories.TRAJECTORIES.measure(finished["coarse"])
     assert trajectories.TRAJECTORIES.findings(tables) == []
     assert_drawn(trajectories.TRAJECTORIES, through_csv(tables, tmp_path), tmp_path)
-    assert DECISION_REGIONS.findings({MAIN: []}) == []
+    assert DECISION_REGIONS.findings(Tables()) == []
 
 
 @pytest.mark.parametrize("study", [trajectories.TRAJECTORIES, DECISION_REGIONS], ids=lambda study: study.name)
@@ -152,7 +152,7 @@ def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
     study: Study, finished: dict[str, Finished], tmp_path: Path
 ) -> None:
     """Seeds 3 and 5 have trajectories and outputs of one each, and of seed 1 there is a row that says it diverged."""
-    whole, apart = measured(study, finished, tmp_path / "whole"), dict[str, list[Row]]()
+    whole, apart = measured(study, finished, tmp_path / "whole"), dict[Table[Any], list[Any]]()
     for name in study.runs(True):
         run = finished[name]
         for s, seed in enumerate(run.trained.config.seeds):
@@ -160,9 +160,8 @@ def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
             alone = replace(run.trained, config=config, ensemble=ensemble, solvers=run.trained.solvers[s : s + 1])
             for table, rows in study.measure(replace(run, trained=alone)).items():
                 apart.setdefault(table, []).extend(rows)
-        part = Part(name=name, config=run.trained.config, folder=tmp_path)
-        apart[MAIN].insert(0, _row_of_diverged(part, 1, DivergedError("", iteration=9)))
-    tables = through_csv(apart, tmp_path / "apart")
+        apart[ACCURACY].insert(0, study.lost(name, run.trained.config, 1, 9))
+    tables = through_csv(Tables(apart), tmp_path / "apart")
     figures = [study.draw(t, tmp_path / folder)[1] for folder, t in (("whole", whole), ("apart", tables))]
     assert figures[0].read_bytes() == figures[1].read_bytes()
     assert study.findings(tables) == study.findings(whole)
@@ -170,8 +169,7 @@ def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
 
 @pytest.mark.parametrize("study", [trajectories.TRAJECTORIES, DECISION_REGIONS], ids=lambda study: study.name)
 def test_a_study_whose_seeds_all_diverged_has_no_figure(study: Study, tmp_path: Path) -> None:
-    part = Part(name="coarse", config=study.runs(True)["coarse"], folder=tmp_path)
-    tables = through_csv({MAIN: [_row_of_diverged(part, 1, DivergedError("", iteration=9))]}, tmp_path)
+    tables = through_csv(Tables({ACCURACY: [study.lost("coarse", study.runs(True)["coarse"], 1, 9)]}), tmp_path)
     assert (study.draw(tables, tmp_path), study.findings(tables)) == ([], [])
 
 

@@ -2,23 +2,20 @@
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from windermere.errors import UsageError
 from windermere.paper.figures.adaptation_figure import (
     Member,
     draw_accuracy,
     draw_evaluations,
     draw_steps,
     draw_tolerances,
-    members_of,
 )
 from windermere.report.palette import FAINT
 from windermere.report.style import house_style, new_figure, save, wrapped
@@ -34,9 +31,10 @@ class AdaptedRun:
     title: str
     detail: str
     """Words in small print below the title, followed by how often finer solvers scored lower."""
-    rows: Sequence[Mapping[str, Any]]
-    """The run's rows of metrics, as `draw_adaptation` takes them."""
-    at_the_end: Mapping[str, Mapping[Any, float]]
+    members: Sequence[Member]
+    tolerances: bool
+    """Whether it adapts tolerances, and not steps."""
+    at_the_end: Mapping[str, Mapping[int, float]]
     """Test accuracy by test solver (its own one first), by seed."""
     check: str | None = None
     """Method of the finer solver, which has the paper's mark."""
@@ -46,11 +44,9 @@ class AdaptedRun:
 @house_style
 def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path | str], *, title: str) -> Figure:
     """All columns share their scales; saved once to each path, as PNG or SVG."""
-    if not runs:
-        raise UsageError("there is nothing to draw: give at least one AdaptedRun")
-    seeds = sorted({row["seed"] for run in runs for row in run.rows})
-    members = [members_of(run.rows, seeds) for run in runs]
-    tolerances = any("tolerance" in row for run in runs for row in run.rows)
+    seeds = sorted({member.seed for run in runs for member in run.members})
+    members = [[replace(m, index=seeds.index(m.seed), of=len(seeds)) for m in run.members] for run in runs]
+    tolerances = any(run.tolerances for run in runs)
     lower = (draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)
     figure = new_figure(max(4.4 * len(runs), 7.4), 7.6 + 2.2 * tolerances, padding=5 / 72)
     panels = figure.subplots(2 + len(lower), len(runs), squeeze=False, height_ratios=(3.0, *[2.0] * len(lower), 2.0))

@@ -16,7 +16,6 @@ from matplotlib.lines import Line2D
 from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from windermere.errors import UsageError
 from windermere.paper.figures.grid_layout import MARKS
 from windermere.report.palette import FAINT, INK, MEMBERS, Array
 from windermere.report.style import house_style, new_figure, save
@@ -67,10 +66,10 @@ def draw_adaptation(
 class Member:
     """One seed's numbers."""
 
-    seed: Any
-    index: int
+    seed: int
+    index: int = 0
     """Its place among the seeds, of which there are `of`."""
-    of: int
+    of: int = 1
     batches: Array
     """[2, rows]: iteration and accuracy on its batch"""
     tests: Array
@@ -111,27 +110,14 @@ class Member:
         return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
 
 
-def members_of(rows: Sequence[Mapping[str, Any]], seeds: Sequence[Any] = ()) -> list[Member]:
-    """The seeds that were reviewed. Their colours and signs follow from their places among `seeds`, so that runs drawn
-    side by side agree."""
-    reviewed = list(dict.fromkeys(row.get("seed", 0) for row in rows if "before" in row))
-    if not reviewed:
-        raise UsageError(
-            "there is nothing to draw: no row of metrics is the decision of a review; "
-            "train an adapted run for at least as many iterations as lie between two reviews"
-        )
-    places = list(seeds or reviewed)
-    return [
-        _member(seed, places.index(seed), len(places), [row for row in rows if row.get("seed", 0) == seed])
-        for seed in reviewed
-    ]
+def members_of(rows: Sequence[Mapping[str, Any]]) -> list[Member]:
+    """The seeds that were reviewed, from rows of metrics."""
+    seeds = list(dict.fromkeys(row["seed"] for row in rows if "before" in row))
+    return [_member(n, len(seeds), seed, [row for row in rows if row["seed"] == seed]) for n, seed in enumerate(seeds)]
 
 
-def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -> Member:
+def _member(index: int, of: int, seed: int, rows: Sequence[Mapping[str, Any]]) -> Member:
     decisions, others = [row for row in rows if "before" in row], [row for row in rows if "before" not in row]
-    reviews = _columns(decisions, "iteration", "trained", "checked", "before", "after")
-    if reviews.shape[1] < len(decisions) or not np.all(reviews[3:] > 0):
-        raise UsageError(f"decisions need iteration, trained, checked, before and after (seed {seed} lacks some)")
     signals = _columns(decisions, "iteration", "signal")
     return Member(
         seed=seed,
@@ -140,18 +126,15 @@ def _member(seed: Any, index: int, of: int, rows: Sequence[Mapping[str, Any]]) -
         batches=_columns(others, "iteration", "accuracy"),
         tests=_columns(others, "iteration", "test_accuracy"),
         evaluations=_columns(others, "iteration", "evaluations_forward"),
-        reviews=reviews,
+        reviews=_columns(decisions, "iteration", "trained", "checked", "before", "after"),
         signals=signals[:, signals[1] > 0],
     )
 
 
 def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
     """[keys, rows] of the rows that have them all; a null becomes not a number, which leaves a gap."""
-    try:
-        there = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
-        return np.array(there, dtype=float).reshape(len(there), len(keys)).T
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{', '.join(keys)} must be one member's numbers in each row: {error}") from error
+    there = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
+    return np.array(there, dtype=float).reshape(len(there), len(keys)).T
 
 
 # ---------------------------------------------------------------------------------------------------------

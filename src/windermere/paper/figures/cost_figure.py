@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
-from windermere.errors import UsageError
 from windermere.report.palette import CLASSES, FAINT, GRID, INK
 from windermere.report.style import house_style, new_figure, save
 
@@ -52,8 +51,6 @@ class CostPanel:
 
 @house_style
 def draw_costs(panels: Sequence[CostPanel], paths: Sequence[Path | str]) -> Figure:
-    if not panels:
-        raise UsageError("there is nothing to draw: give at least one CostPanel")
     figure = new_figure(4.6 * max(len(panels), 2), 5.4)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw(axes, panel)

@@ -10,8 +10,6 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from windermere.errors import UsageError
-
 MARKS = {"midpoint": "x", "dopri54": "x", "rk4": "^"}
 """The marks of test methods. The training method has circles, and a method that is not listed has diamonds."""
 SHADES = (0.76, 0.0)
@@ -72,10 +70,8 @@ class GridLayout:
     """Tests by training precision, and the place, colour and mark of each."""
 
     def __init__(self, figure: GridFigure) -> None:
-        own = [test.method for test in figure.tests if test.own]
-        if not own:
-            raise UsageError(f"there is nothing to draw: no test of '{figure.name}' is with the solver of training")
-        self.figure, self.method = figure, own[0]
+        self.figure = figure
+        self.method, *_ = (test.method for test in figure.tests if test.own)
         self.steps = figure.precision_name == "step"
         self.precisions = sorted({test.trained for test in figure.tests}, reverse=True)
         self.seeds = sorted({test.seed for test in figure.tests})

@@ -10,7 +10,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from windermere.errors import UsageError
 from windermere.report.palette import CLASSES, GRID, LINES, MARKERS
 from windermere.report.style import add_legend, house_style, new_figure, save
 
@@ -37,8 +36,6 @@ class LossPanel:
 @house_style
 def draw_losses(panels: Sequence[LossPanel], threshold: float, paths: Sequence[Path | str]) -> None:
     """A panel for each data set, with a line for each method; losses up to the threshold count as none."""
-    if not panels:
-        raise UsageError("there is nothing to draw: give at least one LossPanel")
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)

@@ -13,8 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from windermere.errors import UsageError
-from windermere.report.frame import DecisionRegions, Frame, check_labels
+from windermere.report.frame import DecisionRegions, Frame
 from windermere.report.palette import CLASSES, FAINT, INK, MARKERS, Array
 from windermere.report.plane import add_inset, fit, region_legend, shade
 from windermere.report.style import house_style, new_figure, save
@@ -38,18 +37,10 @@ class OutputsPanel:
     """[N]"""
     decision: DecisionRegions
 
-    def __post_init__(self) -> None:
-        if np.ndim(self.outputs) != 2 or np.shape(self.outputs)[1] != 2 or not np.isfinite(self.outputs).all():
-            raise UsageError(f"outputs must be finite, of shape [points, 2], not {np.shape(self.outputs)}")
-        check_labels("labels", self.labels, len(self.outputs))
-        check_labels("predicted", self.predicted, len(self.outputs))
-
 
 @house_style
 def draw_outputs(panels: Sequence[OutputsPanel], path: Path | str) -> None:
     """The panels side by side, each in a frame that holds all of its outputs."""
-    if not panels:
-        raise UsageError("there is nothing to draw: give at least one OutputsPanel")
     figure = new_figure(5.0 * len(panels), 5.9)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         _draw_outputs(axes, panel)

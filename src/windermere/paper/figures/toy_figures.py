@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from windermere.errors import UsageError
-from windermere.report.frame import Frame, check_labels, check_states
+from windermere.report.frame import Frame
 from windermere.report.palette import CLASSES, FAINT, INK, LINES, MARKERS, Array
 from windermere.report.plane import fit
 from windermere.report.style import house_style, new_figure, save
@@ -34,10 +33,6 @@ class FanPanel:
     line: tuple[float, float, float] | None
     """a, b, c of a x + b y = c"""
 
-    def __post_init__(self) -> None:
-        check_states("states", self.states)
-        check_labels("labels", self.labels, self.states.shape[1])
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ladder:
@@ -51,11 +46,6 @@ class Ladder:
     """That of the flow itself."""
     marked: Mapping[str, float]
     """The steps of the panels beside it, by their letters."""
-
-    def __post_init__(self) -> None:
-        strange = {*self.outcomes, self.flow} - set(OUTCOMES)
-        if strange or len(self.outcomes) != len(self.steps):
-            raise UsageError(f"a ladder needs one of {list(OUTCOMES)} for each of {len(self.steps)} steps")
 
 
 @house_style
@@ -143,10 +133,6 @@ class Walks:
     sets: Array
     """[N], from 0 on"""
 
-    def __post_init__(self) -> None:
-        check_states("states", self.states)
-        check_labels("sets", self.sets, self.states.shape[1])
-
 
 @house_style
 def draw_crossing_field(quiver: Quiver, panels: Sequence[Walks], names: Sequence[str], path: Path | str) -> None:
@@ -191,7 +177,6 @@ def _draw_walks(axes: Axes, panel: Walks) -> None:
 @house_style
 def draw_classes(points: Array, labels: Array, title: str, path: Path | str) -> None:
     """Points [N, 2] of a data set in the colours of their classes [N]."""
-    check_labels("labels", labels, len(points))
     figure = new_figure(5.0, 5.5)
     axes = figure.subplots()
     for n in np.unique(labels).astype(int):

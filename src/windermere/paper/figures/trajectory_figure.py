@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
-from windermere.errors import UsageError
-from windermere.report.frame import DecisionRegions, Frame, check_labels, check_states
+from windermere.report.frame import DecisionRegions, Frame
 from windermere.report.palette import FAINT, INK, Array
 from windermere.report.plane import draw_plane, plane_legend
 from windermere.report.style import house_style, new_figure, save, wrapped
@@ -36,29 +35,10 @@ class TrajectoryPanel:
     decision: DecisionRegions | None = None
     """What the layer after the flow says of its end points."""
 
-    def __post_init__(self) -> None:
-        check_states("states", self.states)
-        check_labels("labels", self.labels, self.states.shape[1])
-        _check_accuracy(self.test_steps, self.accuracy)
-        if self.trained_steps not in np.asarray(self.test_steps):
-            raise UsageError(f"trained_steps = {self.trained_steps} must be one of test_steps, to be marked there")
-
-
-def _check_accuracy(test_steps: Array, accuracy: Array) -> None:
-    shapes = f"{np.shape(test_steps)} and {np.shape(accuracy)}"
-    if np.ndim(test_steps) != 1 or np.shape(test_steps) != np.shape(accuracy)[-1:] or np.size(accuracy) < 1:
-        raise UsageError(f"test_steps and accuracy must share one shape [tests], not {shapes}")
-    if np.any(np.asarray(test_steps) < 1) or np.any(np.diff(test_steps) <= 0):
-        raise UsageError("test_steps must be positive and increasing")
-    if not np.all((np.asarray(accuracy) >= 0) & (np.asarray(accuracy) <= 1)):
-        raise UsageError("accuracy must lie between 0 and 1")
-
 
 @house_style
 def draw_trajectories(panels: Sequence[TrajectoryPanel], path: Path | str) -> None:
     """Each model's trajectories above its accuracy with other numbers of steps, side by side, as PNG or SVG."""
-    if not panels:
-        raise UsageError("there is nothing to draw: give at least one TrajectoryPanel")
     figure = new_figure(5.0 * len(panels), 8.5)
     rows = figure.subplots(2, len(panels), squeeze=False, height_ratios=(5.0, 2.6))
     for panel, plane, curve in zip(panels, rows[0], rows[1], strict=True):

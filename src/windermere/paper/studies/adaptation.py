@@ -6,22 +6,25 @@ paper's pairs stands the steady controller with the same methods.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from windermere.adaptation.tolerance import START
 from windermere.paper.arithmetic import IMAGES
-from windermere.paper.figures import AdaptedRun, draw_adapted_runs
+from windermere.paper.figures.adaptation_columns import AdaptedRun, draw_adapted_runs
+from windermere.paper.figures.adaptation_figure import Member
 from windermere.paper.studies.adaptation_findings import step_findings, tolerance_findings
-from windermere.paper.studies.adaptation_measures import CURVES, measure, metrics_of
-from windermere.paper.studies.adaptation_runs import described
+from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, AdaptedRow, CurveRow, lost_row, measure
+from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, described
 from windermere.paper.studies.critical import THRESHOLD, short_number
-from windermere.paper.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, Tables, data_name
+from windermere.paper.studies.rows import Floats, Tables
+from windermere.paper.studies.study import QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, data_name
 from windermere.paper.training import RunConfig, paper_settings
-from windermere.records import Row
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 STEP_PAIRS = ("euler/midpoint", "euler/rk4", "midpoint/rk4")
@@ -114,40 +117,55 @@ def _adapted(data: str, pair: str, quick: bool, **settings: Any) -> RunConfig:
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
     """A figure for each pair of methods, its runs side by side."""
-    drawn: list[Path] = []
-    scored = [row for row in tables[MAIN] if row["accuracy"] is not None]
-    for method, check in dict.fromkeys((row["method"], row["check"]) for row in scored):
-        rows = [row for row in scored if (row["method"], row["check"]) == (method, check)]
-        columns = [_column(name, rows, tables[CURVES]) for name in dict.fromkeys(row["run"] for row in rows)]
+    drawn, runs = list[Path](), adapted_runs(tables)
+    for method, check in dict.fromkeys((run.first.method, run.first.check) for run in runs):
+        columns = [run for run in runs if (run.first.method, run.first.check) == (method, check)]
         paths = [folder / f"{method}-{check}.{kind}" for kind in ("png", "svg")]
-        title = f"{data_name(rows[0]['data'])}, trained with {method}, checked by {check}"
-        draw_adapted_runs(columns, paths, title=title)
+        title = f"{data_name(columns[0].first.data)}, trained with {method}, checked by {check}"
+        draw_adapted_runs([_column(run) for run in columns], paths, title=title)
         drawn += paths
     return drawn
 
 
-def _column(name: str, rows: Sequence[Row], curves: Sequence[Row]) -> AdaptedRun:
-    rows = [row for row in rows if row["run"] == name]
-    first, at_the_end = rows[0], defaultdict[str, dict[Any, float]](dict)
-    for row in rows:
-        at_the_end[_solver_name(row)][row["seed"]] = row["accuracy"]
-    costs = {row["seed"]: row["cost"] for row in rows}
-    settings = f"learning rate {first['lr']:g}, {fmean(costs.values()):.1f} evaluations per iteration"
+def _column(run: Adapted) -> AdaptedRun:
+    at_the_end = defaultdict[str, dict[int, float]](dict)
+    for row in run.rows:
+        if row.accuracy is not None:
+            at_the_end[_solver_name(row)][row.seed] = row.accuracy
     return AdaptedRun(
-        title=described(first),
-        detail=settings,
-        rows=metrics_of([row for row in curves if row["run"] == name]),
+        title=described(run.first),
+        detail=f"learning rate {run.first.lr:g}, {fmean(run.costs):.1f} evaluations per iteration",
+        members=[member_of(curve) for curve in run.by_seed],
+        tolerances=run.first.final_tolerance is not None,
         at_the_end=at_the_end,
-        check=first["check"],
+        check=run.first.check,
         threshold=THRESHOLD,
     )
 
 
-def _solver_name(row: Row) -> str:
+def member_of(curve: Sequence[CurveRow]) -> Member:
+    """One seed as it is drawn."""
+    return Member(
+        seed=curve[0].seed,
+        batches=_columns((row.iteration, row.trained) for row in curve),
+        tests=_columns((row.iteration, row.test_accuracy) for row in curve),
+        evaluations=_columns((row.iteration, row.evaluations_forward) for row in curve),
+        reviews=_columns((row.iteration, row.trained, row.checked, *row.before_and_after) for row in curve),
+        signals=_columns((row.iteration, row.signal or None) for row in curve),
+    )
+
+
+def _columns(rows: Iterable[tuple[float | None, ...]]) -> Floats:
+    """[columns, rows] of the rows that lack no number."""
+    every = list(rows)
+    return np.array([row for row in every if None not in row], dtype=np.float64).reshape(-1, len(every[0])).T
+
+
+def _solver_name(row: AdaptedRow) -> str:
     """Relative to the training solver, since every seed has its own."""
-    letter = "h" if row["test_tolerance"] is None else "tol"
-    precision = letter if row["factor"] == 1 else f"{letter}/{1 / row['factor']:g}"
-    return f"own {precision}" if row["own"] else f"{row['test_method']} {precision}"
+    letter = "h" if row.test_tolerance is None else "tol"
+    precision = letter if row.factor in (None, 1) else f"{letter}/{1 / row.factor:g}"
+    return f"own {precision}" if row.own else f"{row.test_method} {precision}"
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -160,7 +178,9 @@ def _step_study(data: str, paper: str) -> Study:
         paper=paper,
         what=f"The step adapted while training on {data_name(data)}: Algorithm 2, and the steady controller",
         runs=partial(step_runs, data),
+        tables=(ADAPTED, CURVES),
         measure=measure,
+        lost=lost_row,
         draw=draw,
         findings=step_findings,
     )
@@ -176,7 +196,9 @@ TOLERANCE_STUDY = Study(
     paper="Appendix C.2",
     what="The tolerance adapted while training on Sphere2: Algorithm 3, and the steady controller",
     runs=tolerance_runs,
+    tables=(ADAPTED, CURVES),
     measure=measure,
+    lost=lost_row,
     draw=draw,
     findings=tolerance_findings,
 )

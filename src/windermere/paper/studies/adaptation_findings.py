@@ -1,33 +1,18 @@
 """What adapted runs say of the paper's claims."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from math import log2
 from statistics import fmean, stdev
 
-from windermere.paper.studies.adaptation_runs import SPENT, Adapted, adapted_runs, logged, runs_by, swing
-from windermere.paper.studies.critical import THRESHOLD, is_full_length
-from windermere.paper.studies.study import Finding, Tables, data_name, seed_count
-from windermere.records import Row
+from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, runs_by, spent, swing
+from windermere.paper.studies.critical import PRINTED, THRESHOLD, PrintedMean
+from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.study import Finding, data_name, seed_count
 
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
-
-
-@dataclass(frozen=True)
-class Printed:
-    """A mean and a standard deviation of accuracy over five seeds, and evaluations per iteration."""
-
-    accuracy: float
-    spread: float
-    cost: float
-
-
-PAPER = {"sphere2": Printed(0.989, 0.006, 100.5), "cifar10": Printed(0.550, 0.008, 21.9)}
-"""Table 1, of Algorithm 2 with Euler steps checked by midpoint."""
-
-
 SHOWN = {"mnist": [("euler", "midpoint")]}
 """The pairs that the paper shows, for data sets where it shows only some: findings about other pairs are our own."""
 FAR_FEWER = 2
@@ -48,9 +33,9 @@ def percent(values: Sequence[float]) -> str:
     return f"{100 * fmean(values):.1f}{around} %"
 
 
-def is_same(values: Sequence[float], mean: float, around: float) -> bool:
+def is_same(values: Sequence[float], printed: PrintedMean) -> bool:
     """Whether a mean over seeds is as printed: no further away than both spreads together."""
-    return abs(fmean(values) - mean) <= around + spread(values)
+    return abs(fmean(values) - printed.mean) <= printed.spread + spread(values)
 
 
 def span(values: Sequence[float], form: str = "{:.1f}") -> str:
@@ -68,80 +53,68 @@ def _with_span(values: Sequence[float]) -> str:
     return f"{fmean(values):.2f} ({by_seed(values, '{:.2f}')})"
 
 
+Told = tuple[str, str, bool]
+"""A claim about one run, what we found, and whether it agrees."""
+
+
 def step_findings(tables: Tables) -> list[Finding]:
     runs = adapted_runs(tables)
-    return [
-        *_against_table1(runs),
-        *_first_steps(runs),
-        *_fluctuations(runs, "number of steps"),
-        *_corrections(runs),
-        *_flows(runs),
-        *_orders(runs),
-        *_steady(runs),
-    ]
+    told = (_first_steps, partial(_fluctuations, "number of steps"), _corrections, _flows)
+    return [*_against_table1(runs), *_of_the_paper(runs, told), *_orders(runs), *_steady(runs)]
 
 
 def tolerance_findings(tables: Tables) -> list[Finding]:
     runs = adapted_runs(tables)
-    return [
-        *_fluctuations(runs, "tolerance"),
-        *_evaluations(runs),
-        *_different_ends(runs),
-        *_flows(runs),
-        *_steady(runs),
-    ]
+    told = (partial(_fluctuations, "tolerance"), _evaluations, _different_ends, _flows)
+    return [*_of_the_paper(runs, told), *_steady(runs)]
 
 
-def _told(rows: Sequence[Row], agrees: bool) -> bool | None:
-    return agrees if all(is_full_length(row["data"], row["iterations"]) for row in rows) else None
+def _of_the_paper(runs: Sequence[Adapted], told: Iterable[Callable[[Adapted], Told | None]]) -> Iterator[Finding]:
+    """What is told of every run of the paper's algorithms, claim by claim."""
+    for tell in told:
+        for run in runs_by(runs, "paper"):
+            if found := tell(run):
+                claim, ours, agrees = found
+                yield _finding(claim, ours, agrees, run, case=_case(run))
 
 
-def _of_run(run: Adapted, claim: str, ours: str, agrees: bool) -> Finding:
-    """A claim about one pair of methods."""
-    beyond = _is_beyond(run)
-    told = None if beyond else _told(run.rows, agrees)
-    return Finding(claim=claim, ours=ours, agrees=told, beyond=beyond, case=_case(run))
+def _finding(claim: str, ours: str, agrees: bool, *runs: Adapted, case: str) -> Finding:
+    """Runs that are shorter than the paper's leave a claim open; one about a pair that it does not show is ours."""
+    pair, full = (runs[0].first.method, runs[0].first.check), all(run.is_full_length for run in runs)
+    beyond = pair not in SHOWN.get(runs[0].first.data, [pair])
+    return Finding(claim=claim, ours=ours, agrees=agrees if full and not beyond else None, beyond=beyond, case=case)
 
 
 def _case(run: Adapted) -> str:
-    return f"{data_name(run.rows[0]['data'])}, {run.who}"
-
-
-def _is_beyond(run: Adapted) -> bool:
-    first = run.rows[0]
-    pair = (first["method"], first["check"])
-    return pair not in SHOWN.get(first["data"], [pair])
+    return f"{data_name(run.first.data)}, {run.who}"
 
 
 def _against_table1(runs: Sequence[Adapted]) -> Iterator[Finding]:
     for run in runs_by(runs, "paper", "euler", "midpoint"):
-        data, accuracy, cost = run.rows[0]["data"], run.column("accuracy"), run.column("cost")
-        if (printed := PAPER.get(data)) is None:
+        accuracy, cost = run.accuracy, run.costs
+        if (printed := PRINTED.get(run.first.data)) is None:
             continue
-        yield Finding(
-            claim="Algorithm 2's accuracy is as printed",
-            ours=f"{percent(accuracy)} ({seed_count(len(accuracy))}) where {100 * printed.accuracy:.1f} ± "
-            f"{100 * printed.spread:.1f} % is printed",
-            agrees=_told(run.rows, is_same(accuracy, printed.accuracy, printed.spread)),
+        yield _finding(
+            "Algorithm 2's accuracy is as printed",
+            f"{percent(accuracy)} ({seed_count(len(accuracy))}) where {printed.adapted} is printed",
+            is_same(accuracy, printed.adapted),
+            run,
             case=_case(run),
         )
-        yield Finding(
-            claim="Algorithm 2 takes as many evaluations per iteration as printed, all checks included",
-            ours=f"{fmean(cost):.1f}, {by_seed(cost)}, where {printed.cost} is printed",
-            agrees=_told(run.rows, abs(fmean(cost) / printed.cost - 1) <= SAME_COST),
+        yield _finding(
+            "Algorithm 2 takes as many evaluations per iteration as printed, all checks included",
+            f"{fmean(cost):.1f}, {by_seed(cost)}, where {printed.cost} is printed",
+            abs(fmean(cost) / printed.cost - 1) <= SAME_COST,
+            run,
             case=_case(run),
         )
 
 
-def _fluctuations(runs: Sequence[Adapted], what: str) -> Iterator[Finding]:
-    for run in runs_by(runs, "paper"):
-        if swings := run.swings:
-            yield _of_run(
-                run,
-                f"the {what} fluctuates to the end",
-                f"once settled, its log2 has a standard deviation of {_swinging(swings)}",
-                fmean(swings) > FLUCTUATES,
-            )
+def _fluctuations(what: str, run: Adapted) -> Told | None:
+    if not (swings := run.swings):
+        return None
+    ours = f"once settled, its log2 has a standard deviation of {_swinging(swings)}"
+    return f"the {what} fluctuates to the end", ours, fmean(swings) > FLUCTUATES
 
 
 def _swinging(swings: Sequence[float]) -> str:
@@ -151,62 +124,54 @@ def _swinging(swings: Sequence[float]) -> str:
     return f"{fmean(swings):.2f}, {by_seed(swings, '{:.2f}')}{some}"
 
 
-def _evaluations(runs: Sequence[Adapted]) -> Iterator[Finding]:
+def _evaluations(run: Adapted) -> Told | None:
     """Findings about the number of evaluations, which with fixed steps follows from the number of steps."""
-    for run in runs_by(runs, "paper"):
-        if swings := [swing(rates) for rates in run.rates]:
-            low, high = min(map(min, run.rates)), max(map(max, run.rates))
-            yield _of_run(
-                run,
-                "the number of evaluations fluctuates to the end, too",
-                f"once settled, from {low:.0f} to {high:.0f} per iteration; its log2 has a standard deviation of "
-                + _swinging(swings),
-                fmean(swings) > FLUCTUATES,
-            )
+    if not (swings := [swing(rates) for rates in run.rates]):
+        return None
+    low, high = min(map(min, run.rates)), max(map(max, run.rates))
+    ours = f"once settled, from {low:.0f} to {high:.0f} per iteration; its log2 has a standard deviation of "
+    claim = "the number of evaluations fluctuates to the end, too"
+    return claim, ours + _swinging(swings), fmean(swings) > FLUCTUATES
 
 
-def _first_steps(runs: Sequence[Adapted]) -> Iterator[Finding]:
+def _first_steps(run: Adapted) -> Told | None:
     """One that is far too small is paid for until it has grown."""
-    for run in runs_by(runs, "paper"):
-        if settled := [fmean(rates) for rates in run.rates]:
-            first, last = ([logged(curve)[n] for curve in run.by_seed] for n in (0, -1))
-            begun, spent = span([row["steps"] for row in first], "{:.0f}"), [r[SPENT] / r["iteration"] for r in last]
-            yield _of_run(
-                run,
-                "the first step, after Hairer's rule, is not too small for the algorithm to be useful",
-                f"training begins with {begun} steps ({seed_count(len(first))}), and settles around "
-                f"{span(run.centres)}; without its checks it takes "
-                f"{fmean(spent):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled",
-                fmean(spent) <= TOO_MANY * fmean(settled),
-            )
+    if not (settled := [fmean(rates) for rates in run.rates]):
+        return None
+    first = [next(row.precision for row in c if row.evaluations_forward is not None) for c in run.by_seed]
+    in_all = [evaluations / iteration for iteration, evaluations in (spent(c)[-1] for c in run.by_seed)]
+    ours = (
+        f"training begins with {span(first, '{:.0f}')} steps ({seed_count(len(first))}), and settles around "
+        f"{span(run.centres)}; without its checks it takes "
+        f"{fmean(in_all):.1f} evaluations per iteration in all, and {fmean(settled):.1f} once settled"
+    )
+    claim = "the first step, after Hairer's rule, is not too small for the algorithm to be useful"
+    return claim, ours, fmean(in_all) <= TOO_MANY * fmean(settled)
 
 
-def _flows(runs: Sequence[Adapted]) -> Iterator[Finding]:
-    for run in runs_by(runs, "paper"):
-        gaps, within = run.gaps, sum(gap <= THRESHOLD for gap in run.gaps)
-        counted = f"; within {THRESHOLD:g} in {within} of {len(gaps)} seeds" if len(gaps) > 1 else ""
-        yield _of_run(
-            run,
-            f"adapted, the model stays a flow: finer solvers score the same to within {THRESHOLD:g}",
-            f"at the end, the finer solver that differs most is {100 * fmean(gaps):.1f} points away "
-            f"({by_seed([100 * gap for gap in gaps])}){counted}",
-            fmean(gaps) <= THRESHOLD,
-        )
+def _flows(run: Adapted) -> Told:
+    gaps, within = run.gaps, sum(gap <= THRESHOLD for gap in run.gaps)
+    counted = f"; within {THRESHOLD:g} in {within} of {len(gaps)} seeds" if len(gaps) > 1 else ""
+    ours = (
+        f"at the end, the finer solver that differs most is {100 * fmean(gaps):.1f} points away "
+        f"({by_seed([100 * gap for gap in gaps])}){counted}"
+    )
+    claim = f"adapted, the model stays a flow: finer solvers score the same to within {THRESHOLD:g}"
+    return claim, ours, fmean(gaps) <= THRESHOLD
 
 
-def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
+def _corrections(run: Adapted) -> Told | None:
     """Most reviews pass, so that most do after a failed one says little: they must do so as often as all."""
-    for run in runs_by(runs, "paper"):
-        every = [review for failed in run.failed for review in failed]
-        after = [then for failed in run.failed for now, then in pairwise(failed) if now]
-        if after:
-            yield _of_run(
-                run,
-                "a model that has adapted to its step is corrected by training with a smaller one",
-                f"{sum(every)} of {len(every)} reviews failed ({seed_count(len(run.failed))}); the next one passed "
-                f"{after.count(False)} times of {len(after)}",
-                fmean(after) <= fmean(every),
-            )
+    every = [review for failed in run.failed for review in failed]
+    after = [then for failed in run.failed for now, then in pairwise(failed) if now]
+    if not after:
+        return None
+    ours = (
+        f"{sum(every)} of {len(every)} reviews failed ({seed_count(len(run.failed))}); the next one passed "
+        f"{after.count(False)} times of {len(after)}"
+    )
+    claim = "a model that has adapted to its step is corrected by training with a smaller one"
+    return claim, ours, fmean(after) <= fmean(every)
 
 
 def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
@@ -214,44 +179,41 @@ def _orders(runs: Sequence[Adapted]) -> Iterator[Finding]:
     euler, midpoint = (runs_by(runs, "paper", method, "rk4") for method in ("euler", "midpoint"))
     if not euler or not midpoint or not (many := euler[0].centres) or not (few := midpoint[0].centres):
         return
-    beyond = _is_beyond(midpoint[0])
-    fewer = _told([*euler[0].rows, *midpoint[0].rows], fmean(few) < fmean(many) / FAR_FEWER)
-    yield Finding(
-        claim="with midpoint as the training solver, Algorithm 2 fluctuates around far fewer steps than with Euler",
-        ours=f"once settled, around {fmean(few):.1f} steps of midpoint ({by_seed(few)}) against "
+    yield _finding(
+        "with midpoint as the training solver, Algorithm 2 fluctuates around far fewer steps than with Euler",
+        f"once settled, around {fmean(few):.1f} steps of midpoint ({by_seed(few)}) against "
         f"{fmean(many):.1f} of Euler ({by_seed(many)})",
-        agrees=None if beyond else fewer,
-        beyond=beyond,
-        case=data_name(euler[0].rows[0]["data"]),
+        fmean(few) < fmean(many) / FAR_FEWER,
+        midpoint[0],
+        euler[0],
+        case=data_name(euler[0].first.data),
     )
 
 
-def _different_ends(runs: Sequence[Adapted]) -> Iterator[Finding]:
-    for run in runs_by(runs, "paper"):
-        if len(centres := run.centres) > 1:
-            apart, swing = stdev(map(log2, centres)), fmean(run.swings)
-            yield _of_run(
-                run,
-                "for different seeds, the tolerance fluctuates around different final values",
-                f"once settled, around {span(centres, '{:.1e}')}: log2 has a standard deviation of {apart:.2f} "
-                f"between seeds, and of {swing:.2f} within one",
-                apart > swing,
-            )
+def _different_ends(run: Adapted) -> Told | None:
+    if len(centres := run.centres) < 2:
+        return None
+    apart, within = stdev(map(log2, centres)), fmean(run.swings)
+    ours = (
+        f"once settled, around {span(centres, '{:.1e}')}: log2 has a standard deviation of {apart:.2f} "
+        f"between seeds, and of {within:.2f} within one"
+    )
+    return "for different seeds, the tolerance fluctuates around different final values", ours, apart > within
 
 
 def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
     """The paper's future work: an algorithm without the oscillations."""
     for run in runs_by(runs, "steady"):
-        first = run.rows[0]
-        beside = [p for p in runs_by(runs, "paper", first["method"], first["check"]) if p.rows[0]["lr"] == first["lr"]]
-        if not beside or not (ours := run.swings) or not (theirs := beside[0].swings):
+        pair = (run.first.method, run.first.check or "")
+        beside = next((paper for paper in runs_by(runs, "paper", *pair) if paper.first.lr == run.first.lr), None)
+        if beside is None or not (ours := run.swings) or not (theirs := beside.swings):
             continue
         yield Finding(
             claim="left to future work: adaptation that does not oscillate",
             ours=f"swings {_with_span(ours)} against {_with_span(theirs)}, evaluations per iteration "
-            f"{fmean(run.column('cost')):.1f} against {fmean(beside[0].column('cost')):.1f}, accuracy "
-            f"{percent(run.column('accuracy'))} against {percent(beside[0].column('accuracy'))}, distance to finer "
-            f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside[0].gaps):.1f}",
+            f"{fmean(run.costs):.1f} against {fmean(beside.costs):.1f}, accuracy "
+            f"{percent(run.accuracy)} against {percent(beside.accuracy)}, distance to finer "
+            f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside.gaps):.1f}",
             agrees=None,
             beyond=True,
             case=_case(run),

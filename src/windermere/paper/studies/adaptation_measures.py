@@ -1,19 +1,88 @@
 """What an adapted run contributes to its study's tables: what it cost, its way, and whether it ended as a flow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
-from windermere.paper.studies.measuring import scores, steps_at, steps_of
-from windermere.paper.studies.study import MAIN, Finished, Tables
+from windermere.paper.studies.measuring import scores, steps_at, steps_of, tolerance_of
+from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
+from windermere.paper.studies.study import Finished
 from windermere.paper.training import RunConfig
-from windermere.records import Row, read_metrics
+from windermere.records import read_metrics, sparse
 from windermere.solvers import Adaptive, FixedStep, Solver
 
-CURVES = "curves"
-"""The table of what happened on the way; it has at most so many reviews of each seed:"""
 REVIEWS = 200
+"""The table of what happened on the way has at most so many reviews of each seed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptedRow(RunRow):
+    """One model that was trained with an adapted precision, under one solver."""
+
+    data: str
+    algorithm: str
+    """`paper` or `steady`."""
+    method: str
+    check: str | None
+    threshold: float | None = None
+    target: float | None = None
+    lr: float
+    iterations: int
+    cost: float | None = None
+    """The paper's: forward evaluations and all of the checks', per iteration."""
+    checks_share: float | None = None
+    """Evaluations of the checks by forward ones."""
+    final_steps: int | None = None
+    final_tolerance: float | None = None
+    test_method: str | None = None
+    test_steps: int | None = None
+    test_tolerance: float | None = None
+    factor: float | None = None
+    """The test's step or tolerance divided by the final one."""
+    own: bool
+    accuracy: float | None
+    evaluations: int | None = None
+    diverged_at: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveRow(RunRow):
+    """One iteration with a review or a test. Numbers of steps are whole, others have five digits."""
+
+    iteration: int
+    test_accuracy: float | None = None
+    steps: int | None = sparse()
+    steps_after: int | None = sparse()
+    tolerance: float | None = sparse()
+    tolerance_after: float | None = sparse()
+    trained: float | None = None
+    """The training solver's score."""
+    checked: float | None = None
+    signal: float | None = None
+    evaluations_forward: int | None = None
+    """Since the start."""
+    evaluations_checks: int | None = None
+
+    @property
+    def precision(self) -> float:
+        """Steps or tolerance of training."""
+        return self.steps or self.tolerance or 0.0
+
+    @property
+    def precision_after(self) -> float | None:
+        """What the review chose; None where there was none."""
+        return self.steps_after or self.tolerance_after
+
+    @property
+    def before_and_after(self) -> tuple[float | None, float | None]:
+        """The same two as a solver's precision: the sizes of steps, or tolerances."""
+        if self.steps is None:
+            return self.tolerance, self.tolerance_after
+        return 1 / self.steps, None if self.steps_after is None else 1 / self.steps_after
+
+
+ADAPTED, CURVES = Table(MAIN, AdaptedRow), Table("curves", CurveRow)
 
 
 @dataclass(frozen=True)
@@ -36,10 +105,10 @@ class TestSolver:
 def measure(run: Finished) -> Tables:
     config, metrics = run.trained.config, _metrics(run)
     on_the_way = [row for own in metrics.values() for row in curves(run.name, config.precision_name, own)]
-    return {MAIN: final_rows(run), CURVES: on_the_way}
+    return Tables({ADAPTED: final_rows(run), CURVES: on_the_way})
 
 
-def _metrics(run: Finished) -> dict[int, list[Row]]:
+def _metrics(run: Finished) -> dict[int, list[dict[str, Any]]]:
     """By seed."""
     rows = read_metrics(run.folder)
     return {seed: [row for row in rows if row["seed"] == seed] for seed in run.trained.config.seeds}
@@ -49,30 +118,29 @@ def _metrics(run: Finished) -> dict[int, list[Row]]:
 # At the end of training
 
 
-def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[Row]:
+def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[AdaptedRow]:
     """A row for each seed and test solver: the training solver, finer ones, and extra ones."""
-    trained, config = run.trained, run.trained.config
-    metrics, rows = _metrics(run), list[Row]()
+    trained, config, rows = run.trained, run.trained.config, list[AdaptedRow]()
+    by_seed = [
+        _ended_row(run.name, config, seed, metrics, solver)
+        for (seed, metrics), solver in zip(_metrics(run).items(), trained.solvers, strict=True)
+    ]
     for test in (*_test_solvers(config.solver), *extra):
         solvers = [test.of(own) for own in trained.solvers]
         found = scores(trained.ensemble, solvers, run.test_set)
-        for s, seed in enumerate(config.seeds):
-            rows.append(
-                {
-                    "run": run.name,
-                    "seed": seed,
-                    **rule_of(config),
-                    **_on_the_way(config, metrics[seed]),
-                    **_precision("final", trained.solvers[s]),
-                    "test_method": test.method,
-                    **_precision("test", solvers[s]),
-                    "factor": test.factor,
-                    "own": test.method == config.solver.method and test.factor == 1.0,
-                    "accuracy": found[s].accuracy,
-                    "evaluations": found[s].evaluations,
-                    "diverged_at": None,
-                }
+        rows += [
+            replace(
+                row,
+                test_method=test.method,
+                test_steps=steps_of(solver),
+                test_tolerance=tolerance_of(solver),
+                factor=test.factor,
+                own=test.method == config.solver.method and test.factor == 1.0,
+                accuracy=score.accuracy,
+                evaluations=score.evaluations,
             )
+            for row, solver, score in zip(by_seed, solvers, found, strict=True)
+        ]
     return rows
 
 
@@ -88,89 +156,80 @@ def _test_solvers(solver: Solver) -> list[TestSolver]:
     return [TestSolver(*pair) for pair in pairs]
 
 
-def rule_of(config: RunConfig) -> Row:
-    """What all rows of an adapted run say of its training."""
-    return {
-        "data": config.data,
-        "algorithm": config.adapt,
-        "method": config.solver.method,
-        "check": config.check,
-        "threshold": config.threshold if config.adapt == "paper" else None,
-        "target": config.target if config.adapt == "steady" else None,
-        "lr": config.lr,
-        "iterations": config.iterations,
-    }
-
-
-def _on_the_way(config: RunConfig, metrics: Sequence[Row]) -> Row:
-    """The paper's cost: forward evaluations and all of the checks', per iteration."""
+def _ended_row(
+    run: str, config: RunConfig, seed: int, metrics: Sequence[Mapping[str, Any]], solver: Solver
+) -> AdaptedRow:
     last = [row for row in metrics if "evaluations_forward" in row][-1]
     forward, checks = last["evaluations_forward"], last["evaluations_checks"]
-    return {"cost": (forward + checks) / config.iterations, "checks_share": checks / forward}
+    return replace(
+        untested_row(run, config, seed),
+        cost=(forward + checks) / config.iterations,
+        checks_share=checks / forward,
+        final_steps=steps_of(solver),
+        final_tolerance=tolerance_of(solver),
+    )
 
 
-def _precision(of: str, solver: Solver) -> Row:
-    tolerance = solver.precision if isinstance(solver, Adaptive) else None
-    return {f"{of}_steps": steps_of(solver), f"{of}_tolerance": tolerance}
+def untested_row(run: str, config: RunConfig, seed: int) -> AdaptedRow:
+    """What a row says of its training."""
+    return AdaptedRow(
+        run=run,
+        seed=seed,
+        data=config.data,
+        algorithm=config.adapt,
+        method=config.solver.method,
+        check=config.check,
+        threshold=config.threshold if config.adapt == "paper" else None,
+        target=config.target if config.adapt == "steady" else None,
+        lr=config.lr,
+        iterations=config.iterations,
+        own=True,
+        accuracy=None,
+    )
 
 
-def _steps(step: Any) -> Any:
-    return None if step is None else steps_at(step)
+def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> AdaptedRow:
+    return replace(untested_row(run, config, seed), diverged_at=iteration)
 
 
 # ---------------------------------------------------------------------------------------------------------
 # Over training
 
 
-def curves(name: str, precision: str, metrics: Sequence[Row]) -> list[Row]:
-    """One seed's rows of metrics as one row for each iteration with a review or a test, thinned where there are many.
-
-    Numbers of steps are whole, others have five digits; evaluations are those since the start.
-    """
+def curves(run: str, precision: str, metrics: Sequence[Mapping[str, Any]]) -> list[CurveRow]:
+    """One seed's metrics as a row for each iteration with a review or a test; reviews are thinned if there are many."""
     reviews = [row for row in metrics if "before" in row]
     decided = {row["iteration"]: row for row in reviews[:: max(1, ceil(len(reviews) / REVIEWS))]}
     logged = {row["iteration"]: row for row in metrics if "evaluations_forward" in row}
     tested = {iteration for iteration, row in logged.items() if "test_accuracy" in row}
     return [
-        {"run": name, **_curve_row(precision, logged.get(iteration, {}), decided.get(iteration, {}))}
+        _curve_row(run, precision, logged.get(iteration, {}), decided.get(iteration, {}))
         for iteration in sorted(tested | decided.keys())
     ]
 
 
-def _curve_row(precision: str, logged: Mapping[str, Any], decided: Mapping[str, Any]) -> Row:
+def _curve_row(run: str, precision: str, logged: Mapping[str, Any], decided: Mapping[str, Any]) -> CurveRow:
     both: Mapping[str, Any] = {**decided, **logged}
     now, after = both.get(precision, both.get("before")), decided.get("after")
-    name, written = ("steps", _steps) if precision == "step" else ("tolerance", _rounded)
-    return {
-        "seed": both["seed"],
-        "iteration": both["iteration"],
-        "test_accuracy": _rounded(both.get("test_accuracy")),
-        name: written(now),
-        f"{name}_after": written(after),
-        **{key: _rounded(decided.get(key)) for key in ("trained", "checked", "signal")},
-        **{key: logged.get(key) for key in ("evaluations_forward", "evaluations_checks")},
-    }
+    row = CurveRow(
+        run=run,
+        seed=both["seed"],
+        iteration=both["iteration"],
+        test_accuracy=_rounded(both.get("test_accuracy")),
+        trained=_rounded(decided.get("trained")),
+        checked=_rounded(decided.get("checked")),
+        signal=_rounded(decided.get("signal")),
+        evaluations_forward=logged.get("evaluations_forward"),
+        evaluations_checks=logged.get("evaluations_checks"),
+    )
+    if precision == "step":
+        return replace(row, steps=_steps(now), steps_after=_steps(after))
+    return replace(row, tolerance=_rounded(now), tolerance_after=_rounded(after))
 
 
-def _rounded(value: Any) -> Any:
+def _steps(step: float | None) -> int | None:
+    return None if step is None else steps_at(step)
+
+
+def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
-
-
-def metrics_of(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the curves as the metrics they came from, for drawing."""
-    return [row for curve in rows for row in _metrics_row(curve)]
-
-
-def _metrics_row(curve: Row) -> list[Row]:
-    name = "steps" if curve.get("steps") is not None else "tolerance"
-    before, after = (_as_precision(name, curve.get(key)) for key in (name, f"{name}_after"))
-    own = {"seed": curve["seed"], "iteration": curve["iteration"]}
-    logged = {**own, "step" if name == "steps" else name: before, "accuracy": curve["trained"]}
-    logged |= {key: curve[key] for key in ("test_accuracy", "evaluations_forward")}
-    scores = {key: curve[key] for key in ("trained", "checked", "signal")}
-    reviewed = [] if after is None else [{**own, "before": before, "after": after, **scores}]
-    return [*reviewed, {key: value for key, value in logged.items() if value is not None}]
-
-
-def _as_precision(name: str, value: Any) -> Any:
-    return 1 / value if name == "steps" and value is not None else value

@@ -1,23 +1,51 @@
-"""From a grid's table to its critical step: which seeds trained, and from which precision on a better solver agrees.
+"""From a grid's table to its critical step: which seeds trained, and from which precision on a better solver agrees."""
 
-A grid is all rows of one data set, one training method, one way to take gradients and (on CIFAR-10) one learning rate.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from statistics import fmean
-from typing import Any
 
-from windermere.errors import UsageError
 from windermere.paper.arithmetic import IMAGES
+from windermere.paper.studies.rows import GridRow, ScoreRow
+from windermere.paper.studies.study import data_name
 from windermere.paper.training import paper_settings
-from windermere.records import Row
 from windermere.solvers import FixedStep, adaptive_names
 from windermere.solvers.tableaus import tableau
 
 THRESHOLD = 0.1
 """Algorithm 2's: accuracies further apart are not the same."""
+
+
+@dataclass(frozen=True)
+class PrintedMean:
+    """A mean and a standard deviation of accuracy over five seeds."""
+
+    mean: float
+    spread: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.mean:.1f} ± {100 * self.spread:.1f} %"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper's Table 1 has of a data set."""
+
+    fails: int
+    passes: int
+    """The numbers of Euler steps around the critical one (as evaluations, it gives one more)."""
+    grid: PrintedMean
+    """Of the grid's coarsest run that passes."""
+    adapted: PrintedMean
+    """Of Algorithm 2, with Euler steps checked by midpoint; and its evaluations per iteration:"""
+    cost: float
+
+
+PRINTED = {
+    "sphere2": Printed(64, 128, PrintedMean(0.987, 0.010), PrintedMean(0.989, 0.006), 100.5),
+    "cifar10": Printed(16, 32, PrintedMean(0.547, 0.003), PrintedMean(0.550, 0.008), 21.9),
+}
 LEAST_ACCURACY = {"mnist": 0.8, "cifar10": 0.35}
 LEAST_ON_SPHERES = 0.8
 """A seed whose accuracy with its own solver is below did not train: it is drawn in grey, and not averaged."""
@@ -25,13 +53,12 @@ LEAST_OF_QUICK = {"mnist": 0.6, "cifar10": 0.25}
 """The same limit for the quick studies of images, which train for a short time only."""
 
 
-def did_train(own: Row) -> bool:
-    """Whether a model, by the row of its test with its own solver, is one to average over."""
-    if own.get("diverged_at") is not None or own.get("accuracy") is None:
-        return False
-    data = own["data"]
-    quick = data in IMAGES and not is_full_length(data, own["iterations"])
-    return bool(own["accuracy"] >= (LEAST_OF_QUICK if quick else LEAST_ACCURACY).get(data, LEAST_ON_SPHERES))
+def did_train(own: ScoreRow) -> bool:
+    """Whether a model, by the row of its test with its own solver, is one to average over; one that diverged has no
+    accuracy."""
+    quick = own.data in IMAGES and not is_full_length(own.data, own.iterations)
+    least = (LEAST_OF_QUICK if quick else LEAST_ACCURACY).get(own.data, LEAST_ON_SPHERES)
+    return own.accuracy is not None and own.accuracy >= least
 
 
 def is_full_length(data: str, iterations: int) -> bool:
@@ -63,7 +90,7 @@ class Model:
     checked: float | None
     """Accuracy with the check solver."""
     trained: bool
-    diverged_at: int | None
+    diverged_at: int | None = None
 
     @property
     def drop(self) -> float:
@@ -84,6 +111,16 @@ class Entry:
         return [model for model in self.models if model.trained]
 
     @property
+    def own(self) -> list[float]:
+        """Accuracies of those that trained, with their own solver."""
+        return [model.own or 0.0 for model in self.trained]
+
+    @property
+    def checked(self) -> list[float]:
+        """With the check solver; a solve that fails classifies nothing."""
+        return [model.checked or 0.0 for model in self.trained]
+
+    @property
     def gap(self) -> float:
         return fmean(abs(model.drop) for model in self.trained)
 
@@ -91,6 +128,12 @@ class Entry:
     def passes(self) -> bool:
         """The check of Algorithm 2, averaged over the seeds that trained."""
         return self.gap <= THRESHOLD + 1e-9
+
+
+def part(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    """Entries from coarse to fine, up to the finest that fails, and those from which on all pass."""
+    passing = len(list(takewhile(lambda entry: entry.passes, reversed(entries))))
+    return entries[: len(entries) - passing], entries[len(entries) - passing :]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,73 +156,91 @@ class Critical:
         return "unknown" if self.fails is None else f"finer than {short_number(self.fails)}"
 
 
-def critical_steps(rows: Sequence[Row], method: str, check: Check | None = None) -> Critical:
-    """The smallest number of steps (or largest tolerance) from which on every entry of the grid trained with `method`
-    passes. The check is the finest better solver in the table, unless one is named."""
-    check = check or finest_check(rows, method)
-    there = [entry for entry in entries(rows, method, check) if entry.trained]
-    passing = list(takewhile(lambda entry: entry.passes, reversed(there)))
-    failing = there[: len(there) - len(passing)]
-    return Critical(
-        fails=failing[-1].precision if failing else None,
-        passes=passing[-1].precision if passing else None,
-        check=check if there else None,
-    )
+@dataclass(frozen=True)
+class Grid:
+    """All rows of one data set, one training method, one way to take gradients and one learning rate."""
+
+    rows: Sequence[GridRow]
+
+    @property
+    def first(self) -> GridRow:
+        """A row that says what all of them say of the training."""
+        return self.rows[0]
+
+    @property
+    def adaptive(self) -> bool:
+        return self.first.tolerance is not None
+
+    @cached_property
+    def finer_checks(self) -> set[Check]:
+        """All solvers of equal or smaller error that it was tested with; its own where there is no other."""
+        others = [(row.test_method, row.factor) for row in self.rows if not row.own]
+        checks = {Check(method=method, factor=factor) for method, factor in others if method and factor and factor <= 1}
+        return checks or {Check(method=self.first.method, factor=1.0)}
+
+    @cached_property
+    def check(self) -> Check:
+        """The highest order, then the finest precision, of what it was tested with besides its own solver."""
+        return max(self.finer_checks, key=lambda check: (tableau(check.method).order, -check.factor))
+
+    def entries(self, check: Check | None = None) -> list[Entry]:
+        """From coarse to fine."""
+        wanted = check or self.check
+        checked = {r.key: r.accuracy for r in self.rows if (r.test_method, r.factor) == (wanted.method, wanted.factor)}
+        by_precision: dict[float, list[Model]] = {}
+        for row in self.rows:
+            if row.own and (precision := row.steps or row.tolerance):
+                model = Model(
+                    run=row.run,
+                    seed=row.seed,
+                    own=row.accuracy,
+                    checked=checked.get(row.key),
+                    trained=did_train(row),
+                    diverged_at=row.diverged_at,
+                )
+                by_precision.setdefault(precision, []).append(model)
+        return [Entry(precision=p, models=by_precision[p]) for p in sorted(by_precision, reverse=self.adaptive)]
+
+    def trained(self, check: Check | None = None) -> list[Entry]:
+        """The entries that any seed trained."""
+        return [entry for entry in self.entries(check) if entry.trained]
+
+    def critical(self, check: Check | None = None) -> Critical:
+        """The smallest number of steps (or largest tolerance) from which on every entry passes. The check is the finest
+        better solver in the table, unless one is named."""
+        there = self.trained(check)
+        failing, passing = part(there)
+        return Critical(
+            fails=failing[-1].precision if failing else None,
+            passes=passing[0].precision if passing else None,
+            check=(check or self.check) if there else None,
+        )
+
+    @property
+    def name(self) -> str:
+        """Its data set, with the adjoint and the learning rate where they tell grids apart."""
+        adjoint = ", adjoint" if self.first.gradient == "adjoint" else ""
+        rate = f", learning rate {short_number(self.first.lr)}" if self.first.data == "cifar10" else ""
+        return f"{data_name(self.first.data)}{adjoint}{rate}"
+
+    @property
+    def title(self) -> str:
+        """What was trained on what, in words."""
+        data = data_name(self.first.data)
+        return self.name.replace(data, f"{data} trained with {self.first.method}", 1)
 
 
-def finest_check(rows: Sequence[Row], method: str) -> Check:
-    """The highest order, then the finest precision, of what a grid was tested with besides its own solver."""
-    return max(finer_checks(rows, method), key=lambda check: (tableau(check.method).order, -check.factor))
+def grid_name(data: str, method: str, lr: float) -> str:
+    """A name for a study's grid: its training method, and on CIFAR-10 the learning rate."""
+    return f"{method}-lr{short_number(lr)}" if data == "cifar10" else method
 
 
-def finer_checks(rows: Sequence[Row], method: str) -> set[Check]:
-    """All solvers of equal or smaller error that a grid was tested with; its own where there is no other."""
-    others = [row for row in _of(rows, method) if not row["own"] and row["factor"] <= 1]
-    checks = {Check(method=row["test_method"], factor=row["factor"]) for row in others}
-    return checks or {Check(method=method, factor=1.0)}
-
-
-def entries(rows: Sequence[Row], method: str, check: Check) -> list[Entry]:
-    """A grid's, from coarse to fine."""
-    grid = _of(rows, method)
-    own = [row for row in grid if row["own"]]
-    checked = {
-        (row["run"], row["seed"]): row["accuracy"]
-        for row in grid
-        if (row.get("test_method"), row.get("factor")) == (check.method, check.factor)
-    }
-    by_precision: dict[float, list[Model]] = {}
-    for row in own:
-        model = _model(row, checked.get((row["run"], row["seed"])))
-        by_precision.setdefault(precision_of(row), []).append(model)
-    adaptive = any(row.get("tolerance") is not None for row in own)
-    return [Entry(precision=p, models=by_precision[p]) for p in sorted(by_precision, reverse=adaptive)]
-
-
-def precision_of(row: Row) -> float:
-    """Steps or tolerance of training."""
-    steps: float | None = row.get("steps")
-    return steps if steps is not None else row["tolerance"]
-
-
-def _model(own: Row, checked: Any) -> Model:
-    return Model(
-        run=own["run"],
-        seed=own["seed"],
-        own=own["accuracy"],
-        checked=checked,
-        trained=did_train(own),
-        diverged_at=own.get("diverged_at"),
-    )
-
-
-def _of(rows: Sequence[Row], method: str) -> list[Row]:
-    grid = [row for row in rows if row.get("method") == method]
-    for column in ("data", "gradient", "lr"):
-        if len(values := {row.get(column) for row in grid}) > 1:
-            found = " and ".join(sorted(map(str, values)))
-            raise UsageError(f"a grid has one {column}, not {found}: ask for the rows of one at a time")
-    return grid
+def grids_in(rows: Iterable[GridRow]) -> dict[str, Grid]:
+    """The grids of a study by their names."""
+    found: dict[str, list[GridRow]] = {}
+    for row in rows:
+        found.setdefault(grid_name(row.data, row.method, row.lr), []).append(row)
+    return {name: Grid(own) for name, own in found.items()}
 
 
 def short_number(value: float) -> str:

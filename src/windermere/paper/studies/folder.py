@@ -12,28 +12,27 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from windermere.errors import FolderTakenError, RunError, UsageError, WindermereError
-from windermere.paper.studies.study import MAIN, Study, Tables
+from windermere.paper.studies.rows import RunRow, Tables
+from windermere.paper.studies.study import Study
 from windermere.records import (
-    Row,
     damaged,
     not_in_use,
     open_file,
     other_files,
     read_json,
-    read_rows,
     read_tensors,
     storing,
     write_json,
-    write_rows,
 )
 
 if sys.platform != "win32":
     import fcntl
 
 ABOUT, PROVENANCE, RUNS, LOCK = "study.json", "provenance.json", "runs", ".lock"
+R = TypeVar("R")
 Key: TypeAlias = tuple[str, int]
 """A run's name and a seed."""
 
@@ -61,11 +60,11 @@ class StudyFolder:
 
     def _refuse_other_lengths(self, path: Path) -> None:
         """Rows of runs that this version of the study trains for longer, or less long, are not its own."""
-        for row in read_rows(path / f"{MAIN}.csv"):
-            planned = self.iterations.get(row.get("run", ""))
-            if planned is not None and row.get("iterations") not in (None, planned):
+        for row in about_runs(self.study.main.read(path)):
+            planned, found = self.iterations.get(row.run), getattr(row, "iterations", None)
+            if planned is not None and found not in (None, planned):
                 raise FolderTakenError(
-                    f"{path} has rows of '{row['run']}' after {row['iterations']} iterations, and this version of the "
+                    f"{path} has rows of '{row.run}' after {found} iterations, and this version of the "
                     f"study trains it for {planned}: take this one away, or choose another folder"
                 )
 
@@ -74,23 +73,25 @@ class StudyFolder:
         return self.path / RUNS
 
     def done(self) -> set[Key]:
-        return {key for row in read_rows(self.path / f"{MAIN}.csv") if (key := _key(row)) is not None}
+        return {row.key for row in about_runs(self.study.main.read(self.path))}
 
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
         with _alone(self.runs):
             write_json(self.path / PROVENANCE, dict(sorted({**read_provenance(self.path), **made}.items())))
-            for name in sorted(tables, key=lambda name: name == MAIN):
-                file = self.path / f"{name}.csv"
-                write_rows(file, self._in_order(_replaced(read_rows(file), tables[name])))
+            for table in sorted(tables, key=lambda table: table == self.study.main):
+                table.write(self.path, self._joined(table.read(self.path), tables[table]))
 
-    def _in_order(self, rows: Iterable[Row]) -> list[Row]:
-        """Rows sorted by run and seed, so that tables are the same in whatever order the runs were done."""
+    def _joined(self, before: Sequence[R], fresh: Sequence[R]) -> list[R]:
+        """Rows sorted by run and seed, so that tables are the same in whatever order the runs were done. Fresh ones
+        take the place of all that were there of their seeds; rows that are about no run, that of all rows."""
+        keys = {_key(row) for row in fresh}
 
-        def place(row: Row) -> tuple[int, int]:
-            return self.order.get(row.get("run", ""), len(self.order)), int(row.get("seed") or 0)
+        def place(row: R) -> tuple[int, int]:
+            run, seed = _key(row)
+            return self.order.get(run, len(self.order)), seed
 
-        return sorted(rows, key=place)
+        return sorted([*(row for row in before if _key(row) not in keys), *fresh], key=place)
 
     def merge(self, other: Path) -> tuple[int, int]:
         """Take over what another folder of the same study has and this one has not: seeds of runs that are done, and
@@ -98,7 +99,7 @@ class StudyFolder:
         _refuse_another(other, read_json(self.path / ABOUT))
         self._refuse_other_lengths(other)
         done = self.done()
-        tables, made = self.without_done(read_tables(other), read_provenance(other))
+        tables, made = self.without_done(read_tables(other, self.study), read_provenance(other))
         for name, how in made.items():
             self.refuse_other_arithmetic(run_of(name), arithmetic_of(how))
         self.add(tables, made)
@@ -107,18 +108,13 @@ class StudyFolder:
             self._take_over(path)
         return len(self.done() - done), len(begun)
 
-    def without_done(
-        self, tables: Tables, made: Mapping[str, Any]
-    ) -> tuple[dict[str, list[Row]], dict[str, dict[str, Any]]]:
+    def without_done(self, tables: Tables, made: Mapping[str, Any]) -> tuple[Tables, dict[str, dict[str, Any]]]:
         """The rows, among those measured elsewhere, of seeds that are not done here, and how these seeds were made."""
         done = self.done()
-        fresh = {
-            name: [row for row in rows if (key := _key(row)) is not None and key not in done]
-            for name, rows in tables.items()
-        }
-        taken = {_key(row) for row in fresh.get(MAIN, ())}
+        fresh = {table: [row for row in about_runs(rows) if row.key not in done] for table, rows in tables.items()}
+        taken = {row.key for row in fresh[self.study.main]}
         return (
-            {name: rows for name, rows in fresh.items() if rows},
+            Tables({table: rows for table, rows in fresh.items() if rows}),
             {name: how for name, how in made.items() if taken & set(_keys_of(name))},
         )
 
@@ -183,10 +179,19 @@ def arithmetic_of(made: Mapping[str, Any]) -> str:
     return str(made.get("arithmetic", "float32"))
 
 
-def read_tables(path: Path) -> dict[str, list[Row]]:
-    """All tables of a study's folder by name, table.csv first."""
-    files = sorted(path.glob("*.csv"), key=lambda file: (file.stem != MAIN, file.stem))
-    return {file.stem: read_rows(file) for file in files}
+def read_tables(path: Path, study: Study) -> Tables:
+    """All tables of a study's folder."""
+    return Tables({table: table.read(path) for table in study.tables})
+
+
+def about_runs(rows: Iterable[Any]) -> list[RunRow]:
+    return [row for row in rows if isinstance(row, RunRow)]
+
+
+def diverged(rows: Iterable[Any]) -> list[tuple[RunRow, int]]:
+    """The rows of seeds that diverged, and in which iteration each did."""
+    ended = ((row, getattr(row, "diverged_at", None)) for row in about_runs(rows))
+    return [(row, at) for row, at in ended if at is not None]
 
 
 def reached(run: Path) -> int:
@@ -265,10 +270,6 @@ def refuse_other_files(path: Path, own: Collection[str]) -> None:
         raise other_files(path, others[0])
 
 
-def _key(row: Row) -> Key | None:
-    return (row["run"], row["seed"]) if row.get("run") is not None and row.get("seed") is not None else None
-
-
-def _replaced(before: Sequence[Row], fresh: Sequence[Row]) -> list[Row]:
-    keys = {_key(row) for row in fresh}
-    return [*(row for row in before if _key(row) not in keys), *fresh]
+def _key(row: object) -> Key:
+    """The seed that a row is about; all rows about none have one key."""
+    return row.key if isinstance(row, RunRow) else ("", 0)

@@ -4,15 +4,15 @@ from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from statistics import fmean
 
-from windermere.paper.figures import LossCurve, LossPanel
-from windermere.paper.studies.critical import Critical, critical_steps, did_train, entries, finest_check
-from windermere.paper.studies.grid_findings import data_title, grids_in, is_lower, mean_and_spread, seeds_of, title
+from windermere.paper.figures.losses_figure import LossCurve, LossPanel
+from windermere.paper.studies.critical import Critical, Grid, did_train, grids_in
+from windermere.paper.studies.grid_findings import is_lower, mean_and_spread, seeds_of
+from windermere.paper.studies.rows import GridRow
 from windermere.paper.studies.study import Finding
-from windermere.records import Row
 
 
 def lower_than_with_fixed_steps(
-    adaptive: Sequence[Row], fixed: Sequence[Row], *, unfinished: Collection[str]
+    adaptive: Sequence[GridRow], fixed: Sequence[GridRow], *, unfinished: Collection[str]
 ) -> Finding:
     """Overall: of all entries, whatever their precision, each as the mean of its seeds that trained. Coarse ones, which
     may have more seeds, count no more than fine ones."""
@@ -26,11 +26,11 @@ def lower_than_with_fixed_steps(
     )
 
 
-def _by_entry(rows: Sequence[Row]) -> list[list[float]]:
+def _by_entry(rows: Sequence[GridRow]) -> list[list[float]]:
     found: dict[str, list[float]] = {}
     for row in rows:
-        if row["own"] and did_train(row):
-            found.setdefault(row["run"], []).append(row["accuracy"])
+        if row.own and row.accuracy is not None and did_train(row):
+            found.setdefault(row.run, []).append(row.accuracy)
     return list(found.values())
 
 
@@ -40,11 +40,11 @@ def _over_entries(grid: Sequence[Sequence[float]]) -> str:
     return mean_and_spread(grid[0]) if grid else "none yet"
 
 
-def fewer_critical_steps(mnist: Sequence[Row], *others: Sequence[Row], unfinished: Collection[str]) -> Finding:
+def fewer_critical_steps(mnist: Sequence[GridRow], *others: Sequence[GridRow], unfinished: Collection[str]) -> Finding:
     """Whether Euler's method has fewer critical steps on MNIST than on the other data sets."""
     own, *rest = ([grid for name, grid in grids_in(rows).items() if _is_euler(name)] for rows in (mnist, *others))
     grids = [grid for some in (own, *rest) for grid in some]
-    found = {f"{title(grid)} ({seeds_of(grid)})": critical_steps(grid, "euler") for grid in grids}
+    found = {f"{grid.title} ({seeds_of(grid)})": grid.critical() for grid in grids}
     whole = all((own, *rest)) and not any(map(_is_euler, unfinished))
     return Finding(
         claim="the critical number of steps is low (the paper has a 'low critical step size', and thinks that dopri54 "
@@ -66,22 +66,20 @@ def _is_below_all(one: Critical, *others: Critical) -> bool | None:
     return False if any((one.fails or 0) >= (other.passes or inf) for other in others) else None
 
 
-def loss_panels(grids: Iterable[Sequence[Row]]) -> list[LossPanel]:
+def loss_panels(studies: Iterable[Sequence[GridRow]]) -> list[LossPanel]:
     """A panel for each data set: how much accuracy the finest solver takes from the models that trained."""
     panels: dict[str, list[LossCurve]] = {}
-    for rows in grids:
-        for grid in grids_in([row for row in rows if row.get("method") is not None]).values():
+    for rows in studies:
+        for grid in grids_in(rows).values():
             if (curve := _loss_curve(grid)).costs:
-                panels.setdefault(data_title(grid), []).append(curve)
+                panels.setdefault(grid.name, []).append(curve)
     return [LossPanel(title=name, curves=curves) for name, curves in panels.items()]
 
 
-def _loss_curve(grid: Sequence[Row]) -> LossCurve:
-    method = grid[0]["method"]
-    there = [entry for entry in entries(grid, method, finest_check(grid, method)) if entry.trained]
-    costs = {(row["run"], row["seed"]): row["cost"] for row in grid if row["own"]}
+def _loss_curve(grid: Grid) -> LossCurve:
+    there, costs = grid.trained(), {row.key: row.cost or 0.0 for row in grid.rows if row.own}
     return LossCurve(
-        method=method,
+        method=grid.first.method,
         costs=[fmean(costs[model.run, model.seed] for model in entry.trained) for entry in there],
         losses=[[model.drop for model in entry.trained] for entry in there],
     )

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from windermere.paper.arithmetic import IMAGES
-from windermere.paper.figures import GridFigure, GridTest, draw_grid, draw_grid_seeds
-from windermere.paper.studies.critical import critical_steps, did_train, short_number
+from windermere.paper.figures.grid_figure import draw_grid, draw_grid_seeds
+from windermere.paper.figures.grid_layout import GridFigure, GridTest
+from windermere.paper.studies.critical import Grid, did_train, grid_name, grids_in, short_number
 from windermere.paper.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
-from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, grids_in, left_out, title
-from windermere.paper.studies.measuring import described, measure
-from windermere.paper.studies.rows import draw_both
-from windermere.paper.studies.study import MAIN, QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, Tables, data_name
+from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, left_out
+from windermere.paper.studies.measuring import lost_row, measure
+from windermere.paper.studies.rows import GRID, GridRow, Table, Tables, draw_both
+from windermere.paper.studies.study import QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, data_name
 from windermere.paper.training import RunConfig, paper_settings
-from windermere.records import Row
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 CIFAR10_RATES = (1e-3, 1e-4)
@@ -30,16 +30,18 @@ def powers_of_two(most: int) -> tuple[int, ...]:
 
 
 STEPS = {"euler": powers_of_two(256), "rk4": powers_of_two(128)}
-IMAGE_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
-SPHERE900_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
-"""A solve in 900 dimensions costs as much as one of images."""
+COSTLY_STEPS = {"euler": powers_of_two(64), "rk4": powers_of_two(16)}
+"""On images; a solve in 900 dimensions costs as much as one of these."""
 TOLERANCES, IMAGE_TOLERANCES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6), (1e-1, 1e-2, 1e-3, 1e-4)
 ADAPTIVE_METHODS = ("fehlberg21", "dopri54")
 
-QUICK_STEPS = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
-QUICK_SPHERE10_STEPS = {"euler": (1, 2, 8, 32), "rk4": (1, 8)}
-QUICK_MNIST_STEPS, QUICK_CIFAR10_STEPS = {"euler": (1, 2, 8), "rk4": (1, 2)}, {"euler": (1, 2, 4)}
-QUICK_SPHERE900_STEPS = {"euler": (1, 2, 4), "rk4": (1,)}
+QUICK_SPHERE_STEPS: Mapping[str, Sequence[int]] = {"euler": (1, 2, 8, 32, 128), "rk4": (1, 8)}
+QUICK_STEPS: Mapping[str, Mapping[str, Sequence[int]]] = {
+    "sphere10": {"euler": (1, 2, 8, 32), "rk4": (1, 8)},
+    "sphere900": {"euler": (1, 2, 4), "rk4": (1,)},
+    "mnist": {"euler": (1, 2, 8), "rk4": (1, 2)},
+    "cifar10": {"euler": (1, 2, 4)},
+}
 QUICK_TOLERANCES = dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3, 1e-5))
 QUICK_IMAGE_TOLERANCES: Mapping[str, Mapping[str, Sequence[float]]] = {
     "mnist": dict.fromkeys(ADAPTIVE_METHODS, (1e-1, 1e-3)),
@@ -87,14 +89,9 @@ def adaptive_runs(data: str, gradient: str, quick: bool) -> dict[str, RunConfig]
 
 
 def _steps(data: str, quick: bool) -> Mapping[str, Sequence[int]]:
-    if data in IMAGES:
-        of_quick = QUICK_MNIST_STEPS if data == "mnist" else QUICK_CIFAR10_STEPS
-        return of_quick if quick else IMAGE_STEPS
-    if data == "sphere900":
-        return QUICK_SPHERE900_STEPS if quick else SPHERE900_STEPS
-    if data == "sphere10" and quick:
-        return QUICK_SPHERE10_STEPS
-    return QUICK_STEPS if quick else STEPS
+    if quick:
+        return QUICK_STEPS.get(data, QUICK_SPHERE_STEPS)
+    return COSTLY_STEPS if data in (*IMAGES, "sphere900") else STEPS
 
 
 def _tolerances(data: str, quick: bool) -> Mapping[str, Sequence[float]]:
@@ -132,42 +129,39 @@ def _config(data: str, solver: Solver, quick: bool, **settings: Any) -> RunConfi
 # Figures
 
 
-def draw(known: "KnownRuns", tables: Tables, folder: Path) -> list[Path]:
+def draw(tables: Tables, folder: Path) -> list[Path]:
     """One figure for each training method (and learning rate), and one with all its seeds; as PNG and SVG."""
     paths = list[Path]()
-    for name, rows in grids_in(known.completed(tables.get(MAIN, ()))).items():
-        figure = grid_figure(rows)
+    for name, grid in grids_in(tables[GRID]).items():
+        figure = grid_figure(grid)
         paths += draw_both(partial(draw_grid, figure), folder, name)
         paths += draw_both(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
     return paths
 
 
-def grid_figure(rows: Sequence[Row]) -> GridFigure:
-    """What is drawn of one grid's rows."""
-    first, adaptive = rows[0], rows[0].get("tolerance") is not None
-    method = first["method"]
-    trained = {(row["run"], row["seed"]): did_train(row) for row in rows if row["own"]}
-    critical = critical_steps(rows, method)
-    edges = (critical.fails, critical.passes)
+def grid_figure(grid: Grid) -> GridFigure:
+    """What is drawn of one grid."""
+    trained = {row.key for row in grid.rows if row.own and did_train(row)}
+    critical = grid.critical()
+    fails, passes = (p if grid.adaptive or p is None else 1 / p for p in (critical.fails, critical.passes))
     return GridFigure(
-        name=title(rows),
-        precision_name="tolerance" if adaptive else "step",
-        tests=[_grid_test(row, adaptive, trained.get((row["run"], row["seed"]), False)) for row in rows],
-        fails=edges[0] if adaptive or edges[0] is None else 1 / edges[0],
-        passes=edges[1] if adaptive or edges[1] is None else 1 / edges[1],
+        name=grid.title,
+        precision_name="tolerance" if grid.adaptive else "step",
+        tests=[_grid_test(row, row.key in trained) for row in grid.rows],
+        fails=fails,
+        passes=passes,
     )
 
 
-def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
-    trained = row["tolerance"] if adaptive else 1 / row["steps"]
-    factor = row.get("factor")
+def _grid_test(row: GridRow, counts: bool) -> GridTest:
+    trained = row.tolerance or 1 / (row.steps or 1)
     return GridTest(
         trained=trained,
-        tested=trained * (1.0 if factor is None else factor),
-        method=row.get("test_method") or row["method"],
-        seed=row["seed"],
-        accuracy=row["accuracy"],
-        own=row["own"],
+        tested=trained * (1.0 if row.factor is None else row.factor),
+        method=row.test_method or row.method,
+        seed=row.seed,
+        accuracy=row.accuracy,
+        own=row.own,
         counts=counts,
     )
 
@@ -175,62 +169,40 @@ def _grid_test(row: Row, adaptive: bool, counts: bool) -> GridTest:
 # ---------------------------------------------------------------------------------------------------------
 # Studies
 
-
-class KnownRuns:
-    """A study's runs, to complete rows of seeds that diverged: these may say little more than run, seed and when."""
-
-    def __init__(self, quick: Mapping[str, RunConfig], full: Mapping[str, RunConfig]) -> None:
-        self.quick, self.full = quick, full
-
-    def completed(self, rows: Sequence[Row]) -> list[Row]:
-        known = {**self.full, **self.quick} if self._are_quick(rows) else {**self.quick, **self.full}
-        about = {name: described(name, config) for name, config in known.items()}
-        return [
-            row
-            if row.get("gradient") is not None or row["run"] not in about
-            else {**row, **about[row["run"]], "own": True, "accuracy": None}
-            for row in rows
-        ]
-
-    def unfinished(self, rows: Sequence[Row]) -> set[str]:
-        """The grids that have more runs than there are rows of; all quick ones."""
-        there = set() if self._are_quick(rows) else {row["run"] for row in rows}
-        return set(grids_in([described(name, config) for name, config in self.full.items() if name not in there]))
-
-    def _are_quick(self, rows: Sequence[Row]) -> bool:
-        measured = {(row["run"], row.get("iterations")) for row in rows}
-        return any((name, config.iterations) in measured for name, config in self.quick.items())
+Runs = Callable[[bool], Mapping[str, RunConfig]]
 
 
-def _study(name: str, paper: str, what: str, runs: Any, findings: Any) -> Study:
-    known = KnownRuns(runs(True), runs(False))
+def unfinished(runs: Runs, rows: Sequence[GridRow]) -> set[str]:
+    """The grids that have more runs than there are rows of; all quick ones."""
+    measured = {(row.run, row.iterations) for row in rows}
+    quick = any((name, config.iterations) in measured for name, config in runs(True).items())
+    there = set() if quick else {row.run for row in rows}
+    return {grid_name(c.data, c.solver.method, c.lr) for name, c in runs(False).items() if name not in there}
 
-    def found(tables: Tables) -> list[Finding]:
-        rows = known.completed(tables.get(MAIN, ()))
-        return list(findings(rows, known.unfinished(rows)))
 
+def _study(name: str, paper: str, what: str, runs: Runs, findings: Callable[..., Iterator[Finding]]) -> Study:
     return Study(
         name=name,
         paper=paper,
         what=what,
+        tables=(GRID,),
         runs=runs,
         measure=measure,
-        draw=partial(draw, known),
-        findings=found,
-        left_out=lambda tables: left_out(known.completed(tables.get(MAIN, ()))),
+        lost=lost_row,
+        draw=draw,
+        findings=lambda tables: list(findings(tables[GRID], unfinished(runs, tables[GRID]))),
+        left_out=lambda tables: left_out(tables[GRID]),
     )
 
 
 def _compared(study: Study, others: Sequence[Study], compare: Callable[..., Finding]) -> Study:
     """With a finding about other studies' rows and its own."""
-    known = {MAIN: study, **{other.name: other for other in others}}
-    runs = {name: KnownRuns(of.runs(True), of.runs(False)) for name, of in known.items()}
+    known = {GRID: study, **{Table(other.name, GridRow): other for other in others}}
 
     def found(tables: Tables) -> list[Finding]:
-        rows = {name: of.completed(tables.get(name, ())) for name, of in runs.items()}
-        unfinished = set[str]().union(*(of.unfinished(rows[name]) for name, of in runs.items()))
-        more = [compare(*rows.values(), unfinished=unfinished)] if rows[MAIN] else []
-        return [*study.findings(tables), *more]
+        rows = [tables[table] for table in known]
+        lacking = set[str]().union(*(unfinished(of.runs, tables[table]) for table, of in known.items()))
+        return [*study.findings(tables), *([compare(*rows, unfinished=lacking)] if rows[0] else [])]
 
     return replace(study, findings=found, beside=tuple(other.name for other in others))
 

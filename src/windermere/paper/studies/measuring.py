@@ -4,8 +4,7 @@ A member whose solve fails has a row without an accuracy, and leaves the others'
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -13,9 +12,10 @@ from windermere.auditing.candidates import STEP_FACTORS, TOLERANCE_FACTORS
 from windermere.errors import SolverError, StepBudgetError, ToleranceError, VanishingStepError
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.critical import is_full_length
-from windermere.paper.studies.study import MAIN, Finished, Tables
+from windermere.paper.studies.rows import GRID, GridRow, Tables
+from windermere.paper.studies.study import Finished
 from windermere.paper.training import Ensemble, Labelled, RunConfig, evaluate
-from windermere.records import Row, read_metrics
+from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 TESTED_WITH = {
@@ -35,33 +35,56 @@ BEYOND_FLOAT32 = (ToleranceError, VanishingStepError, StepBudgetError)
 
 def measure(run: Finished) -> Tables:
     """The paper's tests of one run."""
-    config, about, by_seed = run.trained.config, described(run.name, run.trained.config), costs(run)
-    rows = []
+    config, by_seed, rows = run.trained.config, costs(run), list[GridRow]()
     for trial in trials(config.solver):
         found = scores(run.trained.ensemble, [trial.solver] * len(config.seeds), run.test_set)
         for seed, cost, score in zip(config.seeds, by_seed, found, strict=True):
-            rows.append({"run": run.name, "seed": seed, **about, "cost": cost, **trial.columns(), **vars(score)})
-    return {MAIN: rows}
+            rows.append(
+                replace(
+                    untested_row(run.name, config, seed),
+                    cost=cost,
+                    test_method=trial.solver.method,
+                    test_steps=steps_of(trial.solver),
+                    test_tolerance=tolerance_of(trial.solver),
+                    factor=trial.factor,
+                    own=trial.own,
+                    accuracy=score.accuracy,
+                    evaluations=score.evaluations,
+                    float64=score.float64,
+                )
+            )
+    return Tables({GRID: rows})
 
 
-def described(name: str, config: RunConfig) -> Row:
-    """What all rows of a run say of its training."""
+def untested_row(run: str, config: RunConfig, seed: int) -> GridRow:
+    """What a row of a grid says of its training."""
     solver = config.solver
-    return {
-        "run": name,
-        "data": config.data,
-        "method": solver.method,
-        "steps": steps_of(solver),
-        "tolerance": solver.precision if isinstance(solver, Adaptive) else None,
-        "gradient": config.gradient,
-        "lr": config.lr,
-        "iterations": config.iterations,
-    }
+    return GridRow(
+        run=run,
+        seed=seed,
+        data=config.data,
+        method=solver.method,
+        steps=steps_of(solver),
+        tolerance=tolerance_of(solver),
+        gradient=config.gradient,
+        lr=config.lr,
+        iterations=config.iterations,
+        own=True,
+        accuracy=None,
+    )
+
+
+def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> GridRow:
+    return replace(untested_row(run, config, seed), diverged_at=iteration)
 
 
 def steps_of(solver: Solver) -> int | None:
     """How many an adaptive one takes is not known beforehand."""
     return None if isinstance(solver, Adaptive) else steps_at(solver.precision)
+
+
+def tolerance_of(solver: Solver) -> float | None:
+    return solver.precision if isinstance(solver, Adaptive) else None
 
 
 def steps_at(step: float) -> int:
@@ -97,15 +120,6 @@ class Trial:
     """Its step or tolerance divided by the training solver's."""
     own: bool
     """Whether it is the training solver."""
-
-    def columns(self) -> dict[str, Any]:
-        return {
-            "test_method": self.solver.method,
-            "test_steps": steps_of(self.solver),
-            "test_tolerance": self.solver.precision if isinstance(self.solver, Adaptive) else None,
-            "factor": self.factor,
-            "own": self.own,
-        }
 
 
 def trials(trained: Solver) -> Iterator[Trial]:

@@ -3,70 +3,87 @@
 Shapes: N points in the plane.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from windermere.paper.data import Split, spheres
-from windermere.paper.figures import draw_classes
-from windermere.paper.studies.rows import Floats, Labels, draw_both, where
-from windermere.paper.studies.study import MAIN, Finding, Study, Tables
+from windermere.paper.data import spheres
+from windermere.paper.figures.toy_figures import draw_classes
+from windermere.paper.studies.rows import MAIN, Floats, Labels, Table, Tables, draw_both
+from windermere.paper.studies.study import Finding, Study
 from windermere.paper.training import RunConfig
-from windermere.records import Row
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellRow:
+    """Points of one class between two radii."""
+
+    split: str
+    label: int
+    points: int
+    inner: float
+    outer: float
+
+    def __str__(self) -> str:
+        return f"{self.points} points of class {self.label} at radii {self.inner:.3f} to {self.outer:.3f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointRow:
+    label: int
+    x: float
+    y: float
+
+
+SHELLS, POINTS = Table(MAIN, ShellRow), Table("points", PointRow)
 
 
 def compute(quick: bool) -> Tables:
     """The training set, and where both sets lie; it is quick in any case."""
     data = spheres(2, seed=RunConfig.data_seed)
-    splits = {"training": data.train, "test": data.test}
-    x, y = np.asarray(data.train.inputs, dtype=np.float64).T.tolist()
-    labels = data.train.labels.tolist()
-    points = [{"label": label, "x": a, "y": b} for label, a, b in zip(labels, x, y, strict=True)]
-    return {MAIN: [row for name, split in splits.items() for row in _of(name, split)], "points": points}
+    rows = [
+        shell
+        for name, split in (("training", data.train), ("test", data.test))
+        for shell in shells(name, np.asarray(split.inputs, dtype=np.float64), np.asarray(split.labels))
+    ]
+    places = zip(data.train.inputs.tolist(), data.train.labels.tolist(), strict=True)
+    return Tables({SHELLS: rows, POINTS: [PointRow(label=label, x=x, y=y) for (x, y), label in places]})
 
 
-def _of(name: str, split: Split) -> list[Row]:
-    points = np.asarray(split.inputs, dtype=np.float64)
-    return [{"split": name, **row} for row in shells(points, np.asarray(split.labels))]
-
-
-def shells(points: Floats, labels: Labels) -> list[Row]:
+def shells(split: str, points: Floats, labels: Labels) -> list[ShellRow]:
     """From the centre of the points [N, 2] outwards, a row for as long as their labels [N] stay the same."""
     outwards = sorted(zip(np.linalg.norm(points, axis=1).tolist(), labels.tolist(), strict=True))
     found = [(label, [radius for radius, _ in own]) for label, own in groupby(outwards, key=lambda point: point[1])]
-    return [{"label": label, "points": len(r), "inner": r[0], "outer": r[-1]} for label, r in found]
+    return [ShellRow(split=split, label=label, points=len(r), inner=r[0], outer=r[-1]) for label, r in found]
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
-    rows = tables["points"]
-    points, labels = np.array([[row["x"], row["y"]] for row in rows]), np.array([row["label"] for row in rows])
+    rows = tables[POINTS]
+    points, labels = np.array([(row.x, row.y) for row in rows]), np.array([row.label for row in rows])
     return draw_both(
         partial(draw_classes, points, labels, f"Sphere2: {len(rows)} training points"), folder, SPHERE2.name
     )
 
 
 def findings(tables: Tables) -> list[Finding]:
-    found = {name: where(tables[MAIN], split=name) for name in ("training", "test")}
-    classes = [[row["label"] for row in rows] for rows in found.values()]
+    found = {split: [row for row in tables[SHELLS] if row.split == split] for split in ("training", "test")}
     return [
         Finding(
             claim="Sphere2 is three concentric spheres, the inner and the outer one of one class.",
-            ours="; ".join(f"{name} set: {', '.join(map(_told, rows))}" for name, rows in found.items()),
-            agrees=all(len(labels) == 3 and labels[0] == labels[2] for labels in classes),
+            ours="; ".join(f"{split} set: {', '.join(map(str, rows))}" for split, rows in found.items()),
+            agrees=all(len(rows) == 3 and rows[0].label == rows[2].label for rows in found.values()),
         )
     ]
-
-
-def _told(row: Row) -> str:
-    return f"{row['points']} points of class {row['label']} at radii {row['inner']:.3f} to {row['outer']:.3f}"
 
 
 SPHERE2 = Study(
     name="sphere2-data",
     paper="Appendix B",
     what="The data set Sphere2: an inner and an outer ring of one class, and between them one of the other",
+    tables=(SHELLS, POINTS),
     compute=compute,
     draw=draw,
     findings=findings,

@@ -5,15 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from windermere.paper.studies.rows import RunRow, Table, Tables
 from windermere.paper.training import Labelled, RunConfig, Trained
-from windermere.records import Row
 
-Tables: TypeAlias = Mapping[str, Sequence[Row]]
-"""By name; each is a CSV file of the study's folder. Rows about a run have its name (`run`) and `seed`."""
-Borrowed: TypeAlias = tuple[Sequence[Row], Mapping[str, Any]]
+Borrowed: TypeAlias = tuple[Sequence[RunRow], Mapping[str, Any]]
 """Other studies' rows, and by name how they were made (`borrowed` says by which study)."""
-MAIN = "table"
-"""The table that every study has: with its rows in place, a run is done."""
 SEEDS = (0, 1, 2, 3, 4)
 """The paper's five, unless a study is asked for fewer or more."""
 QUICK_SPHERES: Mapping[str, Any] = {"iterations": 1500, "lr": 1e-3}
@@ -71,19 +67,29 @@ class Study:
     """Where the paper has it: "Figure 4 (a, b)"."""
     what: str
     """One line."""
+    tables: tuple[Table[Any], ...]
+    """The main one first."""
     draw: Callable[[Tables, Path], list[Path]]
     """Draws the figures from the tables into a folder; returns their paths."""
     runs: Callable[[bool], Mapping[str, RunConfig]] = field(default=lambda quick: {})
     """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
-    measure: Callable[[Finished], Tables] = field(default=lambda run: {})
+    measure: Callable[[Finished], Tables] = field(default=lambda run: Tables())
     """What a trained run contributes to the tables."""
+    lost: Callable[[str, RunConfig, int, int], RunRow] = field(
+        default=lambda run, _, seed, __: RunRow(run=run, seed=seed)
+    )
+    """The row of the main table for a seed that diverged, by run, config, seed and iteration."""
     borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
-    compute: Callable[[bool], Tables] = field(default=lambda quick: {})
+    compute: Callable[[bool], Tables] = field(default=lambda quick: Tables())
     """The tables of a study that trains nothing."""
     findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
     """What the tables say of the paper's claims."""
     beside: tuple[str, ...] = ()
-    """Studies whose main tables, where they are there, its findings get as well, each by its name."""
+    """Studies whose main tables, where they are there, its findings get as well, each as a table of that name."""
     left_out: Callable[[Tables], str] = field(default=lambda tables: "")
     """A sentence about models that are in no mean; if empty, those that diverged are named."""
+
+    @property
+    def main(self) -> Table[Any]:
+        return self.tables[0]

@@ -10,14 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from windermere.errors import RunError
-from windermere.paper.figures import draw_losses
+from windermere.paper.figures.losses_figure import draw_losses
 from windermere.paper.studies.critical import THRESHOLD
-from windermere.paper.studies.folder import from_tables, read_provenance, read_tables, refuse_another_study
+from windermere.paper.studies.folder import (
+    about_runs,
+    diverged,
+    from_tables,
+    read_provenance,
+    read_tables,
+    refuse_another_study,
+)
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.grids import GRIDS
 from windermere.paper.studies.registry import ALL
-from windermere.paper.studies.study import MAIN, Finding, Study, Tables
-from windermere.records import Row, read_json, refuse_unless_file, write_atomically
+from windermere.paper.studies.rows import GRID, MAIN, Table, Tables
+from windermere.paper.studies.study import Finding, Study
+from windermere.records import read_json, refuse_unless_file, write_atomically
 from windermere.records.atomic import read_bytes
 
 WORDS = {True: "agrees", False: "differs", None: "open"}
@@ -110,14 +118,16 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     for study in there:
         refuse_another_study(results / study.name, study)
     missing = [study.name for study in studies if study not in there]
-    tables = {study.name: read_tables(results / study.name) for study in there}
+    tables = {study.name: read_tables(results / study.name, study) for study in there}
+    mains = {study.name: study.main for study in there}
     found = dict[str, Sequence[Finding]]()
     for study in there:
         with from_tables(results / study.name):
-            beside = {name: tables[name][MAIN] for name in study.beside if name in tables}
-            found[study.name] = study.findings({**tables[study.name], **beside})
+            others = {name: mains[name] for name in study.beside if name in mains}
+            beside = {Table(name, main.rows): tables[name][main] for name, main in others.items()}
+            found[study.name] = study.findings(Tables({**tables[study.name], **beside}))
     parts = [INTRO]
-    if grids := loss_panels(tables[study.name][MAIN] for study in GRIDS if study in there):
+    if grids := loss_panels(tables[study.name][GRID] for study in GRIDS if study in there):
         draw_losses(grids, THRESHOLD, [results / f"{GLANCE_NAME}{suffix}" for suffix in (".png", ".svg")])
         parts += [f"![{GLANCE_NAME}]({_relative(results / GLANCE_NAME, page.parent)}.png)\n", GLANCE]
     if short := list(_in_short(found)):
@@ -161,7 +171,7 @@ def _overview(studies: Sequence[Study], tables: Mapping[str, Tables], found: Map
 
 def _runs(study: Study, tables: Tables) -> str:
     """How many of the planned ones have any seed."""
-    planned, done = study.runs(False), {row.get("run") for row in tables[MAIN]}
+    planned, done = study.runs(False), {row.run for row in about_runs(tables[study.main])}
     return f"{len(done & set(planned))} of {len(planned)}" if planned else ""
 
 
@@ -202,20 +212,15 @@ def _row(*cells: str) -> str:
 def _seeds(study: Study, tables: Tables) -> str:
     """How many each run has, and which are left out."""
     seeds: dict[str, set[int]] = {}
-    for row in (rows := tables[MAIN]):
-        if row.get("run") is not None and row.get("seed") is not None:
-            seeds.setdefault(row["run"], set()).add(row["seed"])
+    for row in (rows := about_runs(tables[study.main])):
+        seeds.setdefault(row.run, set()).add(row.seed)
     if not seeds:
         return ""
     counts = sorted({len(own) for own in seeds.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    lost = [f"seed {r['seed']} of {r['run']} (iteration {r['diverged_at']})" for r in rows if _diverged(r)]
-    diverged = f"Diverged, and left out: {', '.join(lost)}." if lost else "None diverged."
-    return f"Runs: {len(seeds)}. Seeds of each: {many}. {study.left_out(tables) or diverged}"
-
-
-def _diverged(row: Row) -> bool:
-    return row.get("diverged_at") is not None
+    lost = [f"seed {row.seed} of {row.run} (iteration {at})" for row, at in diverged(rows)]
+    words = f"Diverged, and left out: {', '.join(lost)}." if lost else "None diverged."
+    return f"Runs: {len(seeds)}. Seeds of each: {many}. {study.left_out(tables) or words}"
 
 
 def _provenance(study: Study, folder: Path) -> str:

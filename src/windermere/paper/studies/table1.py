@@ -5,36 +5,36 @@ measured already.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.figures import CostPanel, GridPoint, PrintedValue, draw_costs
+from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.paper.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
-from windermere.paper.studies.adaptation_measures import TestSolver, final_rows
-from windermere.paper.studies.critical import short_number
+from windermere.paper.studies.adaptation_findings import by_seed, is_same, percent, spread
+from windermere.paper.studies.adaptation_measures import ADAPTED, AdaptedRow, TestSolver, final_rows
+from windermere.paper.studies.adaptation_measures import lost_row as lost_adapted_row
+from windermere.paper.studies.critical import PRINTED, short_number
 from windermere.paper.studies.folder import read_provenance, run_of
-from windermere.paper.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
-from windermere.paper.studies.study import (
-    MAIN,
-    SEEDS,
-    Borrowed,
-    Finding,
-    Finished,
-    Study,
-    Tables,
-    data_name,
-    seed_count,
-)
-from windermere.paper.studies.table1_lines import GRID, PRINTED_GRID, Line, StepsEntry, lines
+from windermere.paper.studies.grid_findings import within_a_factor_of_two
+from windermere.paper.studies.measuring import lost_row as lost_grid_row
+from windermere.paper.studies.rows import GRID as GRID_TABLE
+from windermere.paper.studies.rows import GridRow, Table, Tables
+from windermere.paper.studies.study import SEEDS, Finding, Finished, Study, data_name, seed_count
+from windermere.paper.studies.table1_lines import GRID, TABLE, Line, Table1Row, lines
 from windermere.paper.training import RunConfig, paper_settings
-from windermere.records import Row, read_rows, write_atomically, write_rows
+from windermere.records import write_atomically
 from windermere.solvers import FixedStep
 
-LENDERS = ("sphere2-fixed", "cifar10-fixed", "step-adaptation-sphere2", "step-adaptation-cifar10")
+LENDERS: dict[str, Table[Any]] = {
+    "sphere2-fixed": GRID_TABLE,
+    "cifar10-fixed": GRID_TABLE,
+    "step-adaptation-sphere2": ADAPTED,
+    "step-adaptation-cifar10": ADAPTED,
+}
 QUICK_GRID = {**GRID, "cifar10": (1, 4)}
 NOTE = """\
 Evaluations are of the field, per training iteration, those of all checks included. The paper counts one more than the
@@ -76,21 +76,30 @@ def measure(run: Finished) -> Tables:
     """As the studies of adaptation do; grids are tested with the very check of Algorithm 2 as well."""
     config = run.trained.config
     if config.adapt != "none":
-        return {MAIN: final_rows(run)}
+        return Tables({TABLE: [_row_of(row) for row in final_rows(run)]})
     step = config.solver.precision
     check = TestSolver("midpoint", check_solver(config.solver.method, "midpoint", step, 1.0).precision / step)
     rows = final_rows(run, extra=[check] if check.factor < 1 else [])
-    return {MAIN: [{**row, "steps": row["final_steps"], "tolerance": None} for row in rows]}
+    return Tables({TABLE: [replace(_row_of(row), steps=row.final_steps) for row in rows]})
 
 
-def borrowed(results: Path, quick: bool) -> Borrowed:
+def _row_of(row: GridRow | AdaptedRow) -> Table1Row:
+    return Table1Row(**vars(row))
+
+
+def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> Table1Row:
+    lost = lost_grid_row if config.adapt == "none" else lost_adapted_row
+    return _row_of(lost(run, config, seed, iteration))
+
+
+def borrowed(results: Path, quick: bool) -> tuple[list[Table1Row], dict[str, Any]]:
     """What other studies' tables have of this one's runs, under the names that they have here."""
-    names = {_key(_wanted_row(config)): name for name, config in runs(quick).items()}
-    rows, made = list[Row](), dict[str, Any]()
-    for lender in LENDERS:
-        lent = [row for row in read_rows(results / lender / f"{MAIN}.csv") if _key(row) in names]
-        rows += [{**row, "run": names[_key(row)]} for row in lent]
-        here, known = {row["run"]: names[_key(row)] for row in lent}, read_provenance(results / lender).items()
+    names = {_wanted(config): name for name, config in runs(quick).items()}
+    rows, made = list[Table1Row](), dict[str, Any]()
+    for lender, table in LENDERS.items():
+        lent = [row for row in map(_row_of, table.read(results / lender)) if _key(row) in names]
+        rows += [replace(row, run=names[_key(row)]) for row in lent]
+        here, known = {row.run: names[_key(row)] for row in lent}, read_provenance(results / lender).items()
         made |= {
             f"{lender}/{here[run]}{name.removeprefix(run)}": {**how, "borrowed": lender}
             for name, how in known
@@ -99,85 +108,104 @@ def borrowed(results: Path, quick: bool) -> Borrowed:
     return rows, made
 
 
-def _wanted_row(config: RunConfig) -> Row:
-    adapted = config.adapt != "none"
-    rule = {"algorithm": "paper", "check": config.check, "threshold": config.threshold} if adapted else {}
-    steps = None if adapted else round(1 / config.solver.precision)
-    about = {"data": config.data, "method": config.solver.method, "lr": config.lr, "iterations": config.iterations}
-    return {**about, "steps": steps, **rule}
+def _wanted(config: RunConfig) -> tuple[Any, ...]:
+    """The key of the rows of a run."""
+    about = (config.data, config.solver.method, config.lr, config.iterations)
+    if config.adapt != "none":
+        return *about, None, "paper", config.check, config.threshold
+    return *about, round(1 / config.solver.precision), None, None, None
 
 
-def _key(row: Row) -> tuple[Any, ...]:
+def _key(row: Table1Row) -> tuple[Any, ...]:
     """What makes two rows those of one configuration."""
-    if row.get("algorithm") in ("paper", "steady"):
-        return tuple(
-            row.get(name) for name in ("data", "method", "lr", "iterations", "algorithm", "check", "threshold")
-        )
-    return tuple(row.get(name) for name in ("data", "method", "lr", "iterations", "steps"))
+    about = (row.data, row.method, row.lr, row.iterations)
+    return *about, row.steps, row.algorithm, row.check, row.threshold
 
 
 # ---------------------------------------------------------------------------------------------------------
 # What is drawn and written
 
 
+@dataclass(frozen=True, kw_only=True)
+class LineRow:
+    """A line of Table 1 as numbers: the paper's, or ours."""
+
+    data: str
+    source: str
+    grid_fails: int | None = None
+    grid_passes: int | None = None
+    grid_accuracy: float | None = None
+    grid_spread: float | None = None
+    grid_seeds: int
+    adapted_evaluations: float | None = None
+    adapted_accuracy: float | None = None
+    adapted_spread: float | None = None
+    adapted_seeds: int
+    lr: float | None = None
+
+
+LINES = Table("table1", LineRow)
+
+
 def draw(tables: Tables, folder: Path) -> list[Path]:
     """The figure, and the table itself as CSV and as Markdown."""
-    if not (found := lines(tables[MAIN])):
+    if not (found := lines(tables[TABLE])):
         return []
     figures = [folder / f"table1.{kind}" for kind in ("png", "svg")]
     draw_costs([_panel(line) for line in found], figures)
     printed = [_printed_row(data) for data in dict.fromkeys(line.data for line in found)]
-    write_rows(folder / "table1.csv", [*printed, *map(_row, found)])
+    LINES.write(folder, [*printed, *map(_line_row, found)])
     write_atomically(folder / "table1.md", markdown(found).encode())
     return [*figures, folder / "table1.csv", folder / "table1.md"]
 
 
 def _panel(line: Line) -> CostPanel:
-    critical, (low, high), printed = line.critical, PRINTED_BRACKET[line.data], PAPER[line.data]
-    accuracy, around = PRINTED_GRID[line.data]
+    critical, printed = line.critical, PRINTED[line.data]
+    grid, adapted = (printed.fails + 1, printed.passes + 1), (printed.cost, printed.cost)
     return CostPanel(
         title=line.name,
-        grid=[GridPoint(cost=e.steps, accuracy=e.accuracy, checked=e.checked) for e in line.entries],
-        critical=(line.fails or 0, critical.steps if critical else inf) if line.entries else None,
-        adapted=list(zip(line.adapted_column("cost"), line.adapted_column("accuracy"), strict=True)),
-        printed_grid=PrintedValue(costs=(low + 1, high + 1), accuracy=accuracy, spread=around),
-        printed_adapted=PrintedValue(
-            costs=(printed.cost, printed.cost), accuracy=printed.accuracy, spread=printed.spread
-        ),
+        grid=[GridPoint(cost=e.precision, accuracy=e.own, checked=e.checked) for e in line.entries],
+        critical=(line.fails or 0, critical.precision if critical else inf) if line.entries else None,
+        adapted=list(zip(line.costs, line.adapted, strict=True)),
+        printed_grid=PrintedValue(costs=grid, accuracy=printed.grid.mean, spread=printed.grid.spread),
+        printed_adapted=PrintedValue(costs=adapted, accuracy=printed.adapted.mean, spread=printed.adapted.spread),
     )
 
 
-def _row(line: Line) -> Row:
-    critical, accuracy = line.critical, line.adapted_column("accuracy")
-    grid = critical.accuracy if critical else []
-    return {
-        "data": line.data,
-        "source": "ours",
-        "lr": line.lr,
-        "grid_fails": line.fails,
-        "grid_passes": critical.steps if critical else None,
-        "grid_accuracy": fmean(grid) if grid else None,
-        "grid_spread": spread(grid) if grid else None,
-        "grid_seeds": len(grid),
-        "adapted_evaluations": fmean(line.adapted_column("cost")) if accuracy else None,
-        "adapted_accuracy": fmean(accuracy) if accuracy else None,
-        "adapted_spread": spread(accuracy) if accuracy else None,
-        "adapted_seeds": len(accuracy),
-    }
+def _line_row(line: Line) -> LineRow:
+    critical, accuracy = line.critical, line.adapted
+    grid = critical.own if critical else []
+    return LineRow(
+        data=line.data,
+        source="ours",
+        lr=line.lr,
+        grid_fails=line.fails,
+        grid_passes=int(critical.precision) if critical else None,
+        grid_accuracy=fmean(grid) if grid else None,
+        grid_spread=spread(grid) if grid else None,
+        grid_seeds=len(grid),
+        adapted_evaluations=fmean(line.costs) if accuracy else None,
+        adapted_accuracy=fmean(accuracy) if accuracy else None,
+        adapted_spread=spread(accuracy) if accuracy else None,
+        adapted_seeds=len(accuracy),
+    )
 
 
-def _printed_row(data: str) -> Row:
-    (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
-    grid = {"grid_fails": low, "grid_passes": high, "grid_accuracy": accuracy, "grid_spread": around, "grid_seeds": 5}
-    return {
-        "data": data,
-        "source": "paper",
-        **grid,
-        "adapted_evaluations": adapted.cost,
-        "adapted_accuracy": adapted.accuracy,
-        "adapted_spread": adapted.spread,
-        "adapted_seeds": 5,
-    }
+def _printed_row(data: str) -> LineRow:
+    printed = PRINTED[data]
+    return LineRow(
+        data=data,
+        source="paper",
+        grid_fails=printed.fails,
+        grid_passes=printed.passes,
+        grid_accuracy=printed.grid.mean,
+        grid_spread=printed.grid.spread,
+        grid_seeds=5,
+        adapted_evaluations=printed.cost,
+        adapted_accuracy=printed.adapted.mean,
+        adapted_spread=printed.adapted.spread,
+        adapted_seeds=5,
+    )
 
 
 def markdown(found: Sequence[Line]) -> str:
@@ -189,20 +217,20 @@ def markdown(found: Sequence[Line]) -> str:
 
 
 def _printed_cells(data: str) -> tuple[str, ...]:
-    (low, high), (accuracy, around), adapted = PRINTED_BRACKET[data], PRINTED_GRID[data], PAPER[data]
-    reached = [f"{100 * a:.1f} ± {100 * s:.1f} %" for a, s in ((accuracy, around), (adapted.accuracy, adapted.spread))]
-    return (data_name(data), "paper", f"{low + 1}-{high + 1}", reached[0], f"{adapted.cost}", reached[1])
+    printed = PRINTED[data]
+    steps = f"{printed.fails + 1}-{printed.passes + 1}"
+    return (data_name(data), "paper", steps, f"{printed.grid}", f"{printed.cost}", f"{printed.adapted}")
 
 
 def _cells(line: Line) -> tuple[str, ...]:
-    critical, costs = line.critical, line.adapted_column("cost")
+    critical, costs = line.critical, line.costs
     return (
         "",
         f"ours, learning rate {short_number(line.lr)}",
         line.bracket,
-        percent(critical.accuracy) + (" (one seed)" if len(critical.accuracy) == 1 else "") if critical else "",
+        percent(critical.own) + (" (one seed)" if len(critical.own) == 1 else "") if critical else "",
         f"{fmean(costs):.1f} ({by_seed(costs)})" if costs else "",
-        percent(line.adapted_column("accuracy")) if costs else "",
+        percent(line.adapted) if costs else "",
     )
 
 
@@ -211,59 +239,50 @@ def _joined(cells: Sequence[str]) -> str:
 
 
 def findings(tables: Tables) -> list[Finding]:
-    return [finding for line in lines(tables[MAIN]) for finding in _findings(line)]
+    return [finding for line in lines(tables[TABLE]) for finding in _findings(line)]
 
 
 def _findings(line: Line) -> Iterator[Finding]:
-    low, high = PRINTED_BRACKET[line.data]
-    accuracy, around = PRINTED_GRID[line.data]
-    critical, adapted = line.critical, line.adapted_column("accuracy")
-    passes = critical.steps if critical else None
-    if line.entries:
-        yield Finding(
-            claim="a grid search over Euler steps finds the printed critical number, within a factor of two",
-            ours=f"{line.bracket} (printed: {low}-{high}), of {line.entries[0].steps} to {line.entries[-1].steps} "
-            f"steps ({seed_count(*(len(e.accuracy) for e in line.entries))})",
-            agrees=within_a_factor_of_two(line.fails, passes, low, high) if line.whole else None,
-            case=line.name,
+    def found(claim: str, ours: str, agrees: bool | None) -> Finding:
+        return Finding(claim=claim, ours=ours, agrees=agrees if line.whole else None, case=line.name)
+
+    critical, printed, entries = line.critical, PRINTED[line.data], line.entries
+    if entries:
+        yield found(
+            "a grid search over Euler steps finds the printed critical number, within a factor of two",
+            f"{line.bracket} (printed: {printed.fails}-{printed.passes}), of {entries[0].precision:g} to "
+            f"{entries[-1].precision:g} steps ({seed_count(*(len(entry.own) for entry in entries))})",
+            within_a_factor_of_two(line.fails, critical.precision if critical else None, printed),
         )
     if critical is None:
         return
-    own = critical.accuracy
-    yield Finding(
-        claim="the accuracy of the coarsest run that passes is as printed",
-        ours=f"{percent(own)} with {critical.steps} steps ({seed_count(len(own))}) where {100 * accuracy:.1f} ± "
-        f"{100 * around:.1f} % is printed",
-        agrees=is_same(own, accuracy, around) if line.whole else None,
-        case=line.name,
+    own, steps, adapted, costs = critical.own, critical.precision, line.adapted, line.costs
+    yield found(
+        "the accuracy of the coarsest run that passes is as printed",
+        f"{percent(own)} with {steps:g} steps ({seed_count(len(own))}) where {printed.grid} is printed",
+        is_same(own, printed.grid),
     )
     if adapted:
-        yield from _adapted(line, critical)
-
-
-def _adapted(line: Line, critical: StepsEntry) -> Iterator[Finding]:
-    own, adapted, costs = critical.accuracy, line.adapted_column("accuracy"), line.adapted_column("cost")
-    par = fmean(own) - fmean(adapted) <= spread(own) + spread(adapted)
-    yield Finding(
-        claim="Algorithm 2 is as accurate as the coarsest run that passes, without a search",
-        ours=f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
-        agrees=par if line.whole else None,
-        case=line.name,
-    )
-    yield Finding(
-        claim="Algorithm 2 costs no more than the coarsest run that passes",
-        ours=f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {critical.steps}",
-        agrees=fmean(costs) <= critical.steps if line.whole else None,
-        case=line.name,
-    )
+        yield found(
+            "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
+            f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
+            fmean(own) - fmean(adapted) <= spread(own) + spread(adapted),
+        )
+        yield found(
+            "Algorithm 2 costs no more than the coarsest run that passes",
+            f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}",
+            fmean(costs) <= steps,
+        )
 
 
 TABLE1 = Study(
     name="table1",
     paper="Table 1",
     what="A grid search over Euler steps against Algorithm 2, on Sphere2 and CIFAR-10: accuracy and cost",
+    tables=(TABLE,),
     runs=runs,
     measure=measure,
+    lost=lost_row,
     borrow=borrowed,
     draw=draw,
     findings=findings,

@@ -2,34 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
-from statistics import fmean
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import THRESHOLD, did_train, is_full_length, short_number
+from windermere.paper.studies.critical import Entry, Model, did_train, is_full_length, part, short_number
 from windermere.paper.studies.measuring import steps_at
+from windermere.paper.studies.rows import MAIN, ScoreRow, Table
 from windermere.paper.studies.study import data_name
-from windermere.records import Row
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
 """Euler steps around the paper's critical ones, and around ours."""
-PRINTED_GRID = {"sphere2": (0.987, 0.010), "cifar10": (0.547, 0.003)}
-"""Accuracy of its coarsest run that passes, and the spread over seeds."""
 
 
-@dataclass(frozen=True)
-class StepsEntry:
-    """A grid's models with one number of steps; a value for each seed that trained."""
+@dataclass(frozen=True, kw_only=True)
+class Table1Row(ScoreRow):
+    """A row of a grid, or of an adapted run: it has the columns of both."""
 
-    steps: int
-    accuracy: list[float]
-    checked: list[float]
+    algorithm: str | None = None
+    check: str | None = None
+    threshold: float | None = None
+    target: float | None = None
+    checks_share: float | None = None
+    final_steps: int | None = None
+    final_tolerance: float | None = None
+    diverged_at: int | None = None
 
-    @property
-    def passes(self) -> bool:
-        """The check of Algorithm 2, averaged over the seeds."""
-        gaps = [abs(own - checked) for own, checked in zip(self.accuracy, self.checked, strict=True)]
-        return fmean(gaps) <= THRESHOLD + 1e-9
+
+TABLE = Table(MAIN, Table1Row)
 
 
 @dataclass(frozen=True)
@@ -38,65 +36,67 @@ class Line:
 
     data: str
     lr: float
-    entries: list[StepsEntry]
-    adapted: list[Row]
-    """A row for each seed."""
+    entries: list[Entry]
+    adapted: list[float]
+    """The accuracy of each seed with an adapted step, and what it cost."""
+    costs: list[float]
     whole: bool
     """Whether all of the grid is there, and trained in full."""
 
     @property
     def fails(self) -> int | None:
-        """The finest entry that fails; None where all pass."""
-        return next((entry.steps for entry in reversed(self.entries) if not entry.passes), None)
+        """The number of steps of the finest entry that fails; None where all pass."""
+        failing, _ = part(self.entries)
+        return int(failing[-1].precision) if failing else None
 
     @property
-    def critical(self) -> StepsEntry | None:
+    def critical(self) -> Entry | None:
         """The coarsest entry from which on all pass; None where the finest fails."""
-        passing = list(takewhile(lambda entry: entry.passes, reversed(self.entries)))
-        return passing[-1] if passing else None
+        _, passing = part(self.entries)
+        return passing[0] if passing else None
 
     @property
     def bracket(self) -> str:
         low, critical = self.fails, self.critical
         if critical is None:
             return "unknown" if low is None else f"above {low}"
-        return f"at most {critical.steps}" if low is None else f"{low}-{critical.steps}"
-
-    def adapted_column(self, name: str) -> list[float]:
-        return [row[name] for row in self.adapted]
+        return f"at most {critical.precision:g}" if low is None else f"{low}-{critical.precision:g}"
 
     @property
     def name(self) -> str:
         return f"{data_name(self.data)}, learning rate {short_number(self.lr)}"
 
 
-def lines(rows: Sequence[Row]) -> list[Line]:
-    scored = [row for row in rows if row["accuracy"] is not None or not row["own"]]
-    keys = dict.fromkeys((row["data"], row["lr"]) for row in scored)
-    return [_line(data, lr, [row for row in scored if (row["data"], row["lr"]) == (data, lr)]) for data, lr in keys]
+def lines(rows: Sequence[Table1Row]) -> list[Line]:
+    scored = [row for row in rows if row.accuracy is not None or not row.own]
+    keys = dict.fromkeys((row.data, row.lr) for row in scored)
+    return [_line(data, lr, [row for row in scored if (row.data, row.lr) == (data, lr)]) for data, lr in keys]
 
 
-def _line(data: str, lr: float, rows: Sequence[Row]) -> Line:
-    fixed = [row for row in rows if row.get("steps") is not None and row["method"] == "euler"]
-    adapted = [row for row in rows if row.get("algorithm") == "paper" and row["own"]]
-    counts = sorted({row["steps"] for row in fixed})
-    entries = [_entry(steps, [row for row in fixed if row["steps"] == steps]) for steps in counts]
-    whole = all(is_full_length(data, row["iterations"]) for row in rows) and set(counts) >= set(GRID[data])
-    return Line(data, lr, [entry for entry in entries if entry.accuracy], adapted, whole)
+def _line(data: str, lr: float, rows: Sequence[Table1Row]) -> Line:
+    fixed = [(row.steps, row) for row in rows if row.method == "euler"]
+    adapted = [(row.accuracy or 0.0, row.cost or 0.0) for row in rows if row.algorithm == "paper" and row.own]
+    counts = sorted({steps for steps, _ in fixed if steps is not None})
+    entries = [_entry(count, [row for steps, row in fixed if steps == count]) for count in counts]
+    whole = all(is_full_length(data, row.iterations) for row in rows) and set(counts) >= set(GRID[data])
+    accuracy, costs = ([one[n] for one in adapted] for n in (0, 1))
+    return Line(data, lr, [entry for entry in entries if entry.models], accuracy, costs, whole)
 
 
-def _entry(steps: int, rows: Sequence[Row]) -> StepsEntry:
-    trained = [row for row in rows if row["own"] and did_train(row)]
-    checks = [_checked([row for row in rows if row["seed"] == own["seed"]], steps) for own in trained]
-    both = [(own["accuracy"], checked) for own, checked in zip(trained, checks, strict=True) if checked is not None]
-    return StepsEntry(steps, [own for own, _ in both], [checked for _, checked in both])
+def _entry(steps: int, rows: Sequence[Table1Row]) -> Entry:
+    models = list[Model]()
+    for own in (row for row in rows if row.own and did_train(row)):
+        checked = _checked([row for row in rows if row.seed == own.seed], steps)
+        if checked is not None:
+            models.append(Model(run=own.run, seed=own.seed, own=own.accuracy, checked=checked, trained=True))
+    return Entry(precision=steps, models=models)
 
 
-def _checked(rows: Sequence[Row], steps: int) -> float | None:
+def _checked(rows: Sequence[Table1Row], steps: int) -> float | None:
     """With midpoint's coarsest steps that are as fine as Algorithm 2 asks; the finest, where none are. A solve that
     fails classifies nothing."""
-    needed = check_solver("euler", "midpoint", 1 / steps, 1.0)
-    tests = sorted((row for row in rows if row["test_method"] == "midpoint"), key=lambda row: int(row["test_steps"]))
-    fine = [row for row in tests if row["test_steps"] >= steps_at(needed.step)]
-    chosen = fine[:1] or tests[-1:]
-    return (chosen[0]["accuracy"] or 0.0) if chosen else None
+    needed = steps_at(check_solver("euler", "midpoint", 1 / steps, 1.0).step)
+    tests = [(row.test_steps or 0, row.accuracy or 0.0) for row in rows if row.test_method == "midpoint"]
+    tests.sort(key=lambda test: test[0])
+    chosen = [test for test in tests if test[0] >= needed][:1] or tests[-1:]
+    return chosen[0][1] if chosen else None

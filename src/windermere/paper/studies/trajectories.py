@@ -4,24 +4,35 @@ Shapes: S steps, M members, N points in the plane, C classes.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from windermere.auditing.evidence.crossings import count_crossings
-from windermere.paper.figures import TrajectoryPanel, draw_trajectories
+from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
 from windermere.paper.stacked import StackedField
 from windermere.paper.studies.critical import THRESHOLD
-from windermere.paper.studies.measuring import scores
-from windermere.paper.studies.rows import Floats, draw_both, state_rows, states_of, where
-from windermere.paper.studies.study import MAIN, QUICK_SPHERES, SEEDS, Finding, Finished, Study, Tables
+from windermere.paper.studies.measuring import scores, steps_at
+from windermere.paper.studies.rows import (
+    MAIN,
+    Floats,
+    RunRow,
+    StateRow,
+    Table,
+    Tables,
+    draw_both,
+    state_rows,
+    states_of,
+)
+from windermere.paper.studies.study import QUICK_SPHERES, SEEDS, Finding, Finished, Study
 from windermere.paper.training import RunConfig, Trained, paper_settings
-from windermere.records import Row
+from windermere.records import sparse
 from windermere.report.frame import DecisionRegions, Frame
 from windermere.solvers import FixedStep, Solver, solve
 
@@ -32,15 +43,57 @@ DRAWN_POINTS, CROSSING_POINTS = 60, 200
 ALMOST_EXACT = FixedStep("rk4", step=1 / 512)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AccuracyRow(RunRow):
+    """One model with one number of Euler steps."""
+
+    method: str
+    steps: int
+    """Of training."""
+    test_method: str = "euler"
+    test_steps: int
+    own: bool
+    accuracy: float | None
+    """None where training diverged."""
+    diverged_at: int | None = sparse()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathRow(StateRow, RunRow):
+    """On the way of a trained model's solver."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadRow(RunRow):
+    """What the linear layer of a model has for one class."""
+
+    class_: int
+    weight_x: float
+    weight_y: float
+    bias: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCrossingsRow(RunRow):
+    """How often trajectories cross: the solver's polygons, and the flow's at the same nodes."""
+
+    points: int
+    own_total: int
+    own_between_classes: int
+    flow_total: int
+    flow_between_classes: int
+
+
+ACCURACY, PATHS = Table(MAIN, AccuracyRow), Table("trajectories", PathRow)
+HEADS, CROSSINGS = Table("heads", HeadRow), Table("crossings", ModelCrossingsRow)
+
+
 # What both studies, and the demo, take from trained members.
 
 
-def settings(solver: Solver, *, quick: bool) -> dict[str, Any]:
-    return {**paper_settings("sphere2", solver), **(QUICK_SPHERES if quick else {})}
-
-
 def config(solver: Solver, *, quick: bool) -> RunConfig:
-    return RunConfig(data="sphere2", solver=solver, seeds=SEEDS, **settings(solver, quick=quick))
+    settings = {**paper_settings("sphere2", solver), **(QUICK_SPHERES if quick else {})}
+    return RunConfig(data="sphere2", solver=solver, seeds=SEEDS, **settings)
 
 
 @torch.no_grad()
@@ -69,59 +122,73 @@ def _in_double(trained: Trained, inputs: Tensor) -> tuple[StackedField, Tensor]:
     return ensemble.first_solve(inputs.double().expand(ensemble.size, *inputs.shape))
 
 
-def head_rows(trained: Trained, name: str) -> list[Row]:
+def head_rows(trained: Trained, name: str) -> list[HeadRow]:
     """The linear layer of every member: a row for each class."""
     tensors = trained.ensemble.tensors
     weights, biases = (tensors[f"2.{part}"].detach().double().tolist() for part in ("weight", "bias"))
     return [
-        {"run": name, "seed": seed, "class": c, "weight_x": weight[0], "weight_y": weight[1], "bias": bias}
+        HeadRow(run=name, seed=seed, class_=c, weight_x=x, weight_y=y, bias=bias)
         for seed, rows, offsets in zip(trained.config.seeds, weights, biases, strict=True)
-        for c, (weight, bias) in enumerate(zip(rows, offsets, strict=True))
+        for c, ((x, y), bias) in enumerate(zip(rows, offsets, strict=True))
     ]
 
 
-def decisions(heads: Sequence[Row], points: Floats) -> Any:
+def decisions(heads: Sequence[HeadRow], points: Floats) -> Any:
     """What one member's head (its rows) says of points [..., 2]."""
-    weights = np.array([[row["weight_x"], row["weight_y"]] for row in heads])
-    return (points @ weights.T + np.array([row["bias"] for row in heads])).argmax(axis=-1)
+    weights = np.array([(row.weight_x, row.weight_y) for row in heads])
+    return (points @ weights.T + np.array([row.bias for row in heads])).argmax(axis=-1)
 
 
-def regions(heads: Sequence[Row], frame: Frame) -> DecisionRegions:
+def regions(heads: Sequence[HeadRow], frame: Frame) -> DecisionRegions:
     xx, yy = frame.grid(400)
     return DecisionRegions(xx=xx, yy=yy, predicted=decisions(heads, np.stack([xx, yy], axis=-1)))
 
 
-def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[Row]:
+def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[AccuracyRow]:
     """A row for each number of test steps and seed."""
-    trained, rows = run.trained, list[Row]()
+    trained, rows = run.trained, list[AccuracyRow]()
     for count in test_steps:
         solvers = (FixedStep.of("euler", steps=count),) * trained.ensemble.size
         found = scores(trained.ensemble, solvers, run.test_set)
         for seed, solver, score in zip(trained.config.seeds, trained.solvers, found, strict=True):
-            steps = round(1 / solver.precision)
-            row = {"run": run.name, "seed": seed, "method": solver.method, "steps": steps}
-            own = (solver.method, steps) == ("euler", count)
-            accuracy = score.accuracy or 0.0  # one that fails classifies nothing
-            rows.append({**row, "test_method": "euler", "test_steps": count, "own": own, "accuracy": accuracy})
+            row = _row(run.name, seed, solver, count, score.accuracy or 0.0)  # one that fails classifies nothing
+            rows.append(row)
     return rows
 
 
-def scored_rows(tables: Tables) -> list[Row]:
-    """The rows of the main table, without those of seeds that diverged."""
-    return [row for row in tables.get(MAIN, ()) if row["accuracy"] is not None]
+def _row(run: str, seed: int, solver: Solver, count: int, accuracy: float | None) -> AccuracyRow:
+    method, steps = solver.method, steps_at(solver.precision)
+    own = (method, steps) == ("euler", count)
+    return AccuracyRow(run=run, seed=seed, method=method, steps=steps, test_steps=count, own=own, accuracy=accuracy)
 
 
-def rows_of_first_seed(rows: Sequence[Row]) -> list[Row]:
-    """Seeds that were trained apart have trajectories or outputs of one each; the first's are draw_both."""
-    return where(rows, seed=min(row["seed"] for row in rows))
+def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> AccuracyRow:
+    """The row of a seed that diverged."""
+    untested = _row(run, seed, config.solver, steps_at(config.solver.precision), None)
+    return replace(untested, diverged_at=iteration)
 
 
-def accuracies_of(rows: Sequence[Row], run: str, test_steps: int) -> list[float]:
-    return [row["accuracy"] for row in where(rows, run=run, test_steps=test_steps)]
+def scored_rows(tables: Tables, run: str) -> list[AccuracyRow]:
+    """The rows of a run, without those of seeds that diverged."""
+    return [row for row in tables[ACCURACY] if row.run == run and row.accuracy is not None]
 
 
-def own_steps(rows: Sequence[Row], run: str) -> int:
-    return int(where(rows, run=run, own=True)[0]["test_steps"])
+def accuracies_of(rows: Sequence[AccuracyRow], test_steps: int) -> list[float]:
+    return [row.accuracy or 0.0 for row in rows if row.test_steps == test_steps]
+
+
+def head_of(tables: Tables, row: RunRow) -> list[HeadRow]:
+    """The head of the model that a row is about."""
+    return [head for head in tables[HEADS] if head.key == row.key]
+
+
+K = TypeVar("K", bound=RunRow)
+
+
+def of_first_seed(rows: Sequence[K], run: str) -> list[K]:
+    """Seeds that were trained apart have trajectories or outputs of one each; the first's are drawn."""
+    first = min(row.seed for row in rows if row.run == run)
+    return [row for row in rows if row.key == (run, first)]
 
 
 def mean_and_range(values: Sequence[float]) -> str:
@@ -143,61 +210,64 @@ def measure_trajectories(run: Finished) -> Tables:
     seeds, (inputs, labels) = run.trained.config.seeds, (part[:CROSSING_POINTS] for part in run.test_set)
     own, classes = walks(run.trained, inputs, run.trained.solvers), labels.cpu().numpy()
     flow = flows(run.trained, inputs, np.linspace(0, 1, len(own)).tolist())
-    crossings = [
-        {"run": run.name, "seed": seed, **_crossings(own[:, m], flow[:, m], classes)} for m, seed in enumerate(seeds)
-    ]
     path, path_labels = own[:, 0, :DRAWN_POINTS], classes[:DRAWN_POINTS]
-    return {
-        MAIN: accuracy_rows(run, TEST_STEPS),
-        "trajectories": state_rows(path, path_labels, run=run.name, seed=seeds[0]),
-        "heads": head_rows(run.trained, run.name),
-        "crossings": crossings,
-    }
+    return Tables(
+        {
+            ACCURACY: accuracy_rows(run, TEST_STEPS),
+            PATHS: state_rows(PathRow, path, path_labels, run=run.name, seed=seeds[0]),
+            HEADS: head_rows(run.trained, run.name),
+            CROSSINGS: [_crossings(run.name, s, own[:, m], flow[:, m], classes) for m, s in enumerate(seeds)],
+        }
+    )
 
 
-def _crossings(own: Floats, flow: Floats, labels: Any) -> Row:
-    """A row that counts the crossings of the solver's polygons, and of the flow's at the same nodes."""
-    found = {name: count_crossings(states, labels) for name, states in (("own", own), ("flow", flow))}
-    counts = {f"{name}_{kind}": n for name, count in found.items() for kind, n in vars(count).items()}
-    return {"points": own.shape[1], **counts}
+def _crossings(run: str, seed: int, own: Floats, flow: Floats, labels: Any) -> ModelCrossingsRow:
+    solvers, flows = (count_crossings(states, labels) for states in (own, flow))
+    return ModelCrossingsRow(
+        run=run,
+        seed=seed,
+        points=own.shape[1],
+        own_total=solvers.total,
+        own_between_classes=solvers.between_classes,
+        flow_total=flows.total,
+        flow_between_classes=flows.between_classes,
+    )
 
 
 def draw_trajectory_study(tables: Tables, folder: Path) -> list[Path]:
-    runs = [name for name in ("fine", "coarse") if where(scored_rows(tables), run=name)]
-    panels = [_trajectory_panel(tables, name, letter) for letter, name in zip("ab", runs, strict=False)]
+    runs = [run for run in ("fine", "coarse") if scored_rows(tables, run)]
+    panels = [_trajectory_panel(tables, run, letter) for letter, run in zip("ab", runs, strict=False)]
     return draw_both(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
 
 
 def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
-    path, rows = rows_of_first_seed(where(tables["trajectories"], run=run)), where(scored_rows(tables), run=run)
-    seed, (states, labels) = path[0]["seed"], states_of(path)
-    seeds = sorted({row["seed"] for row in rows}, key=lambda other: (other != seed, other))
-    tests = sorted({row["test_steps"] for row in rows})
-    steps = own_steps(rows, run)
+    path, rows = of_first_seed(tables[PATHS], run), scored_rows(tables, run)
+    states, labels = states_of(path)
+    seeds = sorted({row.seed for row in rows}, key=lambda seed: (seed != path[0].seed, seed))
+    tests, accuracy = sorted({row.test_steps for row in rows}), {(r.seed, r.test_steps): r.accuracy for r in rows}
+    steps = rows[0].steps
     return TrajectoryPanel(
         title=f"({letter}) trained with {steps} Euler steps, h = 1/{steps}",
         states=states,
         labels=labels,
         test_steps=np.array(tests),
-        accuracy=np.array([[where(rows, seed=s, test_steps=n)[0]["accuracy"] for n in tests] for s in seeds]),
+        accuracy=np.array([[accuracy[seed, count] for count in tests] for seed in seeds]),
         trained_steps=steps,
-        decision=regions(where(tables["heads"], run=run, seed=seed), Frame.around_most(states)),
+        decision=regions(head_of(tables, path[0]), Frame.around_most(states)),
     )
 
 
 def trajectory_findings(tables: Tables) -> list[Finding]:
-    table = scored_rows(tables)
-    if {row["run"] for row in table} != {"fine", "coarse"}:
+    rows = {run: scored_rows(tables, run) for run in ("fine", "coarse")}
+    if not all(rows.values()):
         return []
-    crossings = tables["crossings"]
-    steps = {run: own_steps(table, run) for run in ("fine", "coarse")}
-    own = {run: accuracies_of(table, run, count) for run, count in steps.items()}
-    drops = {run: _drops(table, run) for run in own}
-    own_count, flow_count = (
-        {run: [row[f"{whose}_between_classes"] for row in where(crossings, run=run)] for run in own}
-        for whose in ("own", "flow")
-    )
-    points = crossings[0]["points"]
+    steps = {run: own[0].steps for run, own in rows.items()}
+    own = {run: accuracies_of(rows[run], steps[run]) for run in rows}
+    drops = {run: _drops(rows[run]) for run in rows}
+    crossings = {run: [row for row in tables[CROSSINGS] if row.run == run] for run in rows}
+    own_count = {run: [row.own_between_classes for row in crossings[run]] for run in rows}
+    flow_count = {run: [row.flow_between_classes for row in crossings[run]] for run in rows}
+    points = crossings["fine"][0].points
     return [
         Finding(
             claim="Trained with a small step or with a large one, the accuracy is very high.",
@@ -237,13 +307,10 @@ def _all_or_none(holds: Sequence[bool]) -> bool | None:
     return all(holds) if len(set(holds)) == 1 else None
 
 
-def _drops(rows: Sequence[Row], run: str) -> list[float]:
+def _drops(rows: Sequence[AccuracyRow]) -> list[float]:
     """The most accuracy that each seed loses with more steps than it was trained with."""
-    drops = []
-    for own in where(rows, run=run, own=True):
-        finer = [row for row in where(rows, run=run, seed=own["seed"]) if row["test_steps"] > own["steps"]]
-        drops.append(max(own["accuracy"] - row["accuracy"] for row in finer))
-    return drops
+    finer = {own: [r for r in rows if r.seed == own.seed and r.test_steps > own.steps] for own in rows if own.own}
+    return [max((own.accuracy or 0.0) - (row.accuracy or 0.0) for row in others) for own, others in finer.items()]
 
 
 TRAJECTORIES = Study(
@@ -251,7 +318,9 @@ TRAJECTORIES = Study(
     paper="Figure 1",
     what="Sphere2 trained with a small and with a large step: both are accurate, one of them with its own step only",
     runs=trajectory_runs,
+    tables=(ACCURACY, PATHS, HEADS, CROSSINGS),
     measure=measure_trajectories,
+    lost=lost_row,
     draw=draw_trajectory_study,
     findings=trajectory_findings,
 )

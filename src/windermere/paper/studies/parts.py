@@ -1,0 +1,67 @@
+"""What of a study's runs is still to be trained: parts, each some seeds of a run, and which of them train as one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from windermere.paper.architectures import products
+from windermere.paper.studies.folder import StudyFolder, reached
+from windermere.paper.studies.study import SEEDS
+from windermere.paper.training import RunConfig
+from windermere.records import read_json
+from windermere.solvers import Adaptive
+
+GUESSED_STEPS = 12.0
+"""The guessed number of steps of an adaptive solve, by which the amount of work is estimated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Seeds of one run that are trained as one ensemble, in a folder of their own."""
+
+    name: str
+    config: RunConfig
+    folder: Path
+
+    @property
+    def work(self) -> float:
+        """About how much there is to do, in products of the field's layers."""
+        solver = self.config.solver
+        fixed = not isinstance(solver, Adaptive) and self.config.first_step == "given"
+        steps = 1 / solver.precision if fixed else GUESSED_STEPS
+        samples = self.config.iterations * self.config.batch_size * len(self.config.seeds)
+        return samples * steps * len(solver.tableau.b) * products(self.config.data)
+
+
+def missing_parts(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
+    """The seeds of a run that have no rows yet: those that were begun with, and the rest as a new ensemble."""
+    done, parts = folder.done(), list[Part]()
+    missing = [seed for seed in config.seeds if (name, seed) not in done]
+    for path in sorted(folder.runs.glob(f"{name}_seeds-*")) if missing else []:
+        seeds = [seed for seed in begun_seeds(path) if (name, seed) not in done]
+        if not set(seeds).isdisjoint(missing):
+            parts.append(Part(name=name, config=replace(config, seeds=tuple(seeds)), folder=path))
+            missing = [seed for seed in missing if seed not in seeds]
+            done |= {(name, seed) for seed in seeds}  # or to be: folders that were merged may share seeds
+    if missing:
+        path = folder.runs / f"{name}_seeds-{'-'.join(map(str, missing))}"
+        parts.append(Part(name=name, config=replace(config, seeds=tuple(missing)), folder=path))
+    return parts
+
+
+def begun_seeds(path: Path) -> list[int]:
+    """The seeds of a run's folder; none where the process was killed before it wrote the folder's config.json."""
+    return list(read_json(path / "config.json")["seeds"]) if (path / "config.json").exists() else []
+
+
+def groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Parts that are trained as one: on a GPU, those that differ in their steps alone and are equally far."""
+    found: dict[Any, list[Part]] = {}
+    for part in parts:
+        config, solver = part.config, part.config.solver
+        fixed = config.adapt == "none" and not isinstance(solver, Adaptive)
+        joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
+        alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
+        found.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)
+    yield from found.values()
