@@ -13,6 +13,7 @@ from windermere.adaptation.controller import (
     review,
     review_members,
 )
+from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.adaptation.step_size import StepAdaptation
@@ -25,6 +26,7 @@ __all__ = [
     "Controller",
     "ControllerState",
     "Decision",
+    "OwnController",
     "Review",
     "Score",
     "State",
@@ -32,6 +34,8 @@ __all__ = [
     "SteadyTolerances",
     "StepAdaptation",
     "ToleranceAdaptation",
+    "controller_from_dict",
+    "controller_to_dict",
     "moved_mass",
     "relative_distance",
     "review",
