@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.paper.training.small import a_config
+from tests.paper.training.small import adapted_config
 from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
@@ -192,7 +192,7 @@ ALONE = "euler alone, from each seed's initial step"
         (("euler",), ("--solver", "euler", "--steps", 1), rf"--solver {ALONE} \(not euler, h = 1\)"),
         (("euler",), ("--solver", "midpoint"), rf"--solver {ALONE} \(not midpoint alone"),
         (("dopri54", "--tolerance", 1e-3), ("--solver", "dopri54"), r"tol = 0\.001 \(not dopri54, tol = 1e-06\)"),
-        (("dopri54", "--tolerance", 1e-3), ("--check", "rk4"), "checked by dopri54, not by rk4: leave --check out"),
+        (("dopri54", "--tolerance", 1e-3), ("--check", "rk4"), r"--check dopri54 \(not rk4\): resume it without this"),
         (("euler",), ("--solver", "euler", "--adapt", "paper"), r"--adapt steady \(not paper\): resume it without"),
         (("euler",), ("--adapt", "none"), r"--adapt steady \(not none\): resume it without this"),
         (("euler",), ("--target", 0.5), r"--target 0\.01 \(not 0\.5\): resume it without this"),
@@ -259,7 +259,7 @@ def test_seeds_that_ended_at_a_bound_are_told_in_one_line(
 def test_only_the_last_decision_of_a_seed_says_where_it_ended() -> None:
     held = {"after": 1 / 500, "reason": "scores differ: step decreased as far as the budget allows"}
     freed = {"after": 1.1 / 500, "reason": "scores agree: step increased"}
-    config = a_config(adapt="paper", seeds=(0, 3))
+    config = adapted_config("paper", seeds=(0, 3))
     rows: list[dict[str, Any]] = [{"seed": 0, **held}, {"seed": 3, **freed}]
     end = [{"seed": seed, "loss": 1.0, "step": 1 / 500} for seed in (0, 3)]
     told = "ended at the budget of 500 steps: its scores may differ by more than the threshold"

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from tests.paper.studies.small import SEEDS, SMALL, ran, study_process
+from windermere.adaptation import StepAdaptation
 from windermere.errors import NonFiniteError, RunError, UsageError, WindermereError
 from windermere.paper import data
 from windermere.paper.data import spheres
@@ -459,7 +460,7 @@ def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path:
         "c": {"seeds": (7,)},
         "d": {"solver": FixedStep.of("rk4", steps=8)},
         "e": {"solver": Adaptive("dopri54", tolerance=0.1)},
-        "f": {"adapt": "paper"},
+        "f": {"controller": StepAdaptation(train="euler", check="midpoint")},
         "g": {"data": "mnist"},
         "h": {"lr": 0.5},
         "i": {"device": "cpu"},

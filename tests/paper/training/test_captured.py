@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from windermere.errors import DivergedError, UsageError
-from windermere.paper.training import captured, make_ensemble, open_run, train
+from windermere.paper.training import Adaptation, captured, make_ensemble, open_run, train
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.captured import CapturedSteps, can_capture
 from windermere.paper.training.checkpoint import make_optimizer, pack
@@ -19,7 +19,7 @@ from windermere.paper.training.loop import one_iteration
 from windermere.paper.training.trainer import Training
 from windermere.solvers import FixedStep, OnGrid, Solver
 
-from .small import a_config, checkpoint, model, rows, some_spheres, trained
+from .small import a_config, adapted_config, checkpoint, model, rows, some_spheres, trained
 
 
 def assert_close_tensors(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
@@ -58,9 +58,10 @@ def test_captured_steps_train_as_the_plain_loop_does(
 
 
 @pytest.mark.parametrize("adapt", ["paper", "steady"])
-@pytest.mark.parametrize("review_every", [1, 6])
-def test_adapted_precision_takes_the_same_decisions(tmp_path: Path, adapt: str, review_every: int) -> None:
-    config = a_config(adapt=adapt, seeds=(0, 5), review_every=review_every, iterations=30, target=1e-3)
+@pytest.mark.parametrize("every", [1, 6])
+def test_adapted_precision_takes_the_same_decisions(tmp_path: Path, adapt: Adaptation, every: int) -> None:
+    rule = {"every": every} if adapt == "paper" else {"every": every, "target": 1e-3}
+    config = adapted_config(adapt, rule=rule, seeds=(0, 5), iterations=30)
     trained(tmp_path / "plain", config, capture=False)
     trained(tmp_path / "captured", config, capture=True)
     assert_close_run(tmp_path / "captured", tmp_path / "plain")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from windermere.adaptation import StepAdaptation
 from windermere.errors import DivergedError, UsageError
 from windermere.paper.training import (
     RunConfig,
@@ -102,7 +103,15 @@ def test_where_one_run_fails_all_keep_the_state_before_it(tmp_path: Path) -> Non
     assert [checkpoint(tmp_path / str(i)).meta["iteration"] for i in range(3)] == [1] * 3
 
 
-@pytest.mark.parametrize("change", [{"lr": 0.5}, {"solver": FixedStep.of("rk4", steps=3)}, {"adapt": "paper"}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lr": 0.5},
+        {"solver": FixedStep.of("rk4", steps=3)},
+        {"controller": StepAdaptation(train="euler", check="midpoint")},
+    ],
+    ids=str,
+)
 def test_runs_that_differ_in_more_than_their_steps_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="differ in the precision of their solvers and in seeds, and in nothing else"):
         together(tmp_path, [a_config(), a_config(**change)])

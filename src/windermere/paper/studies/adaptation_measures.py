@@ -90,13 +90,12 @@ def _test_solvers(solver: Solver) -> list[TestSolver]:
 
 def rule_of(config: RunConfig) -> Row:
     """What all rows of an adapted run say of its training."""
+    rule = {} if config.controller is None else vars(config.controller)
     return {
         "data": config.data,
         "algorithm": config.adapt,
         "method": config.solver.method,
-        "check": config.check,
-        "threshold": config.threshold if config.adapt == "paper" else None,
-        "target": config.target if config.adapt == "steady" else None,
+        **{name: rule.get(name) for name in ("check", "threshold", "target")},
         "lr": config.lr,
         "iterations": config.iterations,
     }

@@ -211,7 +211,7 @@ def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
     groups: dict[Any, list[Part]] = {}
     for part in parts:
         config, solver = part.config, part.config.solver
-        fixed = config.adapt == "none" and not isinstance(solver, Adaptive)
+        fixed = config.controller is None and not isinstance(solver, Adaptive)
         joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
         alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
         groups.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)
@@ -267,7 +267,7 @@ def _without_diverged(folder: StudyFolder, group: Sequence[Part], error: Diverge
 
 def _row_of_diverged(part: Part, seed: int, error: DivergedError) -> Row:
     """The row of a seed that diverged, with the columns by which its study tells runs apart."""
-    about = described(part.name, part.config) if part.config.adapt == "none" else rule_of(part.config)
+    about = described(part.name, part.config) if part.config.controller is None else rule_of(part.config)
     return {"run": part.name, "seed": seed, **about, "own": True, "accuracy": None, "diverged_at": error.iteration}
 
 

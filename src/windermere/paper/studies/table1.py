@@ -14,7 +14,7 @@ from windermere.adaptation.step_size import check_solver
 from windermere.paper.figures import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
 from windermere.paper.studies.adaptation_findings import PAPER, by_seed, is_same, percent, spread
-from windermere.paper.studies.adaptation_measures import TestSolver, final_rows
+from windermere.paper.studies.adaptation_measures import TestSolver, final_rows, rule_of
 from windermere.paper.studies.critical import short_number
 from windermere.paper.studies.folder import read_provenance, run_of
 from windermere.paper.studies.grid_findings import PRINTED_BRACKET, within_a_factor_of_two
@@ -75,7 +75,7 @@ def _constant(data: str, steps: int, lr: float, quick: bool) -> RunConfig:
 def measure(run: Finished) -> Tables:
     """As the studies of adaptation do; grids are tested with the very check of Algorithm 2 as well."""
     config = run.trained.config
-    if config.adapt != "none":
+    if config.controller is not None:
         return {MAIN: final_rows(run)}
     step = config.solver.precision
     check = TestSolver("midpoint", check_solver(config.solver.method, "midpoint", step, 1.0).precision / step)
@@ -100,11 +100,8 @@ def borrowed(results: Path, quick: bool) -> Borrowed:
 
 
 def _wanted_row(config: RunConfig) -> Row:
-    adapted = config.adapt != "none"
-    rule = {"algorithm": "paper", "check": config.check, "threshold": config.threshold} if adapted else {}
-    steps = None if adapted else round(1 / config.solver.precision)
-    about = {"data": config.data, "method": config.solver.method, "lr": config.lr, "iterations": config.iterations}
-    return {**about, "steps": steps, **rule}
+    steps = round(1 / config.solver.precision) if config.controller is None else None
+    return {**rule_of(config), "steps": steps}
 
 
 def _key(row: Row) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ class Adapting:
     @classmethod
     def begin(cls, config: RunConfig, ensemble: Ensemble, x: Tensor) -> "Adapting | None":
         """At the solver's own precision, or at Hairer's first step for each member on its first batch."""
-        controller = config.controller()
+        controller = config.controller
         if controller is None:
             return None
         first = np.full(ensemble.size, config.solver.precision)

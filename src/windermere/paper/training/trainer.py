@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from windermere._torch_private import note_non_finite
 from windermere.adaptation import ControllerState
@@ -21,7 +21,7 @@ from windermere.paper.training.config import DTYPES, RunConfig
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.records import RunFolder, TensorFile
-from windermere.solvers import Count, Gradient, Solver
+from windermere.solvers import Count, Solver
 
 ROLES = ("forward", "backward", "recomputed", "checks")
 
@@ -218,11 +218,11 @@ class Training:
 
 def make_ensemble(config: RunConfig) -> Ensemble:
     """The members as their seeds make them."""
-    gradient: Gradient = config.gradient  # type: ignore[assignment]
-    bare = [
-        architecture(config.data, config.solver, gradient=gradient, arithmetic=config.arithmetic) for _ in config.seeds
-    ]
-    models = [initialise(model, seed) for model, seed in zip(bare, config.seeds, strict=True)]
+
+    def bare() -> nn.Module:
+        return architecture(config.data, config.solver, gradient=config.gradient, arithmetic=config.arithmetic)
+
+    models = [initialise(bare(), seed) for seed in config.seeds]
     return Ensemble([model.to(config.device, DTYPES[config.dtype]) for model in models])
 
 
