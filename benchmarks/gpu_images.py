@@ -35,9 +35,9 @@ from windermere.adaptation import SteadySteps  # isort: skip
 from windermere.solvers import Adaptive, FixedStep, GradientName, Solver  # isort: skip
 from windermere.paper.training import RunConfig, captured, make_ensemble, train  # isort: skip
 from windermere.paper.training.batches import Batches  # isort: skip
-from windermere.paper.training.captured import CapturedSteps, CaptureFailed  # isort: skip
+from windermere.paper.training.captured import CapturedSteps  # isort: skip
 from windermere.paper.training.evaluation import member_losses  # isort: skip
-from windermere.paper.training.loop import one_iteration  # isort: skip
+from windermere.paper.training.iteration import one_iteration  # isort: skip
 from windermere.paper.training.trainer import Training  # isort: skip
 
 SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
@@ -127,12 +127,10 @@ def captured_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
                 raise ArithmeticError("a loss or a gradient was not finite")
 
         begun = time.perf_counter()
-        try:
+        with warnings.catch_warnings(record=True) as told:
             run(0)
-        except CaptureFailed as error:
-            numbers["capture failed"] = str(error)
-            steps.patience = 10**9
-            run(0)
+        if steps.given_up:
+            numbers["capture failed"] = str(told[-1].message)
         numbers["first s"] = time.perf_counter() - begun
         numbers["ms"] = paces(size, lambda i: run(i + size.at_once))
         numbers["captured"] = steps.graph is not None

@@ -1,7 +1,8 @@
 """Which step or tolerance to train with, without a grid search: the paper's algorithms, and steady ones.
 
 Algorithm 2 (steps) is `StepAdaptation.review`, Algorithm 3 (tolerances) `ToleranceAdaptation.review`. Algorithm 1 is
-the outline of both: its loop is `training.loop.one_iteration`, or any that calls `review` before every 50th update.
+the outline of both: `one_iteration` in `paper/training/iteration.py`, or any loop that calls `review` before every 50th
+update.
 """
 
 from windermere.adaptation.controller import (

@@ -25,7 +25,7 @@ from windermere.paper.studies.folder import StudyFolder, reached
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.running import Choice, Part, Progress, run_study
 from windermere.paper.studies.study import Study
-from windermere.paper.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, joint, trainer
+from windermere.paper.training import Ensemble, Evaluation, Labelled, StopSign, evaluate, loop, trainer
 from windermere.records import RunFolder, read_json, read_metrics, read_rows, write_json, write_rows
 from windermere.solvers import Adaptive, FixedStep, Solver
 
@@ -359,7 +359,7 @@ def test_a_seed_that_diverges_among_runs_that_train_together_leaves_all_others(
 
     def train_together(configs: Any, *given: Any, **options: Any) -> Any:
         joined.append([str(config.solver) for config in configs])
-        return joint.train_together(configs, *given, **options, capture=True)
+        return loop.train_together(configs, *given, **options, capture=True)
 
     monkeypatch.setattr(running, "train_together", train_together)
     if where == "in training":

@@ -43,12 +43,15 @@ def decisions(path: Path, seed: int) -> list[dict[str, Any]]:
 
 
 def test_the_iteration_that_is_reviewed_was_trained_before_its_decision_and_the_next_one_after() -> None:
-    controller = StepAdaptation(train="euler", check="midpoint")
-    agreeing = Score(value=0.9)
-    states = review_members(controller, [controller.start(0.1)], [agreeing], lambda wanted: {0: agreeing})
-    adapting = Adapting(controller, states)
-    before, after = ((FixedStep("euler", step=h),) for h in (0.1, 1.1 * 0.1))
-    assert [adapting.solvers_of(iteration) for iteration in (50, 51, 99)] == [before, after, after]
+    controller, x = SteadySteps(train="euler", check="midpoint"), torch.tensor([0.9, 1.0, 1.1])[:, None]
+    adapting, _ = reviewed(cubics(1e8), controller, 1.0, x, 0)
+    again = Adapting(controller, [controller.start(0.3)])
+    again.go_on_from(adapting.to_dict(), [0])
+    for held in (adapting, again):
+        assert held.solvers == (FixedStep("euler", step=1.0),)
+        for _ in range(2):
+            held.use_decided()
+            assert held.solvers == (FixedStep("euler", step=0.5),)
 
 
 def adapted(adapt: Adaptation, **changes: Any) -> RunConfig:
@@ -109,6 +112,20 @@ def test_a_review_at_the_end_is_for_a_longer_run_and_not_for_the_model(
     assert_same_run(tmp_path / "run", whole)
 
 
+def test_a_run_killed_before_its_model_was_saved_remembers_what_its_last_iteration_was_trained_with(
+    adapt: Adaptation, tmp_path: Path
+) -> None:
+    config = adapted(adapt, iterations=50)
+    trained(tmp_path, config)
+    (row,) = decisions(tmp_path, 0)
+    assert row["before"] != row["after"]
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").unlink()
+    trained(tmp_path, config, resume=True)
+    assert (tmp_path / "model.safetensors").read_bytes() == whole
+    assert trained_ensemble(tmp_path).solvers == (FixedStep("euler", step=row["before"]),)
+
+
 def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> None:
     steps = {row["iteration"]: row["step"] for row in read_metrics(whole) if row["seed"] == 0 and "loss" in row}
     first, second, third = decisions(whole, 0)
@@ -130,8 +147,9 @@ def test_an_adapted_run_resumes_bit_for_bit(adapt: Adaptation, whole: Path, tmp_
     config = adapted(adapt, seeds=(0, 1))
     assert not trained(tmp_path / "pieces", config, stop_at=70).finished
     saved = checkpoint(tmp_path / "pieces").meta["adaptation"]
-    assert [state["reviews"] for state in saved] == [1, 1]
-    assert [state["memory"] is not None for state in saved] == [adapt == "steady"] * 2
+    assert saved["decided"] is None
+    assert [state["reviews"] for state in saved["states"]] == [1, 1]
+    assert [state["memory"] is not None for state in saved["states"]] == [adapt == "steady"] * 2
     assert trained(tmp_path / "pieces", config, resume=True).finished
     assert_same_run(tmp_path / "pieces", whole)
     assert checkpoint(tmp_path / "pieces").meta["adaptation"] == checkpoint(whole).meta["adaptation"]
@@ -211,6 +229,8 @@ def test_a_check_that_fails_refines_whatever_the_score_and_costs_what_it_evaluat
     one, of_one = reviewed(cubics(-0.1), controller, 1.0, x, label)
     other, of_other = reviewed(cubics(1e8), controller, 1.0, x, label)
     both, of_both = reviewed(cubics(-0.1, 1e8), controller, 1.0, x, label)
+    for adapting in (one, other, both):
+        adapting.use_decided()
     assert other.solvers == (FixedStep("euler", step=0.5),)
     assert of_other == [16]
     assert both.solvers == one.solvers + other.solvers
@@ -224,7 +244,7 @@ def test_a_check_below_what_float32_resolves_is_solved_in_float64(kind: Any) -> 
     with pytest.raises(ToleranceError, match="float32 cannot resolve dopri54, tol = 1e-07"):
         ensemble(x.expand(2, *x.shape), [Adaptive("dopri54", tolerance=1e-7)] * 2)
     adapting, spent = reviewed(ensemble, controller, 1e-6, x, 0)
-    for state in adapting.states:
+    for state in adapting.decided or []:
         assert state.decision is not None
         assert state.decision.check_precision == pytest.approx(1e-7)
         assert state.decision.checked == 1.0

@@ -15,7 +15,7 @@ from windermere.paper.training.batches import Batches
 from windermere.paper.training.captured import CapturedSteps, can_capture
 from windermere.paper.training.checkpoint import make_optimizer, pack
 from windermere.paper.training.evaluation import member_losses
-from windermere.paper.training.loop import one_iteration
+from windermere.paper.training.iteration import one_iteration
 from windermere.paper.training.trainer import Training
 from windermere.solvers import FixedStep, OnGrid, Solver
 
@@ -83,10 +83,11 @@ def test_where_a_step_cannot_be_captured_training_goes_on_plainly(
     config = a_config(seeds=(2, 3), iterations=20)
     trained(tmp_path / "plain", config, capture=False)
 
-    def fails(self: CapturedSteps, iteration: int, most: int) -> int:
-        raise captured.CaptureFailed("operation not permitted when stream is capturing")
+    def fails(self: CapturedSteps) -> None:
+        self.bad.fill_(1.0)  # as it does for its warm-up
+        raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(CapturedSteps, "run", fails)
+    monkeypatch.setattr(CapturedSteps, "_capture", fails)
     with pytest.warns(UserWarning, match="taken one by one: operation not permitted"):
         trained(tmp_path / "captured", config, capture=True)
     assert_close_run(tmp_path / "captured", tmp_path / "plain")

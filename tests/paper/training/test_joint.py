@@ -14,11 +14,13 @@ from windermere.paper.training import (
     StopSign,
     TrainingOutcome,
     captured,
+    loop,
     make_ensemble,
     open_run,
     train_together,
 )
-from windermere.paper.training.captured import CapturedSteps, CaptureFailed, fewer_steps_cost_less
+from windermere.paper.training.captured import CapturedSteps, fewer_steps_cost_less
+from windermere.paper.training.trainer import Training
 from windermere.solvers import FixedStep, Tableau
 
 from .small import a_config, checkpoint, some_spheres, trained
@@ -73,14 +75,12 @@ def test_the_kernels_are_asked_about_states_that_go_with_the_members_weights(mon
 def test_where_a_step_cannot_be_captured_runs_still_train_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, run = configs(iterations=20), CapturedSteps.run
+    wanted = configs(iterations=20)
 
-    def fails(self: CapturedSteps, iteration: int, most: int) -> int:
-        if not self.given_up:
-            raise CaptureFailed("operation not permitted when stream is capturing")
-        return run(self, iteration, most)
+    def fails(self: CapturedSteps) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(CapturedSteps, "run", fails)
+    monkeypatch.setattr(CapturedSteps, "_capture", fails)
     with pytest.warns(UserWarning, match="taken one by one: operation not permitted"):
         together(tmp_path, wanted)
     trained(tmp_path / "alone", wanted[0])
@@ -101,6 +101,32 @@ def test_where_one_run_fails_all_keep_the_state_before_it(tmp_path: Path) -> Non
     with pytest.raises(DivergedError, match="training stopped in iteration 2: for seed "):
         together(tmp_path, configs(optimizer="sgd", lr=1e20, log_every=10, checkpoint_every=10))
     assert [checkpoint(tmp_path / str(i)).meta["iteration"] for i in range(3)] == [1] * 3
+
+
+def test_whether_runs_are_joined_is_decided_before_any_training_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, made = configs(), list[RunConfig]()
+
+    def noted(config: RunConfig, *rest: Any) -> Training:
+        made.append(config)
+        return Training(config, *rest)
+
+    monkeypatch.setattr(loop, "Training", noted)
+    together(tmp_path, wanted, capture=None)
+    assert made == wanted
+
+
+def test_runs_that_cannot_be_joined_are_refused_before_any_of_their_metrics_is_cut(tmp_path: Path) -> None:
+    wanted = [a_config(), a_config(lr=0.5)]
+    for i, config in enumerate(wanted):
+        trained(tmp_path / str(i), config, stop_at=5)
+        with (tmp_path / str(i) / "metrics.jsonl").open("a") as metrics:
+            metrics.write("{}\n")  # younger than the checkpoint: cut where a run goes on
+    before = [(tmp_path / str(i) / "metrics.jsonl").read_bytes() for i in range(2)]
+    with pytest.raises(UsageError, match="and in nothing else"):
+        together(tmp_path, wanted, resume=True)
+    assert [(tmp_path / str(i) / "metrics.jsonl").read_bytes() for i in range(2)] == before
 
 
 @pytest.mark.parametrize(

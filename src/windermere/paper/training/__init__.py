@@ -6,8 +6,7 @@ from windermere.paper.training.controllers import Adaptation, make_controller
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.paper.training.interrupts import StopSign, stop_sign
-from windermere.paper.training.joint import train_together
-from windermere.paper.training.loop import TrainingOutcome, train
+from windermere.paper.training.loop import TrainingOutcome, train, train_together
 from windermere.paper.training.runs import (
     Trained,
     check_precision,
