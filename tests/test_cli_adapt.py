@@ -215,6 +215,22 @@ def test_a_resumed_run_starts_from_where_it_did(
     assert files(tmp_path) == before
 
 
+def test_a_run_folder_from_before_controllers_is_refused_in_a_sentence_and_stays_as_it_is(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    assert run("train", "--out", "run", *QUICK).code == 0
+    path = tmp_path / "run" / "config.json"
+    values = json.loads(path.read_text())
+    del values["controller"]
+    path.write_text(json.dumps({**values, "adapt": "none", "threshold": 0.1, "target": 0.01}))
+    before = files(tmp_path)
+    for command in (("train", "--resume", "--out", "run"), ("evaluate", "run"), ("audit", "run")):
+        answer = run(*command)
+        assert_one_sentence(answer, "does not know: adapt, target, threshold; use the version .* or train anew in")
+    assert files(tmp_path) == before
+
+
 def test_adaptation_is_not_added_to_a_run_that_was_started_without(run: Command) -> None:  # noqa: F811
     assert run("train", "--out", "run", *QUICK, "--time-limit", 0).code == 0
     for flags in (("--adapt", "steady"), ("--adapt", "steady", "--solver", "euler", "--target", 0.1)):

@@ -22,22 +22,18 @@ class Score:
     """How a solver did on the batch under review.
 
     `value` is accuracy, from 0 to 1, or another score in whose units the controller was given a `threshold`: the
-    paper's algorithms look at it. `distance` says how far the outputs lie from the training solver's (`moved_mass`,
-    `relative_distance`): steady controllers need it. `steps` are those of the solve, of several the longest:
-    `ToleranceAdaptation` needs them of the training solver.
+    paper's algorithms look at it. `distance` says how far the outputs lie from the training solver's on the same batch
+    (`moved_mass`, `relative_distance`): steady controllers need it. `steps` are those of the solve, of several the
+    longest: `ToleranceAdaptation` needs them of the training solver, and raises nothing where there are hardly any.
+    None is for what nobody measured.
 
     Numbers may come as tensors or arrays of one entry, and are kept as plain ones: a state that outlives its batch must
     not hold on to the batch's graph.
     """
 
     value: float
-    """Accuracy, from 0 to 1, or any other score whose units the controller's threshold was given in."""
     distance: float | None = None
-    """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
-    For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
     steps: int | None = None
-    """Steps that the solve took, of several the longest: Algorithm 3 does not raise tolerances where there are hardly
-    any. None where nobody counted."""
     evaluations: int = 0
 
     def __post_init__(self) -> None:

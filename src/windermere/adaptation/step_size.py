@@ -7,7 +7,7 @@ shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the t
 from dataclasses import dataclass
 from typing import ClassVar
 
-from windermere.adaptation.agreement import check_threshold, differ
+from windermere.adaptation.agreement import ThresholdControl, differ
 from windermere.adaptation.controller import (
     ControllerState,
     PrecisionControl,
@@ -74,7 +74,7 @@ class StepControl(PrecisionControl):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepAdaptation(StepControl):
+class StepAdaptation(StepControl, ThresholdControl):
     """The paper's Algorithm 2: halve the step where a better solver scores otherwise; else try one a tenth larger.
 
     `train` is the method to train with, `check` one of a higher order (midpoint or rk4 for euler, rk4 for midpoint). A
@@ -84,14 +84,6 @@ class StepAdaptation(StepControl):
 
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
     """
-
-    threshold: float | None = None
-    """Scores further apart than this are not the same. None takes the paper's 0.1, and refuses scores that cannot be
-    accuracies."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_threshold(self.threshold)
 
     def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
-from windermere.adaptation.agreement import check_threshold, differ
+from windermere.adaptation.agreement import ThresholdControl, differ
 from windermere.adaptation.controller import (
     ControllerState,
     PrecisionControl,
@@ -80,7 +80,7 @@ class ToleranceControl(PrecisionControl):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToleranceAdaptation(ToleranceControl):
+class ToleranceAdaptation(ToleranceControl, ThresholdControl):
     """The paper's Algorithm 3: halve the tolerance where a finer solve scores otherwise; else try one a tenth larger.
 
     `train` is fehlberg21 or dopri54, or another adaptive method with a `check_ratio`: the check's tolerance over the
@@ -92,8 +92,6 @@ class ToleranceAdaptation(ToleranceControl):
     resolves: score it in float64 then.
     """
 
-    threshold: float | None = None
-    """As for `StepAdaptation`: None takes the paper's 0.1, for accuracies."""
     min_steps: int = 2
     """The tolerance is not raised where a solve (of several the longest) takes no more steps than this; 0 raises it
     whatever steps there are, and needs no count of them."""
@@ -102,7 +100,6 @@ class ToleranceAdaptation(ToleranceControl):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_threshold(self.threshold)
         check_whole("steps", 0, min_steps=self.min_steps)
 
     def review(self, state: ControllerState, trained: Score) -> Review:

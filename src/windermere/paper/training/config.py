@@ -112,8 +112,8 @@ class RunConfig:
         if finest <= precision <= coarsest:
             return
         way, bound = ("finer", finest) if precision < finest else ("coarser", coarsest)
-        fixed = isinstance(controller, StepControl) and way == "finer"
-        budget = f", a budget of {round(1 / bound)} steps" if fixed else ""
+        in_steps = isinstance(controller, StepControl) and way == "finer"
+        budget = f", a budget of {round(1 / bound)} steps" if in_steps else ""
         raise UsageError(
             f"adaptation cannot start from {self.solver}, since it goes no {way} than "
             f"{self.solver.with_precision(bound)}{budget}: start within that"
