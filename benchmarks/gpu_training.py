@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,8 @@ from windermere.paper.data import spheres  # isort: skip
 from windermere.paper.fast import fused  # isort: skip
 from windermere.paper.fast.fused import Launch  # isort: skip
 from windermere.solvers import FixedStep, Solver  # isort: skip
-from windermere.paper.training import Labelled, RunConfig, evaluate, make_ensemble, train, train_together  # isort: skip
+from windermere.paper.training import Adaptation, Labelled, RunConfig, evaluate  # isort: skip
+from windermere.paper.training import make_controller, make_ensemble, train, train_together  # isort: skip
 from windermere.paper.training.batches import Batches  # isort: skip
 from windermere.paper.training.captured import CapturedSteps  # isort: skip
 from windermere.paper.training.checkpoint import make_optimizer  # isort: skip
@@ -122,10 +124,10 @@ def compared(found: InMemory, plain: InMemory) -> dict[str, Any]:
     }
 
 
-def adapted(kind: str, steps: int) -> dict[str, Any]:
-    return captured_against_plain(
-        config("euler", steps, 5, adapt=kind, review_every=max(2, SHORT // 10), log_every=20, lr=1e-3)
-    )
+def adapted(kind: Adaptation, steps: int) -> dict[str, Any]:
+    plain = config("euler", steps, 5, log_every=20, lr=1e-3)
+    controller = make_controller(kind, plain.solver, every=max(2, SHORT // 10))
+    return captured_against_plain(replace(plain, controller=controller))
 
 
 def resumed() -> dict[str, Any]:

@@ -662,7 +662,7 @@ def test_the_demo_shows_both_models_and_says_where_its_figure_is(
 
 @pytest.mark.parametrize(("reason", "code"), [("interrupted", 130), ("terminated", 143)])
 def test_a_demo_that_is_stopped_ends_with_the_code_of_its_signal(
-    run: Command, monkeypatch: pytest.MonkeyPatch, reason: str, code: int
+    run: Command, monkeypatch: pytest.MonkeyPatch, reason: Any, code: int
 ) -> None:
     monkeypatch.setattr(demo, "configs", lambda: {"a": a_config(iterations=3)})
     monkeypatch.setattr(demo, "stop_sign", lambda: nullcontext(StopSign(reason=reason)))

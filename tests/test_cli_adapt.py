@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.paper.training.small import a_config
+from tests.paper.training.small import adapted_config
 from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
@@ -192,7 +192,7 @@ ALONE = "euler alone, from each seed's initial step"
         (("euler",), ("--solver", "euler", "--steps", 1), rf"--solver {ALONE} \(not euler, h = 1\)"),
         (("euler",), ("--solver", "midpoint"), rf"--solver {ALONE} \(not midpoint alone"),
         (("dopri54", "--tolerance", 1e-3), ("--solver", "dopri54"), r"tol = 0\.001 \(not dopri54, tol = 1e-06\)"),
-        (("dopri54", "--tolerance", 1e-3), ("--check", "rk4"), "checked by dopri54, not by rk4: leave --check out"),
+        (("dopri54", "--tolerance", 1e-3), ("--check", "rk4"), r"--check dopri54 \(not rk4\): resume it without this"),
         (("euler",), ("--solver", "euler", "--adapt", "paper"), r"--adapt steady \(not paper\): resume it without"),
         (("euler",), ("--adapt", "none"), r"--adapt steady \(not none\): resume it without this"),
         (("euler",), ("--target", 0.5), r"--target 0\.01 \(not 0\.5\): resume it without this"),
@@ -212,6 +212,22 @@ def test_a_resumed_run_starts_from_where_it_did(
     answer = run("train", "--out", "run", "--resume", *flags)
     assert_one_sentence(answer, words)
     assert not re.search("first-step|exactly one of|check_ratio", answer.err)
+    assert files(tmp_path) == before
+
+
+def test_a_run_folder_from_before_controllers_is_refused_in_a_sentence_and_stays_as_it_is(
+    run: Command,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    assert run("train", "--out", "run", *QUICK).code == 0
+    path = tmp_path / "run" / "config.json"
+    values = json.loads(path.read_text())
+    del values["controller"]
+    path.write_text(json.dumps({**values, "adapt": "none", "threshold": 0.1, "target": 0.01}))
+    before = files(tmp_path)
+    for command in (("train", "--resume", "--out", "run"), ("evaluate", "run"), ("audit", "run")):
+        answer = run(*command)
+        assert_one_sentence(answer, "does not know: adapt, target, threshold; use the version .* or train anew in")
     assert files(tmp_path) == before
 
 
@@ -259,7 +275,7 @@ def test_seeds_that_ended_at_a_bound_are_told_in_one_line(
 def test_only_the_last_decision_of_a_seed_says_where_it_ended() -> None:
     held = {"after": 1 / 500, "reason": "scores differ: step decreased as far as the budget allows"}
     freed = {"after": 1.1 / 500, "reason": "scores agree: step increased"}
-    config = a_config(adapt="paper", seeds=(0, 3))
+    config = adapted_config("paper", seeds=(0, 3))
     rows: list[dict[str, Any]] = [{"seed": 0, **held}, {"seed": 3, **freed}]
     end = [{"seed": seed, "loss": 1.0, "step": 1 / 500} for seed in (0, 3)]
     told = "ended at the budget of 500 steps: its scores may differ by more than the threshold"

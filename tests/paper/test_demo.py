@@ -12,7 +12,7 @@ import pytest
 from tests.paper.training.small import a_config, assert_same_run
 from windermere.errors import RunError, StorageError
 from windermere.paper import demo
-from windermere.paper.training import Report, RunConfig, StopSign
+from windermere.paper.training import Report, RunConfig, StopSign, make_controller
 from windermere.solvers import FixedStep
 
 
@@ -24,7 +24,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small_configs() -> dict[str, RunConfig]:
     coarse = a_config(solver=FixedStep.of("euler", steps=2), iterations=10)
-    adapted = replace(coarse, solver=FixedStep.of("euler", steps=3), adapt="steady", review_every=5)
+    solver = FixedStep.of("euler", steps=3)
+    adapted = replace(coarse, solver=solver, controller=make_controller("steady", solver, every=5))
     return {"coarse": coarse, "adapted": adapted}
 
 

@@ -1,7 +1,8 @@
 """Which step or tolerance to train with, without a grid search: the paper's algorithms, and steady ones.
 
 Algorithm 2 (steps) is `StepAdaptation.review`, Algorithm 3 (tolerances) `ToleranceAdaptation.review`. Algorithm 1 is
-the outline of both: its loop is `training.loop.one_iteration`, or any that calls `review` before every 50th update.
+the outline of both: `one_iteration` in `paper/training/iteration.py`, or any loop that calls `review` before every 50th
+update.
 """
 
 from windermere.adaptation.controller import (
@@ -13,6 +14,7 @@ from windermere.adaptation.controller import (
     review,
     review_members,
 )
+from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
 from windermere.adaptation.signals import moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.adaptation.step_size import StepAdaptation
@@ -25,6 +27,7 @@ __all__ = [
     "Controller",
     "ControllerState",
     "Decision",
+    "OwnController",
     "Review",
     "Score",
     "State",
@@ -32,6 +35,8 @@ __all__ = [
     "SteadyTolerances",
     "StepAdaptation",
     "ToleranceAdaptation",
+    "controller_from_dict",
+    "controller_to_dict",
     "moved_mass",
     "relative_distance",
     "review",

@@ -6,9 +6,10 @@ where none was, scores that cannot be accuracies are refused, and a threshold th
 """
 
 import warnings
+from dataclasses import dataclass
 from math import isnan
 
-from windermere.adaptation.controller import Score, check_positive
+from windermere.adaptation.controller import PrecisionControl, Score, check_positive
 from windermere.errors import ThresholdWarning, UsageError
 
 PAPERS_THRESHOLD = 0.1
@@ -23,9 +24,18 @@ INSTEAD = (
 )
 
 
-def check_threshold(threshold: float | None) -> None:
-    if threshold is not None:
-        check_positive(threshold=threshold)
+@dataclass(frozen=True, kw_only=True)
+class ThresholdControl(PrecisionControl):
+    """What both of the paper's algorithms share: they compare scores."""
+
+    threshold: float | None = None
+    """Scores further apart than this are not the same. None takes the paper's 0.1, and refuses scores that cannot be
+    accuracies."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None:
+            check_positive(threshold=self.threshold)
 
 
 def differ(one: Score, other: Score, threshold: float | None) -> bool:

@@ -8,7 +8,7 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, isclose, isfinite, nan
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 from windermere.checks import as_number, is_whole
 from windermere.errors import UsageError, describe_value
@@ -22,22 +22,18 @@ class Score:
     """How a solver did on the batch under review.
 
     `value` is accuracy, from 0 to 1, or another score in whose units the controller was given a `threshold`: the
-    paper's algorithms look at it. `distance` says how far the outputs lie from the training solver's (`moved_mass`,
-    `relative_distance`): steady controllers need it. `steps` are those of the solve, of several the longest:
-    `ToleranceAdaptation` needs them of the training solver.
+    paper's algorithms look at it. `distance` says how far the outputs lie from the training solver's on the same batch
+    (`moved_mass`, `relative_distance`): steady controllers need it. `steps` are those of the solve, of several the
+    longest: `ToleranceAdaptation` needs them of the training solver, and raises nothing where there are hardly any.
+    None is for what nobody measured.
 
     Numbers may come as tensors or arrays of one entry, and are kept as plain ones: a state that outlives its batch must
     not hold on to the batch's graph.
     """
 
     value: float
-    """Accuracy, from 0 to 1, or any other score whose units the controller's threshold was given in."""
     distance: float | None = None
-    """How far this solver's outputs lie from the training solver's on the same batch: what steady controllers look at.
-    For classes, the share of probability mass that moves from one to another: `signals.moved_mass`."""
     steps: int | None = None
-    """Steps that the solve took, of several the longest: Algorithm 3 does not raise tolerances where there are hardly
-    any. None where nobody counted."""
     evaluations: int = 0
 
     def __post_init__(self) -> None:
@@ -124,6 +120,61 @@ class Controller(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class PrecisionControl:
+    """What all controllers here share: a pair of methods, and how often and how far a review may change precision."""
+
+    train: str
+    """The method to train with."""
+    check: str
+    """The method to check with."""
+    every: int = 50
+    """Iterations between reviews."""
+    decrease: float = 0.5
+    increase: float = 1.1
+    """A review multiplies the precision by these (a steady controller: by at least and at most so much)."""
+
+    LIMIT: ClassVar[str]
+    """What keeps the precision from becoming finer, in the words of a decision."""
+
+    def __post_init__(self) -> None:
+        check_whole("iterations", 1, every=self.every)
+        if not 0 < as_number(self.decrease) < 1 < as_number(self.increase) < inf:
+            raise UsageError(f"need decrease < 1 < increase, not {self.decrease} and {self.increase}")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The finest and the coarsest precision."""
+        raise NotImplementedError
+
+    def next_state(
+        self,
+        state: ControllerState,
+        after: float,
+        trained: Score,
+        checked: Score,
+        raised: Score | None,
+        check_precision: float,
+        reason: str,
+        *,
+        memory: float | None = None,
+        signal: float | None = None,
+    ) -> ControllerState:
+        """The next state, with the decision that led to it on record."""
+        decision = Decision(
+            iteration=self.every * (state.reviews + 1),
+            before=state.precision,
+            after=after,
+            trained=trained.value,
+            checked=checked.value,
+            raised=None if raised is None else raised.value,
+            check_precision=check_precision,
+            reason=reason,
+            signal=signal,
+        )
+        return ControllerState(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)
+
+
 def review(
     controller: Controller, state: ControllerState, trained: Score, score: Callable[[Solver], Score]
 ) -> ControllerState:
@@ -188,17 +239,6 @@ def _check_span(controller: Controller, seen: float | None) -> None:
         )
 
 
-def first_step(step: float, span: float, budget: int) -> float:
-    """The first step, no shorter than the budget allows. One longer than the span shows that the span is wrong."""
-    check_positive(step=step)
-    if step > span * (1 + SAME_STEP):
-        raise UsageError(
-            f"a first step of {float(step):g} is longer than the time of {span:g} that steps are adapted for: give the "
-            "controller the time that the model is solved for as span=..., or start with a shorter step"
-        )
-    return min(max(step, span / budget), span)
-
-
 def review_members(
     controller: Controller,
     states: Sequence[ControllerState],
@@ -243,40 +283,7 @@ def check_positive(**values: float) -> None:
             raise UsageError(f"{name} must be positive and finite, not {describe_value(value)}")
 
 
-def check_factors(decrease: float, increase: float) -> None:
-    if not 0 < as_number(decrease) < 1 < as_number(increase) < inf:
-        raise UsageError(f"need decrease < 1 < increase, not {decrease} and {increase}")
-
-
 def check_whole(what: str, least: int, **numbers: int) -> None:
     for name, number in numbers.items():
         if not is_whole(number, least=least):
             raise UsageError(f"{name} must be a whole number of {what}, at least {least}, not {number}")
-
-
-def next_state(
-    every: int,
-    state: ControllerState,
-    after: float,
-    trained: Score,
-    checked: Score,
-    raised: Score | None,
-    check_precision: float,
-    reason: str,
-    *,
-    memory: float | None = None,
-    signal: float | None = None,
-) -> ControllerState:
-    """The next state, with the decision that led to it on record."""
-    decision = Decision(
-        iteration=every * (state.reviews + 1),
-        before=state.precision,
-        after=after,
-        trained=trained.value,
-        checked=checked.value,
-        raised=None if raised is None else raised.value,
-        check_precision=check_precision,
-        reason=reason,
-        signal=signal,
-    )
-    return ControllerState(precision=after, reviews=state.reviews + 1, memory=memory, decision=decision)

@@ -155,14 +155,7 @@ class AdaptPrecision(Callback):
             watched = {} if decision.signal is None else {"signal": decision.signal}
             pl_module.log_dict({f"adapt/{name}": number for name, number in (numbers | watched).items()})
 
-    def on_validation_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        self._install(pl_module)
-
-    def on_test_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        self._install(pl_module)
-
-    def on_predict_start(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        self._install(pl_module)
+    on_validation_start = on_test_start = on_predict_start = on_train_start
 
     def state_dict(self) -> dict[str, Any]:
         """`solver` is for `install_adapted`, which knows no controller."""

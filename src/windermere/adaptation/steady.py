@@ -11,21 +11,11 @@ is below half of it. Between the two it rests, so noise and slow drift move noth
 from dataclasses import dataclass
 from math import isfinite, pow
 
-from windermere.adaptation.controller import (
-    ControllerState,
-    Review,
-    Score,
-    check_factors,
-    check_positive,
-    check_whole,
-    first_step,
-    next_state,
-    precision_of,
-)
-from windermere.adaptation.step_size import check_pair, check_solver
-from windermere.adaptation.tolerance import FLOOR, START, check_ratio_of
+from windermere.adaptation.controller import ControllerState, PrecisionControl, Review, Score, check_positive
+from windermere.adaptation.step_size import StepControl
+from windermere.adaptation.tolerance import ToleranceControl
 from windermere.errors import UsageError
-from windermere.solvers import Adaptive, FixedStep
+from windermere.solvers import Adaptive
 from windermere.solvers.tableaus import tableau
 
 LEAST = 1e-9
@@ -35,7 +25,7 @@ OUTLIER = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Law:
+class SteadyControl(PrecisionControl):
     """What both steady controllers share: the target, the memory and the update."""
 
     target: float = 0.01
@@ -44,15 +34,10 @@ class _Law:
     """Precision is relaxed only where the distance is below this share of the target."""
     weight: float = 0.2
     """The weight of one review in the smoothed distance; the first reviews are averaged."""
-    every: int = 50
-    decrease: float = 0.5
-    increase: float = 1.1
-    """One review multiplies the precision by at least `decrease` and at most `increase`."""
 
     def __post_init__(self) -> None:
-        check_whole("iterations", 1, every=self.every)
+        super().__post_init__()
         check_positive(target=self.target, release=self.release, weight=self.weight)
-        check_factors(self.decrease, self.increase)
         if self.release > 1 or self.weight > 1:
             raise UsageError(f"release and weight are at most 1, not {self.release} and {self.weight}")
 
@@ -75,16 +60,9 @@ class _Law:
         return precision * min(max(factor, self.decrease), self.increase), reason
 
     def decide(
-        self,
-        state: ControllerState,
-        bounds: tuple[float, float],
-        finest: str,
-        order: float,
-        trained: Score,
-        checked: Score,
-        check: float,
+        self, state: ControllerState, order: float, trained: Score, checked: Score, check: float
     ) -> ControllerState:
-        """The next state after a check at precision `check`; `finest` says what the lower bound is for."""
+        """The next state after a check at precision `check`."""
         if checked.distance is None:
             raise UsageError(
                 "a steady controller needs scores with a distance: how far outputs lie from the training solver's"
@@ -95,20 +73,16 @@ class _Law:
             memory = self.smooth(state, checked.distance, order)
             signal = memory * pow(state.precision, order)
             wanted, reason = self.aim(state.precision, signal, order)
-        after, reason = _within(bounds, wanted, reason, finest)
-        return next_state(self.every, state, after, trained, checked, None, check, reason, memory=memory, signal=signal)
-
-
-def _within(bounds: tuple[float, float], wanted: float, reason: str, finest: str) -> tuple[float, str]:
-    """The precision that was wanted, as far as the bounds allow."""
-    low, high = bounds
-    if wanted < low:
-        return low, f"{reason} as far as {finest}"
-    return (high, f"{reason} as far as can be") if wanted > high else (wanted, reason)
+        finest, coarsest = self.bounds
+        if wanted < finest:
+            wanted, reason = finest, f"{reason} as far as {self.LIMIT}"
+        elif wanted > coarsest:
+            wanted, reason = coarsest, f"{reason} as far as can be"
+        return self.next_state(state, wanted, trained, checked, None, check, reason, memory=memory, signal=signal)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SteadySteps(_Law):
+class SteadySteps(StepControl, SteadyControl):
     """Steps that settle where a better solver moves the outputs by no more than the target.
 
     `train` and `check` are methods as for `StepAdaptation`. `target` is the distance allowed: with `moved_mass`, 0.01
@@ -121,42 +95,15 @@ class SteadySteps(_Law):
     need a `distance`. A review is due every `every` iterations.
     """
 
-    train: str
-    check: str
-    span: float = 1.0
-    """T, the length of time that is solved for: the largest step."""
-    budget: int = 500
-    """The most steps that a solve may take: how far the step may shrink."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(span=self.span)
-        check_whole("steps", 1, budget=self.budget)
-        check_pair(self.train, self.check)
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The smallest and the largest step."""
-        return self.span / self.budget, self.span
-
-    def start(self, precision: float) -> ControllerState:
-        """The state before the first review, with this step, or the shortest that the budget allows."""
-        return ControllerState(precision=first_step(precision, self.span, self.budget))
-
-    def solver(self, state: ControllerState) -> FixedStep:
-        """What to train with."""
-        return FixedStep(self.train, step=precision_of(state))
-
     def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
-        check = check_solver(self.train, self.check, state.precision, self.span)
+        check = self.check_solver(state.precision)
         checked = yield check
-        order = tableau(self.train).order
-        return self.decide(state, self.bounds, "the budget allows", order, trained, checked, check.step)
+        return self.decide(state, tableau(self.train).order, trained, checked, check.step)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SteadyTolerances(_Law):
+class SteadyTolerances(ToleranceControl, SteadyControl):
     """Tolerances that settle where a finer solve moves the outputs by no more than the target.
 
     As `SteadySteps`, for adaptive methods. The distance is taken to grow in proportion to the tolerance. The check has
@@ -164,38 +111,23 @@ class SteadyTolerances(_Law):
     and `ceiling`. Begin with `controller.start()`, at 1e-6; then see `review`.
     """
 
-    train: str
-    check: str = "dopri54"
-    check_ratio: float | None = None
-    """The check's tolerance over the training one; None takes the paper's for the pair."""
     increase: float = 2.0
     """Tolerances start low and have decades to go."""
-    floor: float = FLOOR
-    """The training tolerance does not go below."""
     ceiling: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(floor=self.floor, ceiling=self.ceiling)
+        check_positive(ceiling=self.ceiling)
         if self.floor > self.ceiling:
             raise UsageError(f"the floor is above the ceiling: {self.floor} and {self.ceiling}")
-        Adaptive(self.train, tolerance=START)
-        Adaptive(self.check, tolerance=START)
-        check_ratio_of(self.train, self.check, self.check_ratio)
 
-    def start(self, precision: float = START) -> ControllerState:
-        """The state before the first review, with this tolerance as far as it is allowed."""
-        check_positive(tolerance=precision)
-        return ControllerState(precision=min(max(precision, self.floor), self.ceiling))
-
-    def solver(self, state: ControllerState) -> Adaptive:
-        """What to train with."""
-        return Adaptive(self.train, tolerance=precision_of(state))
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest tolerance."""
+        return self.floor, self.ceiling
 
     def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
-        ratio = check_ratio_of(self.train, self.check, self.check_ratio)
-        check = Adaptive(self.check, tolerance=ratio * state.precision)
+        check = Adaptive(self.check, tolerance=self.ratio * state.precision)
         checked = yield check
-        bounds = self.floor, self.ceiling
-        return self.decide(state, bounds, "its floor", 1, trained, checked, check.precision)
+        return self.decide(state, 1, trained, checked, check.precision)

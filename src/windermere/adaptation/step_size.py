@@ -5,21 +5,21 @@ shrinks (the authors' was 500 steps). test_solver(h) is `check_solver`, as the t
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from windermere.adaptation.agreement import check_threshold, differ
+from windermere.adaptation.agreement import ThresholdControl, differ
 from windermere.adaptation.controller import (
     ControllerState,
+    PrecisionControl,
     Review,
     Score,
-    check_factors,
     check_positive,
     check_whole,
-    first_step,
-    next_state,
     precision_of,
 )
 from windermere.errors import UsageError
 from windermere.solvers import METHODS, FixedStep
+from windermere.solvers.solver import SAME_STEP
 from windermere.solvers.tableaus import tableau
 
 ERROR_RATIO = 50.0
@@ -27,7 +27,54 @@ ERROR_RATIO = 50.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepAdaptation:
+class StepControl(PrecisionControl):
+    """What all controllers of steps share; `check` is of a higher order than `train`."""
+
+    span: float = 1.0
+    """T, the length of time that is solved for: the largest step."""
+    budget: int = 500
+    """The most steps that a solve may take: how far the step may shrink."""
+
+    LIMIT: ClassVar[str] = "the budget allows"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(span=self.span)
+        check_whole("steps", 1, budget=self.budget)
+        if tableau(self.check).order <= tableau(self.train).order:
+            others = ", ".join(higher_orders(self.train)) or "of which there is none: train with another"
+            pair = f"'{self.check}' cannot check '{self.train}'"
+            raise UsageError(f"{pair}: it needs a method of a higher order ({others})")
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest step."""
+        return self.span / self.budget, self.span
+
+    def start(self, precision: float) -> ControllerState:
+        """The state before the first review, with this step, or the shortest that the budget allows. One longer than
+        the span shows that the span is wrong."""
+        check_positive(step=precision)
+        if precision > self.span * (1 + SAME_STEP):
+            raise UsageError(
+                f"a first step of {float(precision):g} is longer than the time of {self.span:g} that steps are adapted"
+                " for: give the controller the time that the model is solved for as span=..., or start with a shorter "
+                "step"
+            )
+        shortest, longest = self.bounds
+        return ControllerState(precision=min(max(precision, shortest), longest))
+
+    def solver(self, state: ControllerState) -> FixedStep:
+        """What to train with."""
+        return FixedStep(self.train, step=precision_of(state))
+
+    def check_solver(self, step: float) -> FixedStep:
+        """What checks training at this step."""
+        return check_solver(self.train, self.check, step, self.span)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepAdaptation(StepControl, ThresholdControl):
     """The paper's Algorithm 2: halve the step where a better solver scores otherwise; else try one a tenth larger.
 
     `train` is the method to train with, `check` one of a higher order (midpoint or rk4 for euler, rk4 for midpoint). A
@@ -38,59 +85,24 @@ class StepAdaptation:
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
     """
 
-    train: str
-    """Method to train with."""
-    check: str
-    """Method to check with, of a higher order: midpoint or rk4 for euler, rk4 for midpoint."""
-    every: int = 50
-    threshold: float | None = None
-    """Scores further apart than this are not the same. None takes the paper's 0.1, and refuses scores that cannot be
-    accuracies."""
-    decrease: float = 0.5
-    increase: float = 1.1
-    span: float = 1.0
-    """T, the length of time that is solved for: the largest step."""
-    budget: int = 500
-    """The most steps that a solve may take: how far the step may shrink."""
-
-    def __post_init__(self) -> None:
-        check_whole("iterations", 1, every=self.every)
-        check_threshold(self.threshold)
-        check_positive(span=self.span)
-        check_whole("steps", 1, budget=self.budget)
-        check_factors(self.decrease, self.increase)
-        check_pair(self.train, self.check)
-
-    def start(self, precision: float) -> ControllerState:
-        """The state before the first review, with this step, or the shortest that the budget allows."""
-        return ControllerState(precision=first_step(precision, self.span, self.budget))
-
-    def solver(self, state: ControllerState) -> FixedStep:
-        """What to train with."""
-        return FixedStep(self.train, step=precision_of(state))
-
-    def check_solver(self, step: float) -> FixedStep:
-        """What checks training at this step."""
-        return check_solver(self.train, self.check, step, self.span)
-
     def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
-        h = state.precision
+        h, (shortest, longest) = state.precision, self.bounds
         check = self.check_solver(h)
         checked = yield check
         raised = None
         if differ(trained, checked, self.threshold):
             h_new, reason = self.decrease * h, "scores differ: step decreased"
-            if h_new < self.span / self.budget:
-                h_new, reason = self.span / self.budget, "scores differ: step decreased as far as the budget allows"
+            if h_new < shortest:
+                h_new, reason = shortest, f"scores differ: step decreased as far as {self.LIMIT}"
         else:
             h_new, reason = self.increase * h, "scores agree: step increased"
-            if h_new > self.span:
-                h_new, reason = self.span, "scores agree: step at its largest"
+            if h_new > longest:
+                h_new, reason = longest, "scores agree: step at its largest"
             raised = yield FixedStep(self.train, step=h_new)
             if differ(checked, raised, self.threshold):
                 h_new, reason = h, "scores agree, but not at an increased step: step kept"
-        return next_state(self.every, state, h_new, trained, checked, raised, check.step, reason)
+        return self.next_state(state, h_new, trained, checked, raised, check.step, reason)
 
 
 def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:
@@ -105,9 +117,3 @@ def check_solver(train: str, check: str, step: float, span: float) -> FixedStep:
 def higher_orders(method: str) -> list[str]:
     """The methods that can check its steps."""
     return [name for name in METHODS if tableau(name).order > tableau(method).order]
-
-
-def check_pair(train: str, check: str) -> None:
-    if tableau(check).order <= tableau(train).order:
-        others = ", ".join(higher_orders(train)) or "of which there is none: train with another"
-        raise UsageError(f"'{check}' cannot check '{train}': it needs a method of a higher order ({others})")

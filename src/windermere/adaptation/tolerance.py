@@ -5,16 +5,17 @@ Against the listing: the training tolerance has a floor, which float32 resolves.
 """
 
 from dataclasses import dataclass
+from math import inf
+from typing import ClassVar
 
-from windermere.adaptation.agreement import check_threshold, differ
+from windermere.adaptation.agreement import ThresholdControl, differ
 from windermere.adaptation.controller import (
     ControllerState,
+    PrecisionControl,
     Review,
     Score,
-    check_factors,
     check_positive,
     check_whole,
-    next_state,
     precision_of,
 )
 from windermere.checks import as_number
@@ -31,18 +32,55 @@ FLOOR = 2.5e-7
 """The least tolerance to train with: float32 resolves about twice its rounding, 1.2e-7."""
 
 
-def check_ratio_of(train: str, check: str, given: float | None) -> float:
-    """The ratio that was given, or the paper's for the pair."""
-    ratio = CHECK_RATIOS.get((train, check)) if given is None else given
-    if ratio is None:
-        raise UsageError(f"the paper has no check tolerance for '{train}' and '{check}': give a check_ratio below 1")
-    if not 0 < as_number(ratio) < 1:
-        raise UsageError(f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {ratio}")
-    return ratio
+@dataclass(frozen=True, kw_only=True)
+class ToleranceControl(PrecisionControl):
+    """What all controllers of tolerances share."""
+
+    check: str = "dopri54"
+    check_ratio: float | None = None
+    """The check's tolerance over the training one; None takes the paper's for the pair."""
+    floor: float = FLOOR
+    """The training tolerance does not go below."""
+
+    LIMIT: ClassVar[str] = "its floor"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(floor=self.floor)
+        for method in (self.train, self.check):
+            Adaptive(method, tolerance=START)
+        if not 0 < as_number(self.ratio) < 1:
+            raise UsageError(
+                f"a check needs a smaller tolerance: check_ratio must lie between 0 and 1, not {self.ratio}"
+            )
+
+    @property
+    def ratio(self) -> float:
+        """The check's tolerance over the training one: that which was given, or the paper's for the pair."""
+        ratio = CHECK_RATIOS.get((self.train, self.check)) if self.check_ratio is None else self.check_ratio
+        if ratio is None:
+            pair = f"'{self.train}' and '{self.check}'"
+            raise UsageError(f"the paper has no check tolerance for {pair}: give a check_ratio below 1")
+        return ratio
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The smallest and the largest tolerance."""
+        return self.floor, inf
+
+    def start(self, precision: float = START) -> ControllerState:
+        """The state before the first review, with this tolerance as far as it is allowed."""
+        check_positive(tolerance=precision)
+        smallest, largest = self.bounds
+        return ControllerState(precision=min(max(precision, smallest), largest))
+
+    def solver(self, state: ControllerState) -> Adaptive:
+        """What to train with."""
+        return Adaptive(self.train, tolerance=precision_of(state))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ToleranceAdaptation:
+class ToleranceAdaptation(ToleranceControl, ThresholdControl):
     """The paper's Algorithm 3: halve the tolerance where a finer solve scores otherwise; else try one a tenth larger.
 
     `train` is fehlberg21 or dopri54, or another adaptive method with a `check_ratio`: the check's tolerance over the
@@ -54,46 +92,15 @@ class ToleranceAdaptation:
     resolves: score it in float64 then.
     """
 
-    train: str
-    check: str = "dopri54"
-    every: int = 50
-    threshold: float | None = None
-    """As for `StepAdaptation`: None takes the paper's 0.1, for accuracies."""
-    decrease: float = 0.5
-    increase: float = 1.1
     min_steps: int = 2
     """The tolerance is not raised where a solve (of several the longest) takes no more steps than this; 0 raises it
     whatever steps there are, and needs no count of them."""
-    floor: float = FLOOR
-    """The training tolerance does not go below."""
-    check_ratio: float | None = None
-    """The check's tolerance over the training one; None takes the paper's for the pair."""
     tighten: bool = False
     """Not in the paper: check ten times finer for as long as checking takes no more evaluations than training."""
 
     def __post_init__(self) -> None:
-        check_whole("iterations", 1, every=self.every)
-        check_threshold(self.threshold)
-        check_positive(floor=self.floor)
+        super().__post_init__()
         check_whole("steps", 0, min_steps=self.min_steps)
-        check_factors(self.decrease, self.increase)
-        Adaptive(self.train, tolerance=START)
-        Adaptive(self.check, tolerance=START)
-        check_ratio_of(self.train, self.check, self.check_ratio)
-
-    @property
-    def ratio(self) -> float:
-        """The check's tolerance over the training one."""
-        return check_ratio_of(self.train, self.check, self.check_ratio)
-
-    def start(self, precision: float = START) -> ControllerState:
-        """The state before the first review, with this tolerance as far as it is allowed."""
-        check_positive(tolerance=precision)
-        return ControllerState(precision=max(precision, self.floor))
-
-    def solver(self, state: ControllerState) -> Adaptive:
-        """What to train with."""
-        return Adaptive(self.train, tolerance=precision_of(state))
 
     def review(self, state: ControllerState, trained: Score) -> Review:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
@@ -112,7 +119,7 @@ class ToleranceAdaptation:
         if differ(trained, checked, self.threshold):
             tol_new, reason = self.decrease * tol, "scores differ: tolerance decreased"
             if tol_new < self.floor:
-                tol_new, reason = self.floor, "scores differ: tolerance decreased as far as its floor"
+                tol_new, reason = self.floor, f"scores differ: tolerance decreased as far as {self.LIMIT}"
         elif trained.steps is not None and trained.steps <= self.min_steps:
             tol_new, reason = tol, "scores agree, in hardly any steps: tolerance kept"
         else:
@@ -120,4 +127,4 @@ class ToleranceAdaptation:
             raised = yield Adaptive(self.train, tolerance=tol_new)
             if differ(checked, raised, self.threshold):
                 tol_new, reason = tol, "scores agree, but not at an increased tolerance: tolerance kept"
-        return next_state(self.every, state, tol_new, trained, checked, raised, check_tol, reason)
+        return self.next_state(state, tol_new, trained, checked, raised, check_tol, reason)

@@ -8,16 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from windermere.cli.adapted import (
-    MODES,
-    adaptation_of,
-    check_flags,
-    draw_adapted,
-    ended_at_a_bound,
-    refuse_a_start_out_of_bounds,
-    refuse_another_start,
-    refuse_what_cannot_be_checked,
-)
+from windermere.cli.adapted import MODES, draw_adapted, ended_at_a_bound, read_adaptation
 from windermere.cli.console import exit_if_stopped, print_json, stderr, stdout
 from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
 from windermere.cli.terminal import training_progress
@@ -25,10 +16,12 @@ from windermere.errors import UsageError
 from windermere.paper import data as data_sets
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.training import (
+    Adaptation,
     RunConfig,
     TrainingOutcome,
     check_batch_size,
     check_precision,
+    make_controller,
     open_run,
     paper_settings,
     resumed_config,
@@ -48,20 +41,19 @@ def train_run(
     as_json: bool,
 ) -> None:
     """The settings are a config's, by name, as they were typed; None is one that was not."""
-    stored = resumed_config(out, {}) if resume else None
-    adaptation = adaptation_of(out, settings["adapt"], stored)
-    only = {name: settings[name] for name in MODES if settings[name] is not None}
-    check_flags(adaptation, only, precision["control"], resume=resume)
+    adapt = {} if settings["adapt"] is None else {"adapt": settings["adapt"]}
+    stored = resumed_config(out, adapt) if resume else None  # first of all, how other flags are read depends on it
+    adaptation = read_adaptation(settings, precision["control"], stored)
     given = {**settings, **_start(settings["solver"], precision, adaptation), "seeds": _seeds(settings["seeds"])}
     given = {name: value for name, value in given.items() if value is not None}
-    config = _new_config(given) if stored is None else _resumed_config(out, stored, given)
+    config = _new_config(given, adaptation) if stored is None else resumed_config(out, given)
     limit = read_seconds(time_limit)
     outcome = _train(config, out, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
 
 
-def _start(method: str | None, precision: Mapping[str, Any], adaptation: str) -> dict[str, Any]:
-    if adaptation == "none":
+def _start(method: str | None, precision: Mapping[str, Any], adaptation: Adaptation | None) -> dict[str, Any]:
+    if adaptation is None:
         return {"solver": read_solver(method, **precision)}
     solver, first_step = read_start(method, **precision)
     return {"solver": solver, "first_step": first_step}
@@ -71,27 +63,19 @@ def _seeds(text: str | None) -> tuple[int, ...] | None:
     return None if text is None else read_seeds(text)
 
 
-def _new_config(settings: dict[str, Any]) -> RunConfig:
+def _new_config(settings: dict[str, Any], adaptation: Adaptation | None) -> RunConfig:
     for name, flag in (("data", "--data"), ("solver", "--solver")):
         if name not in settings:
             raise UsageError(f"a new run needs {flag} (or --resume to go on with the run in --out)")
-    if settings.get("adapt", "none") != "none":
-        refuse_what_cannot_be_checked(settings["solver"], settings.get("check"))
+    rule = {name: settings.pop(name) for name in MODES if name in settings}
+    settings.pop("adapt", None)
+    if adaptation is not None:
+        settings["controller"] = make_controller(adaptation, settings["solver"], **rule)
     if settings["data"] in IMAGES and "data_seed" in settings:
         raise UsageError(
             f"--data-seed draws the points of spheres, and the data are '{settings['data']}': leave it out"
         )
-    settings = {**paper_settings(settings["data"], settings["solver"]), "seeds": (0,), **settings}
-    config = RunConfig(**settings)
-    refuse_a_start_out_of_bounds(config)
-    return config
-
-
-def _resumed_config(out: Path, stored: RunConfig, settings: dict[str, Any]) -> RunConfig:
-    if stored.adapt != "none":
-        refuse_another_start(out, stored, settings)
-        refuse_what_cannot_be_checked(stored.solver, settings.get("check"))
-    return resumed_config(out, settings)
+    return RunConfig(**{**paper_settings(settings["data"], settings["solver"]), "seeds": (0,), **settings})
 
 
 def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> TrainingOutcome:
@@ -110,7 +94,7 @@ def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | No
 
 
 def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as_json: bool) -> None:
-    rows = read_metrics(out) if outcome.finished and config.adapt != "none" else []
+    rows = read_metrics(out) if outcome.finished and config.controller is not None else []
     if as_json:
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
     elif outcome.finished and outcome.test is not None:

@@ -19,6 +19,7 @@ from windermere.paper.training import (
     RunConfig,
     Trained,
     evaluate,
+    make_controller,
     open_run,
     stop_sign,
     train,
@@ -66,7 +67,8 @@ def configs() -> dict[str, RunConfig]:
     right only, and which ones hangs on the last bits of the arithmetic.
     """
     coarse = replace(config(COARSE, quick=True), seeds=(0,))
-    return {"coarse": coarse, "adapted": replace(coarse, adapt="steady", target=0.02, first_step="initial")}
+    steady = make_controller("steady", coarse.solver, target=0.02)
+    return {"coarse": coarse, "adapted": replace(coarse, controller=steady, first_step="initial")}
 
 
 def run(out: Path, *, progress: Progress) -> Demo:
@@ -117,7 +119,7 @@ def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> Trajectory
     solver, (inputs, labels) = trained.solvers[0], (part[:POINTS] for part in test_set)
     states = walks(trained, inputs, trained.solvers)[:, 0]
     steps = len(states) - 1
-    how = f"{steps} Euler steps" if trained.config.adapt == "none" else f"adapted Euler steps ({steps})"
+    how = f"{steps} Euler steps" if trained.config.controller is None else f"adapted Euler steps ({steps})"
     others = [n for n in TEST_STEPS if not 0.75 < n / steps < 1.35]  # room for its own number on the axis
     solvers = {n: FixedStep.of("euler", steps=n) for n in others} | {steps: solver}
     return TrajectoryPanel(

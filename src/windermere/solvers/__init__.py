@@ -2,7 +2,7 @@
 
 from windermere.solvers.counting import Count, checking, counting
 from windermere.solvers.field import Field, Prepared
-from windermere.solvers.gradients import GRADIENTS, Adjoint, Gradient
+from windermere.solvers.gradients import GRADIENTS, Adjoint, Gradient, GradientName
 from windermere.solvers.initial_step import initial_step
 from windermere.solvers.layout import State
 from windermere.solvers.paths import FastAdjoint, FastPath, fast_paths, register
@@ -30,6 +30,7 @@ __all__ = [
     "Field",
     "FixedStep",
     "Gradient",
+    "GradientName",
     "OnGrid",
     "Prepared",
     "Problem",

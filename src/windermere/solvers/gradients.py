@@ -9,7 +9,7 @@ own: memory for a single state, and a gradient of the flow rather than of the nu
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -50,8 +50,9 @@ class Adjoint:
         object.__setattr__(self, "parameters", listed)
 
 
-Gradient: TypeAlias = Literal["backprop", "checkpoint", "adjoint"] | Adjoint
-GRADIENTS = ("backprop", "checkpoint", "adjoint")
+GradientName: TypeAlias = Literal["backprop", "checkpoint", "adjoint"]
+Gradient: TypeAlias = GradientName | Adjoint
+GRADIENTS: tuple[GradientName, ...] = get_args(GradientName)
 
 
 def check_gradient(gradient: Any) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.paper.training.small import a_config, some_spheres, trained
-from windermere.adaptation import StepAdaptation, ToleranceAdaptation
+from tests.paper.training.small import adapted_config, some_spheres, trained
+from windermere.adaptation import SteadySteps, StepAdaptation, ToleranceAdaptation
 from windermere.paper.figures.adaptation_figure import members_of
 from windermere.paper.studies import adaptation
 from windermere.paper.studies.adaptation_findings import step_findings, tolerance_findings
@@ -18,7 +18,7 @@ from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, Adapte
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.study import Finished
-from windermere.paper.training import RunConfig, paper_settings, trained_ensemble
+from windermere.paper.training import Adaptation, RunConfig, paper_settings, trained_ensemble
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep
 
@@ -37,14 +37,11 @@ def of_the_paper(runs: dict[str, RunConfig]) -> list[RunConfig]:
 @pytest.mark.parametrize("data", DATA)
 def test_algorithm_2_runs_as_in_the_paper_for_all_its_pairs(data: str) -> None:
     configs = of_the_paper(dict(find_study(f"step-adaptation-{data}").runs(False)))
-    assert {(c.solver.method, c.check) for c in configs} == {
-        ("euler", "midpoint"),
-        ("euler", "rk4"),
-        ("midpoint", "rk4"),
+    pairs = ("euler", "midpoint"), ("euler", "rk4"), ("midpoint", "rk4")
+    assert {c.controller for c in configs} == {
+        StepAdaptation(train=train, check=check, every=50, threshold=0.1) for train, check in pairs
     }
     for config in configs:
-        check = str(config.check)
-        assert config.controller() == StepAdaptation(train=config.solver.method, check=check, every=50, threshold=0.1)
         assert (config.first_step, config.seeds) == ("initial", (0, 1, 2, 3, 4))
         settings = paper_settings(data, config.solver)
         assert {name: getattr(config, name) for name in settings if name != "lr"} == {
@@ -54,11 +51,12 @@ def test_algorithm_2_runs_as_in_the_paper_for_all_its_pairs(data: str) -> None:
 
 def test_algorithm_3_starts_at_a_tolerance_of_1e_6_for_both_pairs() -> None:
     configs = of_the_paper(dict(find_study("tolerance-adaptation-sphere2").runs(False)))
-    assert [(c.solver.method, c.check) for c in configs] == [("fehlberg21", "dopri54"), ("dopri54", "dopri54")]
+    assert [c.controller for c in configs] == [
+        ToleranceAdaptation(train=train, check="dopri54", threshold=0.1) for train in ("fehlberg21", "dopri54")
+    ]
     for config in configs:
         assert isinstance(config.solver, Adaptive)
         assert (config.solver.precision, config.first_step) == (1e-6, "given")
-        assert config.controller() == ToleranceAdaptation(train=config.solver.method, threshold=0.1)
 
 
 def test_learning_rates_are_the_papers_and_on_cifar10_the_lower_one_too() -> None:
@@ -71,9 +69,10 @@ def test_learning_rates_are_the_papers_and_on_cifar10_the_lower_one_too() -> Non
 
 @pytest.mark.parametrize("data", DATA)
 def test_every_pair_has_a_steady_run_and_on_images_no_euler_one_at_the_costly_default(data: str) -> None:
-    steady = [c for c in adaptation.step_runs(data, False).values() if c.adapt == "steady"]
+    controllers = [config.controller for config in adaptation.step_runs(data, False).values()]
+    steady = [controller for controller in controllers if isinstance(controller, SteadySteps)]
     on_sphere = data == "sphere2"
-    assert [(c.solver.method, c.check, c.target == 0.01) for c in steady] == [
+    assert [(c.train, c.check, c.target == 0.01) for c in steady] == [
         *([("euler", "midpoint", True)] if on_sphere else []),
         ("euler", "midpoint", False),
         ("euler", "rk4", on_sphere),
@@ -85,8 +84,9 @@ def test_every_pair_has_a_steady_run_and_on_images_no_euler_one_at_the_costly_de
 def test_test_accuracies_fall_on_reviews(quick: bool) -> None:
     configs = [c for data in DATA for c in adaptation.step_runs(data, quick).values()]
     for config in [*configs, *adaptation.tolerance_runs(quick).values()]:
-        assert config.evaluate_every % config.review_every == 0
-        assert config.log_every == config.review_every
+        assert config.controller is not None
+        assert config.evaluate_every % config.controller.every == 0
+        assert config.log_every == config.controller.every
 
 
 def test_quick_runs_are_short() -> None:
@@ -100,10 +100,9 @@ def test_quick_runs_are_short() -> None:
 # Real runs
 
 
-def finished(path: Path, **changes: Any) -> Finished:
-    settings: dict[str, Any] = {"seeds": (0, 1), "review_every": 5, "adapt": "paper", "check": "midpoint"}
-    settings |= {"solver": FixedStep("euler", step=1.0), "first_step": "initial"}
-    config = a_config(**{**settings, **changes})
+def finished(path: Path, adapt: Adaptation = "paper", **changes: Any) -> Finished:
+    settings: dict[str, Any] = {"solver": FixedStep("euler", step=1.0), "first_step": "initial", "seeds": (0, 1)}
+    config = adapted_config(adapt, **{**settings, **changes}, rule={"every": 5})
     trained(path, config)
     return Finished("a-run", trained_ensemble(path), some_spheres()[1], path)
 
@@ -148,7 +147,7 @@ def test_cost_counts_every_forward_evaluation_and_those_of_all_checks(tmp_path: 
 
 def test_tolerances_are_tested_with_finer_ones_in_float64_where_float32_does_not_resolve_them(tmp_path: Path) -> None:
     solver = Adaptive("fehlberg21", tolerance=1e-6)
-    changes: dict[str, Any] = {"solver": solver, "check": "dopri54", "first_step": "given", "seeds": (0,)}
+    changes: dict[str, Any] = {"solver": solver, "first_step": "given", "seeds": (0,)}
     tables = measure(finished(tmp_path, iterations=5, log_every=5, evaluate_every=5, **changes))
     rows = tables[ADAPTED]
     assert [(row.test_method, row.factor) for row in rows] == [
@@ -164,7 +163,8 @@ def test_tolerances_are_tested_with_finer_ones_in_float64_where_float32_does_not
 
 
 def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp_path: Path) -> None:
-    found = [measure(finished(tmp_path / adapt, adapt=adapt)) for adapt in ("paper", "steady")]
+    both: tuple[Adaptation, ...] = ("paper", "steady")
+    found = [measure(finished(tmp_path / adapt, adapt)) for adapt in both]
     tables = {t: [replace(row, run=str(k)) for k, one in enumerate(found) for row in one[t]] for t in found[0]}
     tables[ADAPTED].append(replace(tables[ADAPTED][0], seed=7, accuracy=None, diverged_at=3))
     drawn = []

@@ -15,6 +15,7 @@ import torch
 
 from tests.paper.studies.interrupted import stopped_before_change
 from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, ran, study_process
+from windermere.adaptation import StepAdaptation
 from windermere.errors import DivergedError, RunError, UsageError, WindermereError
 from windermere.paper.data import spheres
 from windermere.paper.studies.folder import StudyFolder, reached
@@ -425,7 +426,7 @@ def test_on_a_gpu_runs_that_differ_in_their_steps_alone_train_together(tmp_path:
         "c": {"seeds": (7,)},
         "d": {"solver": FixedStep.of("rk4", steps=8)},
         "e": {"solver": Adaptive("dopri54", tolerance=0.1)},
-        "f": {"adapt": "paper"},
+        "f": {"controller": StepAdaptation(train="euler", check="midpoint")},
         "g": {"data": "mnist"},
         "h": {"lr": 0.5},
         "i": {"device": "cpu"},

@@ -1,7 +1,7 @@
 """Small runs, the slow reference for them (one model, one plain loop), and real processes that train."""
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,16 @@ from torch import Tensor, nn
 from tests.processes import python
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.data import spheres
-from windermere.paper.training import Labelled, RunConfig, StopSign, TrainingOutcome, open_run, train
+from windermere.paper.training import (
+    Adaptation,
+    Labelled,
+    RunConfig,
+    StopSign,
+    TrainingOutcome,
+    make_controller,
+    open_run,
+    train,
+)
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.config import DTYPES
 from windermere.records import TensorFile, read_metrics, read_tensors
@@ -35,6 +44,12 @@ DEFAULTS: dict[str, Any] = {
 
 def a_config(**changes: Any) -> RunConfig:
     return RunConfig(**{**DEFAULTS, **changes})
+
+
+def adapted_config(adapt: Adaptation, *, rule: Mapping[str, Any] | None = None, **changes: Any) -> RunConfig:
+    """A run that adapts; `rule` has settings of its controller."""
+    controller = make_controller(adapt, changes.get("solver", DEFAULTS["solver"]), **(rule or {}))
+    return a_config(**changes, controller=controller)
 
 
 def some_spheres(points: int = 2) -> tuple[Labelled, Labelled]:
@@ -99,7 +114,7 @@ def optimizer_for(config: RunConfig, parameters: Sequence[Tensor]) -> torch.opti
 
 def trained_alone(config: RunConfig, seed: int) -> dict[str, Tensor]:
     """One seed's parameters after a training that knows nothing of ensembles: an nn.Module and PyTorch's optimizer."""
-    alone = initialise(architecture(config.data, config.solver, gradient=config.gradient), seed)  # type: ignore[arg-type]
+    alone = initialise(architecture(config.data, config.solver, gradient=config.gradient), seed)
     alone.to(DTYPES[config.dtype])
     (inputs, labels), _ = some_spheres()
     fit_alone(alone, config, inputs.to(DTYPES[config.dtype]), labels, seed)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tests.paper.training.small import a_config, assert_same_run, checkpoint, some_spheres, trained
+from tests.paper.training.small import a_config, adapted_config, assert_same_run, checkpoint, some_spheres, trained
 from windermere.adaptation import (
     Controller,
     Score,
@@ -21,7 +21,7 @@ from windermere.adaptation import (
 )
 from windermere.errors import ToleranceError, UsageError
 from windermere.nn import ODEBlock
-from windermere.paper.training import Ensemble, RunConfig, trained_ensemble
+from windermere.paper.training import Adaptation, Ensemble, RunConfig, make_controller, trained_ensemble
 from windermere.paper.training.adapting import Adapting, scores
 from windermere.paper.training.trainer import make_ensemble
 from windermere.records import read_metrics
@@ -29,7 +29,6 @@ from windermere.solvers import Adaptive, FixedStep, Solver
 
 ADAPTED: dict[str, Any] = {
     "solver": FixedStep("euler", step=1.0),
-    "adapt": "paper",
     "first_step": "initial",
     "iterations": 160,
     "batch_size": 64,
@@ -44,25 +43,29 @@ def decisions(path: Path, seed: int) -> list[dict[str, Any]]:
 
 
 def test_the_iteration_that_is_reviewed_was_trained_before_its_decision_and_the_next_one_after() -> None:
-    controller = StepAdaptation(train="euler", check="midpoint")
-    agreeing = Score(value=0.9)
-    states = review_members(controller, [controller.start(0.1)], [agreeing], lambda wanted: {0: agreeing})
-    adapting = Adapting(controller, states)
-    before, after = ((FixedStep("euler", step=h),) for h in (0.1, 1.1 * 0.1))
-    assert [adapting.solvers_of(iteration) for iteration in (50, 51, 99)] == [before, after, after]
+    controller, x = SteadySteps(train="euler", check="midpoint"), torch.tensor([0.9, 1.0, 1.1])[:, None]
+    adapting, _ = reviewed(cubics(1e8), controller, 1.0, x, 0)
+    again = Adapting(controller, [controller.start(0.3)])
+    again.go_on_from(adapting.to_dict(), [0])
+    for held in (adapting, again):
+        assert held.solvers == (FixedStep("euler", step=1.0),)
+        for _ in range(2):
+            held.use_decided()
+            assert held.solvers == (FixedStep("euler", step=0.5),)
 
 
-def adapted(adapt: str, **changes: Any) -> RunConfig:
-    return a_config(**{**ADAPTED, "adapt": adapt, "dtype": "float64", **changes})
+def adapted(adapt: Adaptation, **changes: Any) -> RunConfig:
+    return adapted_config(adapt, **{**ADAPTED, "dtype": "float64", **changes})
 
 
 @pytest.fixture(scope="module", params=["paper", "steady"])
-def adapt(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def adapt(request: pytest.FixtureRequest) -> Adaptation:
+    chosen: Adaptation = request.param
+    return chosen
 
 
 @pytest.fixture(scope="module")
-def whole(adapt: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(adapt: Adaptation, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("adapted") / "run"
     trained(path, adapted(adapt, seeds=(0, 1)))
     return path
@@ -85,7 +88,9 @@ def steady_rule(row: dict[str, Any]) -> float:
     return float(min(max(wanted, 1 / 500), 1.0))
 
 
-def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_before(adapt: str, whole: Path) -> None:
+def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_before(
+    adapt: Adaptation, whole: Path
+) -> None:
     rule = {"paper": paper_rule, "steady": steady_rule}[adapt]
     for seed in (0, 1):
         rows = decisions(whole, seed)
@@ -95,7 +100,9 @@ def test_reviews_come_every_fifty_iterations_and_each_follows_from_the_one_befor
         assert len({row["before"] for row in rows}) > 1
 
 
-def test_a_review_at_the_end_is_for_a_longer_run_and_not_for_the_model(adapt: str, whole: Path, tmp_path: Path) -> None:
+def test_a_review_at_the_end_is_for_a_longer_run_and_not_for_the_model(
+    adapt: Adaptation, whole: Path, tmp_path: Path
+) -> None:
     trained(tmp_path / "run", adapted(adapt, seeds=(0, 1), iterations=100))
     last = [decisions(tmp_path / "run", seed)[-1] for seed in (0, 1)]
     assert [row["iteration"] for row in last] == [100, 100]
@@ -103,6 +110,20 @@ def test_a_review_at_the_end_is_for_a_longer_run_and_not_for_the_model(adapt: st
     assert [s.precision for s in trained_ensemble(tmp_path / "run").solvers] == [row["before"] for row in last]
     trained(tmp_path / "run", adapted(adapt, seeds=(0, 1)), resume=True)
     assert_same_run(tmp_path / "run", whole)
+
+
+def test_a_run_killed_before_its_model_was_saved_remembers_what_its_last_iteration_was_trained_with(
+    adapt: Adaptation, tmp_path: Path
+) -> None:
+    config = adapted(adapt, iterations=50)
+    trained(tmp_path, config)
+    (row,) = decisions(tmp_path, 0)
+    assert row["before"] != row["after"]
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").unlink()
+    trained(tmp_path, config, resume=True)
+    assert (tmp_path / "model.safetensors").read_bytes() == whole
+    assert trained_ensemble(tmp_path).solvers == (FixedStep("euler", step=row["before"]),)
 
 
 def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> None:
@@ -113,7 +134,7 @@ def test_a_step_is_in_force_from_the_iteration_after_its_review(whole: Path) -> 
     assert steps[160] == third["after"]
 
 
-def test_a_member_that_adapts_equals_the_same_seed_alone(adapt: str, whole: Path, tmp_path: Path) -> None:
+def test_a_member_that_adapts_equals_the_same_seed_alone(adapt: Adaptation, whole: Path, tmp_path: Path) -> None:
     trained(tmp_path / "alone", adapted(adapt, seeds=(1,)))
     alone, together = decisions(tmp_path / "alone", 1), decisions(whole, 1)
     assert [row["after"] for row in alone] == pytest.approx([row["after"] for row in together], rel=1e-9)
@@ -122,12 +143,13 @@ def test_a_member_that_adapts_equals_the_same_seed_alone(adapt: str, whole: Path
         torch.testing.assert_close(tensor[0], second.tensors[name][1], rtol=1e-7, atol=1e-9)
 
 
-def test_an_adapted_run_resumes_bit_for_bit(adapt: str, whole: Path, tmp_path: Path) -> None:
+def test_an_adapted_run_resumes_bit_for_bit(adapt: Adaptation, whole: Path, tmp_path: Path) -> None:
     config = adapted(adapt, seeds=(0, 1))
     assert not trained(tmp_path / "pieces", config, stop_at=70).finished
     saved = checkpoint(tmp_path / "pieces").meta["adaptation"]
-    assert [state["reviews"] for state in saved] == [1, 1]
-    assert [state["memory"] is not None for state in saved] == [adapt == "steady"] * 2
+    assert saved["decided"] is None
+    assert [state["reviews"] for state in saved["states"]] == [1, 1]
+    assert [state["memory"] is not None for state in saved["states"]] == [adapt == "steady"] * 2
     assert trained(tmp_path / "pieces", config, resume=True).finished
     assert_same_run(tmp_path / "pieces", whole)
     assert checkpoint(tmp_path / "pieces").meta["adaptation"] == checkpoint(whole).meta["adaptation"]
@@ -149,9 +171,9 @@ def test_the_checks_are_counted_and_the_final_solver_of_each_seed_is_kept(whole:
 
 @pytest.mark.parametrize("method", ["fehlberg21", "dopri54"])
 def test_tolerances_start_at_a_millionth_and_are_checked_at_a_fifth_or_a_tenth(
-    method: str, adapt: str, tmp_path: Path
+    method: str, adapt: Adaptation, tmp_path: Path
 ) -> None:
-    config = a_config(solver=Adaptive(method, tolerance=1e-6), adapt=adapt, seeds=(0, 1), iterations=51)
+    config = adapted_config(adapt, solver=Adaptive(method, tolerance=1e-6), seeds=(0, 1), iterations=51)
     trained(tmp_path / "run", config)
     for seed in (0, 1):
         (row,) = decisions(tmp_path / "run", seed)
@@ -207,6 +229,8 @@ def test_a_check_that_fails_refines_whatever_the_score_and_costs_what_it_evaluat
     one, of_one = reviewed(cubics(-0.1), controller, 1.0, x, label)
     other, of_other = reviewed(cubics(1e8), controller, 1.0, x, label)
     both, of_both = reviewed(cubics(-0.1, 1e8), controller, 1.0, x, label)
+    for adapting in (one, other, both):
+        adapting.use_decided()
     assert other.solvers == (FixedStep("euler", step=0.5),)
     assert of_other == [16]
     assert both.solvers == one.solvers + other.solvers
@@ -220,7 +244,7 @@ def test_a_check_below_what_float32_resolves_is_solved_in_float64(kind: Any) -> 
     with pytest.raises(ToleranceError, match="float32 cannot resolve dopri54, tol = 1e-07"):
         ensemble(x.expand(2, *x.shape), [Adaptive("dopri54", tolerance=1e-7)] * 2)
     adapting, spent = reviewed(ensemble, controller, 1e-6, x, 0)
-    for state in adapting.states:
+    for state in adapting.decided or []:
         assert state.decision is not None
         assert state.decision.check_precision == pytest.approx(1e-7)
         assert state.decision.checked == 1.0
@@ -230,7 +254,7 @@ def test_a_check_below_what_float32_resolves_is_solved_in_float64(kind: Any) -> 
 
 
 def test_the_first_step_is_hairers_for_each_member() -> None:
-    config = a_config(**ADAPTED, seeds=(0, 1, 2))
+    config = adapted_config("paper", **ADAPTED, seeds=(0, 1, 2))
     ensemble = make_ensemble(config)
     inputs, _ = some_spheres()[0]
     adapting = Adapting.begin(config, ensemble, inputs[:64].expand(3, 64, 2))
@@ -238,28 +262,28 @@ def test_the_first_step_is_hairers_for_each_member() -> None:
     steps = [s.precision for s in adapting.solvers]
     assert len(set(steps)) == 3
     assert all(1 / 500 <= step <= 1 for step in steps)
-    alone = make_ensemble(a_config(**ADAPTED, seeds=(2,)))
-    single = Adapting.begin(a_config(**ADAPTED, seeds=(2,)), alone, inputs[:64].expand(1, 64, 2))
+    alone = adapted_config("paper", **ADAPTED, seeds=(2,))
+    single = Adapting.begin(alone, make_ensemble(alone), inputs[:64].expand(1, 64, 2))
     assert single is not None
     assert np.isclose(single.solvers[0].precision, steps[2], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("solver", "check", "words"),
     [
-        {"adapt": "steadily"},
-        {"check": "rk4"},
-        {"first_step": "initial"},
-        {"adapt": "paper", "solver": FixedStep("rk4", step=0.1)},
-        {"adapt": "paper", "check": "euler"},
-        {"adapt": "paper", "solver": Adaptive("bosh32", tolerance=1e-3)},
+        (FixedStep("rk4", step=0.1), None, r"no usual check: choose one .* with check=\.\.\. \(dopri54, tsit54\)"),
+        (FixedStep("euler", step=0.1), "euler", "'euler' cannot check 'euler'"),
+        (FixedStep("tsit54", step=0.1), None, "no method has a higher order: adapt the steps of euler"),
+        (Adaptive("bosh32", tolerance=1e-3), None, "tolerances of bosh32 cannot be adapted: adapt"),
+        (Adaptive("dopri54", tolerance=1e-3), "tsit54", "are checked by dopri54, not by tsit54"),
     ],
+    ids=str,
 )
-def test_what_cannot_be_adapted_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(UsageError):
-        a_config(**changes)
+def test_what_cannot_be_adapted_is_refused(solver: Solver, check: str | None, words: str, adapt: Adaptation) -> None:
+    with pytest.raises(UsageError, match=words):
+        make_controller(adapt, solver, check=check)
 
 
-def test_an_adapted_config_survives_json() -> None:
-    config = a_config(**ADAPTED, check="rk4")
-    assert RunConfig.from_dict(config.to_dict()) == config
+def test_an_initial_step_is_for_adapted_runs() -> None:
+    with pytest.raises(UsageError, match="an initial step is for adapted runs"):
+        a_config(first_step="initial")

@@ -50,7 +50,7 @@ def both(
         classes = int(ensemble(x, [solver] * members).shape[-1])
         labels = torch.randint(classes, (members, shape[0]), generator=generator)
         if way == "by hand":
-            losses, logits = classify_and_differentiate(ensemble, ensemble.features(x, [solver] * members), labels)
+            losses, logits, _ = classify_and_differentiate(ensemble, ensemble.features(x, [solver] * members), labels)
         else:
             logits = ensemble(x, [solver] * members)
             losses = member_losses(logits, labels)

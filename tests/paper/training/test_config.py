@@ -2,16 +2,18 @@
 
 import json
 from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from windermere.adaptation import StepAdaptation
 from windermere.errors import RunError, UnknownNameError, UsageError
-from windermere.paper.training import RunConfig, paper_settings
+from windermere.paper.training import Adaptation, RunConfig, make_controller, paper_settings
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
-from .small import DEFAULTS, a_config
+from .small import DEFAULTS, a_config, adapted_config
 
+ADAPTATIONS: tuple[Adaptation, ...] = get_args(Adaptation)
 SOLVERS: list[Solver] = [
     FixedStep("rk4", step=0.3),
     FixedStep.of("euler", steps=7),
@@ -88,6 +90,10 @@ def test_a_field_of_a_later_version_is_named() -> None:
         {"solver": {"kind": "FixedStep", "method": "euler"}},
         {"solver": {"kind": "Magic", "method": "euler", "step": 0.1}},
         {"solver": "euler"},
+        {"controller": "paper"},
+        {"controller": {"kind": "Magic"}},
+        {"controller": {"kind": "StepAdaptation", "train": "euler", "check": "euler"}},
+        {"controller": {"kind": "StepAdaptation", "train": "midpoint", "check": "rk4"}},
         {"seeds": 3},
         {"seeds": ["a"]},
         {"iterations": "many"},
@@ -108,7 +114,7 @@ def test_what_is_no_config_is_told_as_a_damaged_run(change: dict[str, Any]) -> N
         RunConfig.from_dict({**a_config().to_dict(), **change})
 
 
-@pytest.mark.parametrize("name", ["data", "solver", "seeds", "lr"])
+@pytest.mark.parametrize("name", ["data", "solver", "seeds", "lr", "controller"])
 def test_a_missing_field_is_named(name: str) -> None:
     values = a_config().to_dict()
     del values[name]
@@ -122,11 +128,64 @@ def test_precision_is_a_tolerance_for_adaptive_solvers_and_a_step_for_others(sol
     assert replace(a_config(), solver=solver).precision_name == expected
 
 
+@pytest.mark.parametrize("solver", [FixedStep("euler", step=0.3), Adaptive("fehlberg21", tolerance=1e-3)], ids=str)
+@pytest.mark.parametrize("adapt", ["paper", "steady"])
+def test_a_config_keeps_its_controller_on_a_trip_through_json(solver: Solver, adapt: Adaptation) -> None:
+    config = adapted_config(adapt, solver=solver, rule={"every": 7, "decrease": 0.1 + 0.2})
+    again = RunConfig.from_dict(json.loads(json.dumps(config.to_dict())))
+    assert again == config
+    assert again.controller == make_controller(adapt, solver, every=7, decrease=0.1 + 0.2)
+    assert again.adapt == adapt
+
+
+def test_a_field_that_no_controller_has_is_refused() -> None:
+    values = adapted_config("steady").to_dict()
+    values["controller"]["momentum"] = 0.9
+    with pytest.raises(RunError, match=r"config\.json is not a complete run: .*'momentum'"):
+        RunConfig.from_dict(values)
+
+
+def test_a_config_from_before_controllers_is_told_what_to_do() -> None:
+    values = a_config().to_dict()
+    del values["controller"]
+    with pytest.raises(RunError, match=r"does not know: adapt, check; use the version .* or train anew in another"):
+        RunConfig.from_dict({**values, "adapt": "paper", "check": None})
+
+
+@pytest.mark.parametrize("controller", ["paper", StepAdaptation, {"kind": "StepAdaptation"}], ids=str)
+def test_what_is_no_controller_is_refused(controller: Any) -> None:
+    with pytest.raises(UsageError, match="a run's controller is one of Windermere's own, not"):
+        a_config(controller=controller)
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        (FixedStep("euler", step=1e-3), "h = 1/1000, .* no finer than euler, h = 1/500, a budget of 500 steps"),
+        (FixedStep("euler", step=1.5), r"h = 1\.5, .* no coarser than euler, h = 1: start within"),
+        (Adaptive("dopri54", tolerance=1e-9), "tol = 1e-09, .* no finer than dopri54, tol = 2.5e-07: start within"),
+    ],
+    ids=str,
+)
+def test_a_start_that_adaptation_would_change_is_refused(solver: Solver, words: str) -> None:
+    for adapt in ADAPTATIONS:
+        with pytest.raises(UsageError, match=f"adaptation cannot start from {solver.method}, {words}"):
+            adapted_config(adapt, solver=solver)
+    assert adapted_config("paper", solver=FixedStep("euler", step=1e-3), first_step="initial")
+
+
+def test_steps_for_another_span_than_the_models_are_refused() -> None:
+    with pytest.raises(UsageError, match="solved for a time of 1, not of 2"):
+        adapted_config("paper", rule={"span": 2})
+
+
 @pytest.mark.parametrize("adapt", ["paper", "steady"])
 @pytest.mark.parametrize("solver", [SOLVERS[2], SOLVERS[4], Adaptive("dopri54", tolerance=1e-4, max_steps=9)], ids=str)
-def test_adaptation_refuses_a_solver_of_which_it_would_keep_the_precision_only(solver: Solver, adapt: str) -> None:
+def test_adaptation_refuses_a_solver_of_which_it_would_keep_the_precision_only(
+    solver: Solver, adapt: Adaptation
+) -> None:
     with pytest.raises(UsageError, match="would become"):
-        a_config(solver=solver, adapt=adapt)
+        adapted_config(adapt, solver=solver)
 
 
 FIXED, ADAPTIVE = SOLVERS[0], SOLVERS[3]

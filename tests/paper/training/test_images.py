@@ -12,11 +12,13 @@ from torch.backends import cudnn
 from windermere.errors import DivergedError, RunError, UnknownNameError, UsageError
 from windermere.nn.arithmetic import arithmetic_of
 from windermere.paper.training import (
+    Adaptation,
     Labelled,
     RunConfig,
     StopSign,
     captured,
     evaluate,
+    make_controller,
     make_ensemble,
     open_run,
     resumed_config,
@@ -70,8 +72,10 @@ def test_captured_steps_train_as_the_plain_loop_does(tmp_path: Path, gradient: s
 
 
 @pytest.mark.parametrize("adapt", ["paper", "steady"])
-def test_adapted_steps_take_the_same_decisions(tmp_path: Path, adapt: str) -> None:
-    config = images_config(adapt=adapt, review_every=2, iterations=5, target=1e-3)
+def test_adapted_steps_take_the_same_decisions(tmp_path: Path, adapt: Adaptation) -> None:
+    rule: dict[str, Any] = {} if adapt == "paper" else {"target": 1e-3}
+    config = images_config(iterations=5)
+    config = replace(config, controller=make_controller(adapt, config.solver, every=2, **rule))
     trained(tmp_path / "plain", config, capture=False)
     trained(tmp_path / "captured", config, capture=True)
     assert_close_run(tmp_path / "captured", tmp_path / "plain")

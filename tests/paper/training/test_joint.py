@@ -7,17 +7,20 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from windermere.adaptation import StepAdaptation
 from windermere.errors import DivergedError, UsageError
 from windermere.paper.training import (
     RunConfig,
     StopSign,
     TrainingOutcome,
     captured,
+    loop,
     make_ensemble,
     open_run,
     train_together,
 )
-from windermere.paper.training.captured import CapturedSteps, CaptureFailed, fewer_steps_cost_less
+from windermere.paper.training.captured import CapturedSteps, fewer_steps_cost_less
+from windermere.paper.training.trainer import Training
 from windermere.solvers import FixedStep, Tableau
 
 from .small import a_config, checkpoint, some_spheres, trained
@@ -72,14 +75,12 @@ def test_the_kernels_are_asked_about_states_that_go_with_the_members_weights(mon
 def test_where_a_step_cannot_be_captured_runs_still_train_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted, run = configs(iterations=20), CapturedSteps.run
+    wanted = configs(iterations=20)
 
-    def fails(self: CapturedSteps, iteration: int, most: int) -> int:
-        if not self.given_up:
-            raise CaptureFailed("operation not permitted when stream is capturing")
-        return run(self, iteration, most)
+    def fails(self: CapturedSteps) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(CapturedSteps, "run", fails)
+    monkeypatch.setattr(CapturedSteps, "_capture", fails)
     with pytest.warns(UserWarning, match="taken one by one: operation not permitted"):
         together(tmp_path, wanted)
     trained(tmp_path / "alone", wanted[0])
@@ -102,7 +103,41 @@ def test_where_one_run_fails_all_keep_the_state_before_it(tmp_path: Path) -> Non
     assert [checkpoint(tmp_path / str(i)).meta["iteration"] for i in range(3)] == [1] * 3
 
 
-@pytest.mark.parametrize("change", [{"lr": 0.5}, {"solver": FixedStep.of("rk4", steps=3)}, {"adapt": "paper"}], ids=str)
+def test_whether_runs_are_joined_is_decided_before_any_training_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, made = configs(), list[RunConfig]()
+
+    def noted(config: RunConfig, *rest: Any) -> Training:
+        made.append(config)
+        return Training(config, *rest)
+
+    monkeypatch.setattr(loop, "Training", noted)
+    together(tmp_path, wanted, capture=None)
+    assert made == wanted
+
+
+def test_runs_that_cannot_be_joined_are_refused_before_any_of_their_metrics_is_cut(tmp_path: Path) -> None:
+    wanted = [a_config(), a_config(lr=0.5)]
+    for i, config in enumerate(wanted):
+        trained(tmp_path / str(i), config, stop_at=5)
+        with (tmp_path / str(i) / "metrics.jsonl").open("a") as metrics:
+            metrics.write("{}\n")  # younger than the checkpoint: cut where a run goes on
+    before = [(tmp_path / str(i) / "metrics.jsonl").read_bytes() for i in range(2)]
+    with pytest.raises(UsageError, match="and in nothing else"):
+        together(tmp_path, wanted, resume=True)
+    assert [(tmp_path / str(i) / "metrics.jsonl").read_bytes() for i in range(2)] == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lr": 0.5},
+        {"solver": FixedStep.of("rk4", steps=3)},
+        {"controller": StepAdaptation(train="euler", check="midpoint")},
+    ],
+    ids=str,
+)
 def test_runs_that_differ_in_more_than_their_steps_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="differ in the precision of their solvers and in seeds, and in nothing else"):
         together(tmp_path, [a_config(), a_config(**change)])

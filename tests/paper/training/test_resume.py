@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from windermere.adaptation import SteadySteps, StepAdaptation
 from windermere.errors import RunError, UsageError
 from windermere.paper.training import leave_behind, loop, open_run, resumed_config, runs, train, trained_ensemble
 from windermere.records import read_json, read_metrics, write_tensors
@@ -197,7 +198,9 @@ def test_a_run_with_a_damaged_config_is_refused_and_not_locked(tmp_path: Path) -
     open_run(tmp_path, a_config(), resume=True).close()
 
 
-ADAPTED = {"adapt": "paper", "review_every": 5}
+ADAPTED = {"controller": StepAdaptation(train="euler", check="midpoint", every=5)}
+OTHERWISE = {"controller": StepAdaptation(train="euler", check="midpoint", every=5, threshold=0.2)}
+STEADY = {"controller": SteadySteps(train="euler", check="midpoint", every=5)}
 
 
 @pytest.mark.parametrize(
@@ -207,7 +210,7 @@ ADAPTED = {"adapt": "paper", "review_every": 5}
         ({}, {"seeds": (1, 2)}, r"it has seeds \[1, 2\], not \[0\]"),
         ({}, ADAPTED, "other settings"),
         (ADAPTED, {}, "other settings"),
-        (ADAPTED, {**ADAPTED, "threshold": 0.2}, "other settings"),
+        (ADAPTED, OTHERWISE, "other settings"),
         ({}, {"solver": FixedStep.of("euler", steps=4)}, "other settings"),
         ({}, {"lr": 1e-2}, "other settings"),
     ],
@@ -253,13 +256,13 @@ def test_a_digest_tells_settings_apart_but_not_their_spelling_nor_what_may_chang
     config = a_config(lr=1.0, **ADAPTED)
     assert config.digest == replace(config, lr=1).digest
     assert config.digest == replace(config, iterations=99, device="cuda", seeds=(7, 8)).digest
-    for change in ({"lr": 1.1}, {"data_seed": 1}, {"threshold": 0.2}, {"adapt": "steady"}, {"dtype": "float64"}):
+    for change in ({"lr": 1.1}, {"data_seed": 1}, OTHERWISE, STEADY, {"dtype": "float64"}):
         assert replace(config, **change).digest != config.digest, change
 
 
-@pytest.mark.parametrize("adapt", ["none", "paper"])
-def test_members_that_go_on_without_the_others_train_as_if_alone(tmp_path: Path, adapt: str) -> None:
-    config = a_config(seeds=(3, 4, 5), adapt=adapt, review_every=5, dtype="float64")
+@pytest.mark.parametrize("adapted", [{}, ADAPTED], ids=["as it is", "adapted"])
+def test_members_that_go_on_without_the_others_train_as_if_alone(tmp_path: Path, adapted: dict[str, Any]) -> None:
+    config = a_config(seeds=(3, 4, 5), **adapted, dtype="float64")
     trained(tmp_path / "all", config, stop_at=10)
     left = leave_behind(tmp_path / "all", [4])
     assert left == replace(config, seeds=(3, 5))

@@ -7,6 +7,7 @@ paper's pairs stands the steady controller with the same methods.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from windermere.adaptation import SteadySteps
 from windermere.adaptation.tolerance import START
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.figures.adaptation_columns import AdaptedRun, draw_adapted_runs
@@ -24,13 +26,14 @@ from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, desc
 from windermere.paper.studies.critical import THRESHOLD, short_number
 from windermere.paper.studies.rows import Floats, Tables
 from windermere.paper.studies.study import QUICK_IMAGES, QUICK_SPHERES, SEEDS, Study, data_name
-from windermere.paper.training import RunConfig, paper_settings
+from windermere.paper.training import Adaptation, RunConfig, make_controller, paper_settings
+from windermere.paper.training.config import FirstStep
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 STEP_PAIRS = ("euler/midpoint", "euler/rk4", "midpoint/rk4")
 """Methods of training and check."""
 TOLERANCE_PAIRS = ("fehlberg21/dopri54", "dopri54/dopri54")
-TARGET = RunConfig.target
+TARGET = SteadySteps.target
 """The steady controller's default."""
 EQUAL_COST = {"sphere2": 0.075, "mnist": 0.08, "cifar10": 0.08}
 """Targets at which steady Euler steps, checked by midpoint, cost about as much as Algorithm 2 in short trainings
@@ -39,12 +42,13 @@ OTHER_LR = {"cifar10": 1e-4}
 """The paper prints 1e-3 for CIFAR-10, and its accuracies lie between those of the two."""
 QUICK: Mapping[str, dict[str, Any]] = {
     "sphere2": {**QUICK_SPHERES},
-    **{data: {**QUICK_IMAGES, "review_every": 10} for data in IMAGES},
+    **{data: {**QUICK_IMAGES} for data in IMAGES},
 }
+QUICK_EVERY = 10
+"""Iterations between quick reviews, on images and of tolerances: from 1e-6 it takes over a hundred of them to where
+tolerances fluctuate."""
 QUICK_IMAGE_STEP = 1 / 4
 """To begin with: from the hundred steps that Algorithm 2 begins with, it would take hours."""
-QUICK_TOLERANCES = {"review_every": 10, "log_every": 10}
-"""From 1e-6 it takes over a hundred reviews to where tolerances fluctuate."""
 
 
 def step_runs(data: str, quick: bool) -> dict[str, RunConfig]:
@@ -66,7 +70,7 @@ def _runs(data: str, pairs: tuple[str, ...], quick: bool) -> Iterator[tuple[str,
     for pair in pairs:
         yield from _of_the_paper(data, pair, quick)
         for target in _targets(data, pair, quick):
-            yield f"{_named(data, pair)}-steady-{target:g}", _adapted(data, pair, quick, adapt="steady", target=target)
+            yield f"{_named(data, pair)}-steady-{target:g}", _adapted(data, pair, quick, "steady", target)
 
 
 def _targets(data: str, pair: str, quick: bool) -> list[float]:
@@ -81,34 +85,39 @@ def _targets(data: str, pair: str, quick: bool) -> list[float]:
 
 
 def _of_the_paper(data: str, pair: str, quick: bool) -> Iterator[tuple[str, RunConfig]]:
-    name, settings = f"{_named(data, pair)}-paper-{THRESHOLD:g}", {"adapt": "paper", "threshold": THRESHOLD}
-    yield name, _adapted(data, pair, quick, **settings)
+    name, config = f"{_named(data, pair)}-paper-{THRESHOLD:g}", _adapted(data, pair, quick, "paper", THRESHOLD)
+    yield name, config
     if data in OTHER_LR and pair == STEP_PAIRS[0] and not quick:
-        yield f"{name}-lr{short_number(OTHER_LR[data])}", _adapted(data, pair, quick, **settings, lr=OTHER_LR[data])
+        yield f"{name}-lr{short_number(OTHER_LR[data])}", replace(config, lr=OTHER_LR[data])
 
 
 def _named(data: str, pair: str) -> str:
     return f"{data}-{pair.replace('/', '-')}"
 
 
-def _adapted(data: str, pair: str, quick: bool, **settings: Any) -> RunConfig:
+def _adapted(data: str, pair: str, quick: bool, adaptation: Adaptation, allowed: float) -> RunConfig:
+    """A run whose scores or outputs may be so far apart: the paper's threshold, or a steady controller's target."""
     method, check = pair.split("/")
-    solver: Solver = FixedStep(method, step=1.0)
-    first_step = "initial"
-    if pair in TOLERANCE_PAIRS:
-        solver, first_step = Adaptive(method, tolerance=START), "given"
-    elif quick and data in IMAGES:
-        solver, first_step = FixedStep(method, step=QUICK_IMAGE_STEP), "given"
-    scaled = {**QUICK[data], **(QUICK_TOLERANCES if pair in TOLERANCE_PAIRS else {})} if quick else {}
-    values = {"seeds": SEEDS, **paper_settings(data, solver), **scaled, **settings}
+    solver, first_step = _start(method, pair in TOLERANCE_PAIRS, quick and data in IMAGES)
+    often = quick and (pair in TOLERANCE_PAIRS or data in IMAGES)
+    rule: dict[str, Any] = {"threshold" if adaptation == "paper" else "target": allowed}
+    rule |= {"every": QUICK_EVERY} if often else {}
+    scaled = {**QUICK[data], **({"log_every": QUICK_EVERY} if pair in TOLERANCE_PAIRS else {})} if quick else {}
+    values = {"seeds": SEEDS, **paper_settings(data, solver), **scaled}
     return RunConfig(
         data=data,
         solver=solver,
-        check=check,
+        controller=make_controller(adaptation, solver, check=check, **rule),
         first_step=first_step,
         evaluate_every=50 * max(1, values["iterations"] // 1000),  # each at a review; of full runs, about 20 times
         **values,
     )
+
+
+def _start(method: str, tolerance: bool, coarse: bool) -> tuple[Solver, FirstStep]:
+    if tolerance:
+        return Adaptive(method, tolerance=START), "given"
+    return (FixedStep(method, step=QUICK_IMAGE_STEP), "given") if coarse else (FixedStep(method, step=1.0), "initial")
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -172,15 +172,16 @@ def _ended_row(
 
 def untested_row(run: str, config: RunConfig, seed: int) -> AdaptedRow:
     """What a row says of its training."""
+    rule = {} if config.controller is None else vars(config.controller)
     return AdaptedRow(
         run=run,
         seed=seed,
         data=config.data,
         algorithm=config.adapt,
         method=config.solver.method,
-        check=config.check,
-        threshold=config.threshold if config.adapt == "paper" else None,
-        target=config.target if config.adapt == "steady" else None,
+        check=rule.get("check"),
+        threshold=rule.get("threshold"),
+        target=rule.get("target"),
         lr=config.lr,
         iterations=config.iterations,
         own=True,

@@ -60,7 +60,7 @@ def groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
     found: dict[Any, list[Part]] = {}
     for part in parts:
         config, solver = part.config, part.config.solver
-        fixed = config.adapt == "none" and not isinstance(solver, Adaptive)
+        fixed = config.controller is None and not isinstance(solver, Adaptive)
         joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
         alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
         found.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)

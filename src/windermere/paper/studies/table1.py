@@ -75,7 +75,7 @@ def _constant(data: str, steps: int, lr: float, quick: bool) -> RunConfig:
 def measure(run: Finished) -> Tables:
     """As the studies of adaptation do; grids are tested with the very check of Algorithm 2 as well."""
     config = run.trained.config
-    if config.adapt != "none":
+    if config.controller is not None:
         return Tables({TABLE: [_row_of(row) for row in final_rows(run)]})
     step = config.solver.precision
     check = TestSolver("midpoint", check_solver(config.solver.method, "midpoint", step, 1.0).precision / step)
@@ -111,8 +111,9 @@ def borrowed(results: Path, quick: bool) -> tuple[list[Table1Row], dict[str, Any
 def _wanted(config: RunConfig) -> tuple[Any, ...]:
     """The key of the rows of a run."""
     about = (config.data, config.solver.method, config.lr, config.iterations)
-    if config.adapt != "none":
-        return *about, None, "paper", config.check, config.threshold
+    if config.controller is not None:
+        rule = vars(config.controller)
+        return *about, None, "paper", rule["check"], rule["threshold"]
     return *about, round(1 / config.solver.precision), None, None, None
 
 

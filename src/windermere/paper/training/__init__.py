@@ -2,11 +2,11 @@
 
 from windermere.paper.training.batches import check_batch_size
 from windermere.paper.training.config import RunConfig, paper_settings
+from windermere.paper.training.controllers import Adaptation, make_controller
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.paper.training.interrupts import StopSign, stop_sign
-from windermere.paper.training.joint import train_together
-from windermere.paper.training.loop import TrainingOutcome, train
+from windermere.paper.training.loop import TrainingOutcome, train, train_together
 from windermere.paper.training.runs import (
     Trained,
     check_precision,
@@ -19,6 +19,7 @@ from windermere.paper.training.runs import (
 from windermere.paper.training.trainer import Report, make_ensemble
 
 __all__ = [
+    "Adaptation",
     "Ensemble",
     "Evaluation",
     "Labelled",
@@ -32,6 +33,7 @@ __all__ = [
     "evaluate",
     "leave_behind",
     "load_run",
+    "make_controller",
     "make_ensemble",
     "open_run",
     "paper_settings",

@@ -4,7 +4,7 @@ Shapes: S members, B samples.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,15 +23,17 @@ from windermere.solvers import Solver, checking, counting, initial_step
 
 
 class Adapting:
-    """Where every member's controller is."""
+    """Where every member's controller is. What a review decides is held until the next iteration begins."""
 
     def __init__(self, controller: Controller, states: Sequence[ControllerState]) -> None:
         self.controller, self.states = controller, list(states)
+        self.decided: list[ControllerState] | None = None
+        """For the next iteration, where this one was reviewed."""
 
     @classmethod
     def begin(cls, config: RunConfig, ensemble: Ensemble, x: Tensor) -> "Adapting | None":
         """At the solver's own precision, or at Hairer's first step for each member on its first batch."""
-        controller = config.controller()
+        controller = config.controller
         if controller is None:
             return None
         first = np.full(ensemble.size, config.solver.precision)
@@ -44,14 +46,18 @@ class Adapting:
     def solvers(self) -> tuple[Solver, ...]:
         return tuple(self.controller.solver(state) for state in self.states)
 
-    def solvers_of(self, iteration: int) -> tuple[Solver, ...]:
-        """What the last iteration was trained with: not what its review has decided for the next one."""
-        reviewed = [s.decision is not None and s.decision.iteration == iteration for s in self.states]
-        before = [
-            replace(state, precision=state.decision.before) if late and state.decision is not None else state
-            for state, late in zip(self.states, reviewed, strict=True)
-        ]
-        return tuple(self.controller.solver(state) for state in before)
+    def use_decided(self) -> None:
+        """An iteration begins: train with what the review in the one before has decided."""
+        self.states, self.decided = self.decided or self.states, None
+
+    def to_dict(self) -> dict[str, Any]:
+        kept = {"states": self.states, "decided": self.decided}
+        return {name: None if states is None else [s.to_dict() for s in states] for name, states in kept.items()}
+
+    def go_on_from(self, saved: Mapping[str, Any], members: Sequence[int]) -> None:
+        """Take over what `to_dict` gave, of these members."""
+        self.states = [ControllerState.from_dict(saved["states"][s]) for s in members]
+        self.decided = saved["decided"] and [ControllerState.from_dict(saved["decided"][s]) for s in members]
 
     def due(self, iteration: int) -> bool:
         return iteration % self.controller.every == 0
@@ -70,12 +76,12 @@ class Adapting:
                 spent[s] += answer.evaluations
             return answers
 
-        self.states = review_members(self.controller, self.states, trained, score)
+        self.decided = review_members(self.controller, self.states, trained, score)
         return spent
 
     def decisions(self) -> list[dict[str, Any]]:
-        """The last ones, as rows for the metrics."""
-        return [vars(state.decision) for state in self.states if state.decision is not None]
+        """Those of this iteration's review, as rows for the metrics."""
+        return [vars(state.decision) for state in self.decided or () if state.decision is not None]
 
 
 def _alike(wanted: dict[int, Solver]) -> list[dict[int, Solver]]:

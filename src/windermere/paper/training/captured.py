@@ -10,9 +10,9 @@ Shapes: S members, B samples, N steps (room for them: a power of two).
 """
 
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -26,8 +26,9 @@ from windermere.nn import ode_blocks
 from windermere.paper.architectures import ImageField, SphereField
 from windermere.paper.fast.fused import can_walk
 from windermere.paper.training.batches import Batches
+from windermere.paper.training.classifying import Stepped
 from windermere.paper.training.ensemble import Ensemble
-from windermere.paper.training.evaluation import Labelled, correct, member_losses
+from windermere.paper.training.evaluation import Labelled, member_losses
 from windermere.solvers import Adaptive, Solver
 from windermere.solvers.grid import Grid, Steps, make_grid
 
@@ -38,24 +39,6 @@ WARM_UP = 3
 SETTLED = 100
 """Training steps for which an image network's solvers must have stayed the same before others are captured than the
 first: two of the paper's reviews."""
-
-
-class CaptureFailed(Exception):
-    """The device would not record a step; nothing was trained, and nothing is lost but speed."""
-
-
-@dataclass(frozen=True)
-class Stepped:
-    """What the last of some training steps saw."""
-
-    losses: Tensor
-    logits: Tensor
-    labels: Tensor
-
-    @property
-    def right(self) -> Tensor:
-        """[S]: the samples that were classified rightly."""
-        return correct(self.logits, self.labels)
 
 
 def can_capture(ensemble: Ensemble, solver: Solver, gradient: str, inputs: Tensor) -> bool:
@@ -149,12 +132,8 @@ class CapturedSteps:
         """
         count = min(most, self.at_once)
         self._lay_out(iteration, count)
-        due = self.graph is None and self.stood >= self.patience and not self.given_up
-        if due and self.inputs.is_cuda:
-            try:
-                self._capture()
-            except RuntimeError as error:  # CUDA's, of whatever kind
-                raise CaptureFailed(str(error).splitlines()[0]) from error
+        if self.graph is None and self.stood >= self.patience and not self.given_up:
+            self._try_to_capture()
         begun = time.perf_counter()
         for _ in range(count):
             if self.graph is None:
@@ -210,8 +189,19 @@ class CapturedSteps:
         self.good.zero_()
         self.bad.zero_()
 
+    def _try_to_capture(self) -> None:
+        try:
+            self._capture()
+        except RuntimeError as error:  # CUDA's, of whatever kind: nothing was trained, and only speed is lost
+            self.given_up = True
+            why = str(error).splitlines()[0]
+            warnings.warn(f"steps cannot be captured on this device, and are taken one by one: {why}", stacklevel=6)
+        self.bad.zero_()
+
     def _capture(self) -> None:
         """Captures steps as PyTorch's notes on CUDA graphs say. Warm-up steps count as bad: they change nothing."""
+        if not self.inputs.is_cuda:
+            return
         self.bad.fill_(1.0)
         with torch.cuda.device(self.inputs.device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -224,7 +214,6 @@ class CapturedSteps:
             with _capturable(self.optimizer), torch.cuda.graph(graph):
                 self.last = self.step()
         self.graph = graph
-        self.bad.zero_()
 
 
 @contextmanager

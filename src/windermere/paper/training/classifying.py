@@ -15,26 +15,37 @@ from torch import Tensor, nn
 from windermere._torch_private import has_hooks, log_softmax_back
 from windermere.fast.cpu.native_call import pull_back
 from windermere.paper.training.ensemble import Ensemble, apply
-from windermere.paper.training.evaluation import member_losses
+from windermere.paper.training.evaluation import correct, member_losses
 
 
-class Classified(NamedTuple):
+class Stepped(NamedTuple):
     """What a training step saw; on no tape."""
 
     losses: Tensor
     """[S]"""
     logits: Tensor
     """[S, B, C]"""
+    labels: Tensor
+    """[S, B]"""
+
+    def of(self, members: slice) -> "Stepped":
+        """The same for some members only."""
+        return Stepped(*(tensor[members] for tensor in self))
+
+    @property
+    def right(self) -> Tensor:
+        """[S]: the samples that were classified rightly."""
+        return correct(self.logits, self.labels)
 
 
-def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Tensor) -> Classified:
+def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Tensor) -> Stepped:
     """Classify what the last layer is given; the gradients of the sum of losses go to the parameters' `grad`."""
     layer, tensors = ensemble.last
     if not _is_plain(layer, tensors, features):
         logits = apply(layer, tensors, features)
         losses = member_losses(logits, labels)
         losses.sum().backward()  # type: ignore[no-untyped-call]
-        return Classified(losses.detach(), logits.detach())
+        return Stepped(losses.detach(), logits.detach(), labels)
     weight, bias, x = tensors["weight"], tensors["bias"], features.detach()
     with torch.no_grad():
         logits = apply(layer, tensors, x)
@@ -47,7 +58,7 @@ def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Ten
         on_features = on_logits @ weight
     if features.requires_grad and not pull_back(features, on_features):
         features.backward(on_features)  # type: ignore[no-untyped-call]
-    return Classified(losses, logits)
+    return Stepped(losses, logits, labels)
 
 
 def _is_plain(layer: nn.Module, tensors: dict[str, Tensor], features: Tensor) -> bool:

@@ -5,29 +5,29 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from math import inf
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
-from windermere.adaptation import (
-    Controller,
-    ControllerState,
-    SteadySteps,
-    SteadyTolerances,
-    StepAdaptation,
-    ToleranceAdaptation,
-)
-from windermere.adaptation.step_size import higher_orders
+from windermere.adaptation import ControllerState, OwnController, controller_from_dict, controller_to_dict
+from windermere.adaptation.steady import SteadyControl
+from windermere.adaptation.step_size import StepControl
 from windermere.checks import as_number, is_whole
 from windermere.errors import RunError, UnknownNameError, UsageError, describe_value
 from windermere.paper.arithmetic import check_it_suits
-from windermere.solvers import GRADIENTS, Adaptive, Solver, solver_from_dict, solver_to_dict
+from windermere.paper.training.controllers import Adaptation
+from windermere.solvers import GRADIENTS, Adaptive, GradientName, Solver, solver_from_dict, solver_to_dict
 
-CHECKS = {"euler": "midpoint", "midpoint": "rk4"}
-"""The paper's check methods for adapted steps."""
-OPTIMIZERS = ("adam", "sgd")
-ADAPTATIONS = ("none", "paper", "steady")
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+OptimizerName: TypeAlias = Literal["adam", "sgd"]
+DtypeName: TypeAlias = Literal["float32", "float64"]
+FirstStep: TypeAlias = Literal["given", "initial"]
+DTYPES: Mapping[DtypeName, torch.dtype] = {"float32": torch.float32, "float64": torch.float64}
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "optimizer": get_args(OptimizerName),
+    "gradient": GRADIENTS,
+    "dtype": get_args(DtypeName),
+    "first_step": get_args(FirstStep),
+}
 RESUMED_OTHERWISE = ("iterations", "device")
 """What may be another when a run goes on: it may become longer, and move."""
 
@@ -44,34 +44,22 @@ class RunConfig:
     """One member for each: its weights and the order of its batches."""
     iterations: int
     batch_size: int
-    optimizer: str
+    optimizer: OptimizerName
     """`adam` or `sgd`, with PyTorch's defaults but for the learning rate."""
     lr: float
-    gradient: str = "backprop"
+    gradient: GradientName = "backprop"
     """`backprop`, `checkpoint` or `adjoint` (solved with the same solver)."""
     device: str = "cpu"
-    dtype: str = "float32"
+    dtype: DtypeName = "float32"
     arithmetic: str = "float32"
     """How an image field's products are rounded: `float32` (as the dtype says), `tf32` or `bfloat16`. Parameters,
     states, sums, the optimizer and the classifier stay float32 in all of them."""
     data_seed: int = 0
     """Draws the points of synthetic data sets, the same for all members."""
-    adapt: str = "none"
-    """`none`, `paper` (Algorithm 2 for steps, 3 for tolerances) or `steady`: each member adapts its own precision."""
-    threshold: float = 0.1
-    """For `paper`: scores of training and check solver further apart than this are not the same."""
-    target: float = 0.01
-    """For `steady`: the share of probability mass that a better solver may move."""
-    check: str | None = None
-    """Method of the check solver; None takes midpoint for euler, rk4 for midpoint, dopri54 for tolerances."""
-    first_step: str = "given"
+    controller: OwnController | None = None
+    """What adapts each member's own precision; None leaves it as it is."""
+    first_step: FirstStep = "given"
     """What adapted steps start from: the solver's own (`given`), or `initial`, Hairer's choice for each member."""
-    review_every: int = 50
-    """Iterations between reviews of adapted precision."""
-    decrease: float | None = None
-    """A review lowers adapted precision by this factor (`steady`: at most); None takes the controller's own."""
-    increase: float | None = None
-    """Likewise for raising it."""
     log_every: int = 50
     """Iterations between rows of metrics.jsonl; evaluations have theirs as well."""
     evaluate_every: int = 500
@@ -83,7 +71,7 @@ class RunConfig:
         for name in ("data", "device"):
             if not isinstance(getattr(self, name), str):
                 raise UsageError(f"{name} must be a name, not {describe_value(getattr(self, name))}")
-        for name in ("iterations", "batch_size", "review_every", "log_every", "evaluate_every", "checkpoint_every"):
+        for name in ("iterations", "batch_size", "log_every", "evaluate_every", "checkpoint_every"):
             if not is_whole(getattr(self, name), least=1):
                 raise UsageError(
                     f"{name} must be a whole number, at least 1, not {describe_value(getattr(self, name))}"
@@ -97,48 +85,46 @@ class RunConfig:
             )
         if not 0 < as_number(self.lr) < inf:
             raise UsageError(f"the learning rate must be positive and finite, not {describe_value(self.lr)}")
-        choices = (
-            ("optimizer", OPTIMIZERS),
-            ("gradient", GRADIENTS),
-            ("dtype", DTYPES),
-            ("adapt", ADAPTATIONS),
-            ("first_step", ("given", "initial")),
-        )
-        for kind, known in choices:
+        for kind, known in CHOICES.items():
             if getattr(self, kind) not in known:
                 raise UnknownNameError(kind, getattr(self, kind), known)
         check_it_suits(self.arithmetic, self.data, self.dtype)
-        if self.adapt == "none" and (self.check is not None or self.first_step != "given"):
-            raise UsageError(
-                "a check solver or an initial step is for adapted runs: choose adapt='paper' or adapt='steady'"
-            )
-        if self.adapt == "steady" and self.batch_size < 2:
-            raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
-        if (controller := self.controller()) is not None:
-            becomes = controller.solver(ControllerState(precision=self.solver.precision))
-            if becomes != self.solver:  # a grid, control by sample, a budget of its own
-                raise UsageError(f"adapted, {self.solver!r} would become {becomes!r}: begin with a solver of that kind")
+        if self.controller is not None:
+            self._check_adaptation(self.controller)
+        elif self.first_step != "given":
+            raise UsageError("an initial step is for adapted runs: give a controller, or leave first_step=... out")
 
-    def controller(self) -> Controller | None:
-        """What adapts the precision, None where it stays as it is."""
-        if self.adapt == "none":
-            return None
-        method, steady = self.solver.method, self.adapt == "steady"
-        if self.check is None and not isinstance(self.solver, Adaptive) and method not in CHECKS:
-            finer = ", ".join(higher_orders(method)) or "there is none"
-            raise UsageError(
-                f"steps of '{method}' have no usual check: choose one of a higher order with check=... ({finer})"
-            )
-        check = self.check or CHECKS.get(method, "dopri54")
-        given = {"every": self.review_every, "decrease": self.decrease, "increase": self.increase}
-        shared: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        if isinstance(self.solver, Adaptive):
-            if steady:
-                return SteadyTolerances(train=method, check=check, target=self.target, **shared)
-            return ToleranceAdaptation(train=method, check=check, threshold=self.threshold, **shared)
-        if steady:
-            return SteadySteps(train=method, check=check, target=self.target, **shared)
-        return StepAdaptation(train=method, check=check, threshold=self.threshold, **shared)
+    def _check_adaptation(self, controller: OwnController) -> None:
+        if not isinstance(controller, OwnController):
+            raise UsageError(f"a run's controller is one of Windermere's own, not {describe_value(controller)}")
+        if isinstance(controller, SteadyControl) and self.batch_size < 2:
+            raise UsageError("a steady controller compares a batch's samples: it needs a batch size of at least 2")
+        if isinstance(controller, StepControl) and controller.span != 1:  # the times of all of the architectures
+            raise UsageError(f"the paper's models are solved for a time of 1, not of {controller.span}: leave span out")
+        becomes = controller.solver(ControllerState(precision=self.solver.precision))
+        if becomes != self.solver:  # a grid, control by sample, a budget of its own, or another method
+            raise UsageError(f"adapted, {self.solver!r} would become {becomes!r}: begin with a solver of that kind")
+        if self.first_step == "given":
+            self._check_start(controller)
+
+    def _check_start(self, controller: OwnController) -> None:
+        precision, (finest, coarsest) = self.solver.precision, controller.bounds
+        if finest <= precision <= coarsest:
+            return
+        way, bound = ("finer", finest) if precision < finest else ("coarser", coarsest)
+        in_steps = isinstance(controller, StepControl) and way == "finer"
+        budget = f", a budget of {round(1 / bound)} steps" if in_steps else ""
+        raise UsageError(
+            f"adaptation cannot start from {self.solver}, since it goes no {way} than "
+            f"{self.solver.with_precision(bound)}{budget}: start within that"
+        )
+
+    @property
+    def adapt(self) -> Literal[Adaptation, "none"]:
+        """How precision is adapted, in a word: by the paper's algorithm, steadily or not at all."""
+        if self.controller is None:
+            return "none"
+        return "steady" if isinstance(self.controller, SteadyControl) else "paper"
 
     @property
     def precision_name(self) -> str:
@@ -148,11 +134,13 @@ class RunConfig:
     def trained_with(self) -> str:
         """In words."""
         adapted = f"{self.solver.method} with adapted {self.precision_name}"
-        told = str(self.solver) if self.adapt == "none" else adapted
+        told = str(self.solver) if self.controller is None else adapted
         return told if self.arithmetic == "float32" else f"{told} in {self.arithmetic}"
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "solver": solver_to_dict(self.solver), "seeds": list(self.seeds)}
+        controller = None if self.controller is None else controller_to_dict(self.controller)
+        solver = solver_to_dict(self.solver)
+        return {**asdict(self), "solver": solver, "seeds": list(self.seeds), "controller": controller}
 
     @property
     def digest(self) -> str:
@@ -167,10 +155,14 @@ class RunConfig:
     def from_dict(cls, values: Mapping[str, Any]) -> "RunConfig":
         unknown = set(values) - {f.name for f in fields(cls)}
         if unknown:
-            raise RunError(f"the run's config.json has fields this version does not know: {', '.join(sorted(unknown))}")
+            raise RunError(
+                f"the run's config.json has fields this version does not know: {', '.join(sorted(unknown))}; use the "
+                "version of Windermere that wrote it, or train anew in another folder"
+            )
         try:
-            solver = solver_from_dict(values["solver"])
-            return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"])})
+            solver, kept = solver_from_dict(values["solver"]), values["controller"]
+            controller = None if kept is None else controller_from_dict(kept)
+            return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"]), "controller": controller})
         except (KeyError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise RunError(f"the run's config.json is not a complete run: {why}") from error

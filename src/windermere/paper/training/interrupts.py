@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Literal, TypeAlias
+
+StopReason: TypeAlias = Literal["time limit", "interrupted", "terminated"]
 
 
 @dataclass
@@ -16,10 +18,10 @@ class StopSign:
 
     time_limit: float | None = None
     """Seconds."""
-    reason: str | None = None
+    reason: StopReason | None = None
     started: float = field(default_factory=time.monotonic)
 
-    def check(self) -> str | None:
+    def check(self) -> StopReason | None:
         """Why to stop now, or None."""
         if self.reason is None and self.time_limit is not None and time.monotonic() - self.started >= self.time_limit:
             self.reason = "time limit"

@@ -1,29 +1,27 @@
-"""The training loop."""
+"""The training loop: one for runs by themselves and for runs that are trained together."""
 
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from windermere.errors import SolverError
+from windermere.errors import UsageError
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.native_call import C_TYPES, threads_for_c_alone
 from windermere.nn.arithmetic import convolving_in
-from windermere.paper.training.batches import Batches
-from windermere.paper.training.captured import CapturedSteps, CaptureFailed, Stepped, can_capture
-from windermere.paper.training.checkpoint import update
-from windermere.paper.training.classifying import Classified, classify_and_differentiate
-from windermere.paper.training.config import RunConfig
-from windermere.paper.training.ensemble import Ensemble
+from windermere.paper.training.captured import can_capture, fewer_steps_cost_less
+from windermere.paper.training.config import DTYPES, RunConfig
 from windermere.paper.training.evaluation import Evaluation, Labelled
-from windermere.paper.training.interrupts import StopSign
-from windermere.paper.training.trainer import Report, Training
+from windermere.paper.training.interrupts import StopReason, StopSign
+from windermere.paper.training.stepper import CapturedStepper, JointStepper, Stepper
+from windermere.paper.training.trainer import Report, Training, make_ensemble
 from windermere.records import RunFolder
-from windermere.solvers import Solver, counting, solver_to_dict
+from windermere.solvers import solver_to_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +29,7 @@ class TrainingOutcome:
     """How a call of `train` ended."""
 
     finished: bool
-    reason: str
-    """`finished`, `time limit`, `interrupted` or `terminated`."""
+    reason: Literal[StopReason, "finished"]
     iteration: int
     test: Evaluation | None
 
@@ -51,102 +48,98 @@ def train(
 
     `capture` says whether many iterations at once are left to the device; None does so where it pays.
     """
-    with convolving_in(config.arithmetic, tuned=True), _threads_for(training_set[0]):
-        training, sign = Training(config, training_set, test_set, run), sign or StopSign()
-        captured = _captured(training) if _wants_capture(training, capture) else None
-        begun = time.perf_counter() - training.seconds
-        while training.iteration < config.iterations:
-            solvers = training.solvers
-            last = _many_iterations(training, captured) or one_iteration(training)
-            training.seconds = time.perf_counter() - begun
-            training.measure(last, solvers, report)
-            reason = sign.check()
-            if reason or training.due(config.checkpoint_every):
+    with _set_up(config, training_set[0]):
+        training = Training(config, training_set, test_set, run)
+        if capture is None:
+            capture = can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
+        stepper = CapturedStepper(training) if capture else Stepper(training)
+        (outcome,) = _advance(stepper, sign or StopSign(), lambda _, now: report(now))
+        return outcome
+
+
+def train_together(
+    configs: Sequence[RunConfig],
+    training_set: Labelled,
+    test_set: Labelled,
+    runs: Sequence[RunFolder],
+    *,
+    sign: StopSign | None = None,
+    report: Callable[[int, Report], None] = lambda run, now: None,
+    capture: bool | None = None,
+) -> list[TrainingOutcome]:
+    """As `train` for one run after the other, which is what it does where steps cannot be captured.
+
+    Where a run fails, all stop: the state before that iteration is in every folder, and those of the others can be
+    resumed without it.
+    """
+    sign, pairs = sign or StopSign(), list(zip(configs, runs, strict=True))
+    if not (capture if capture is not None else all(_can_be_joined(config, training_set[0]) for config in configs)):
+        alone = partial(train, training_set=training_set, test_set=test_set, sign=sign, capture=capture)
+        return [alone(config, run=run, report=partial(report, i)) for i, (config, run) in enumerate(pairs)]
+    _check_alike(configs)
+    with _set_up(configs[0], training_set[0]):
+        trainings = [Training(config, training_set, test_set, run) for config, run in pairs]
+        return _advance(JointStepper(trainings), sign, report)
+
+
+def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], None]) -> list[TrainingOutcome]:
+    """The loop."""
+    trainings, first = stepper.trainings, stepper.trainings[0]
+    begun = [time.perf_counter() - training.seconds for training in trainings]
+    while first.iteration < first.config.iterations:
+        for training in trainings:
+            training.use_decided()
+        seen = stepper.advance()
+        for i, training in enumerate(trainings):
+            training.seconds = time.perf_counter() - begun[i]
+            training.measure(seen[i], partial(report, i))
+        reason = sign.check()
+        if reason or first.due(first.config.checkpoint_every):
+            stepper.hand_out()
+            for training in trainings:
                 training.save()
-            if reason and training.iteration < config.iterations:
-                return TrainingOutcome(finished=False, reason=reason, iteration=training.iteration, test=training.test)
-        return finish(training)
+        if reason and first.iteration < first.config.iterations:
+            return [
+                TrainingOutcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings
+            ]
+    return [_finish(training) for training in trainings]
 
 
-def _threads_for(inputs: Tensor) -> AbstractContextManager[None]:
-    """Gives PyTorch a single thread where C solves the networks for points: what is left for PyTorch is small there."""
-    is_small = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
-    return threads_for_c_alone() if is_small and library(C_TYPES[inputs.dtype], "sphere") is not None else nullcontext()
-
-
-def one_iteration(training: Training) -> Stepped:
-    """The body of the paper's Algorithms 1 to 3: a batch there and back, a review where it is due, then the update."""
-    inputs, labels = training.training_set
-    chosen = training.batches.indices(training.iteration)
-    x, y = inputs[chosen], labels.take(chosen)
-    for parameter in training.ensemble.parameters():
-        parameter.grad = None
-    with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
-        with counting() as count:
-            losses, logits = _there_and_back(training, x, y)
-        training.check_finite(losses)
-        training.review(x, y, logits, count)
-    update(training.optimizer)
-    training.iteration += 1
-    training.count(count)
-    return Stepped(losses, logits, y)  # no graph may outlive its iteration: a capture comes to grief
-
-
-def _many_iterations(training: Training, captured: CapturedSteps | None) -> Stepped | None:
-    """Trains up to the next iteration after which something is due. Returns None where the plain loop has to make the
-    next iteration: one with a review, or one that fails (the plain loop says why)."""
-    most = training.undisturbed()
-    if captured is None or captured.given_up or most < 1:
-        return None
-    with training.keeping_the_last_good_state(f"in iteration {training.iteration + 1}"):
-        captured.use(training.solvers)
-    try:
-        good = captured.run(training.iteration, most)
-    except CaptureFailed as error:
-        warnings.warn(f"steps cannot be captured on this device, and are taken one by one: {error}", stacklevel=3)
-        captured.given_up = True
-        return None
-    training.iteration += good
-    captured.count(good, training.totals)
-    return None if captured.stopped else captured.last
-
-
-def _wants_capture(training: Training, capture: bool | None) -> bool:
-    if capture is not None:
-        return capture
-    config = training.config
-    return can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
-
-
-def _captured(training: Training) -> CapturedSteps:
-    on_host = Batches(len(training.training_set[1]), training.config.batch_size, training.config.seeds, "cpu")
-    return CapturedSteps(training.ensemble, training.optimizer, training.training_set, on_host)
-
-
-def _there_and_back(training: Training, x: Tensor, y: Tensor) -> Classified:
-    """Losses, logits and gradients; where a solve fails, an adjoint's too, the error says whose fault it is."""
-
-    def by_itself(s: int, one: Ensemble, own: Sequence[Solver]) -> None:
-        for parameter in one.parameters():
-            parameter.requires_grad_()
-        with torch.enable_grad():
-            classify_and_differentiate(one, one.features(x[s : s + 1], own), y[s : s + 1])
-
-    try:
-        return classify_and_differentiate(training.ensemble, training.ensemble.features(x, training.solvers), y)
-    except SolverError as error:
-        seeds = training.failing(training.solvers, by_itself)
-        said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
-        said.seeds = seeds
-        raise said from error
-
-
-def finish(training: Training) -> TrainingOutcome:
+def _finish(training: Training) -> TrainingOutcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
-    solvers = [solver_to_dict(solver) for solver in training.trained_with]
+    solvers = [solver_to_dict(solver) for solver in training.solvers]
     meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
     meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
     return TrainingOutcome(finished=True, reason="finished", iteration=training.iteration, test=test)
+
+
+@contextmanager
+def _set_up(config: RunConfig, inputs: Tensor) -> Iterator[None]:
+    """Rounds products as the config says; where C solves the networks for points, what is left for PyTorch is small,
+    and it is given a single thread."""
+    in_c = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
+    alone = in_c and library(C_TYPES[inputs.dtype], "sphere") is not None
+    with convolving_in(config.arithmetic, tuned=True), threads_for_c_alone() if alone else nullcontext():
+        yield
+
+
+def _can_be_joined(config: RunConfig, inputs: Tensor) -> bool:
+    """Whether the run gains by training together with others; decided before its folder is touched."""
+    if config.controller is not None or torch.device(config.device).type != "cuda":
+        return False
+    one, x = make_ensemble(replace(config, seeds=config.seeds[:1])), inputs[:1].to(config.device, DTYPES[config.dtype])
+    return can_capture(one, config.solver, config.gradient, x) and fewer_steps_cost_less(one, config.solver, x)
+
+
+def _check_alike(configs: Sequence[RunConfig]) -> None:
+    first = configs[0]
+    for config in configs:
+        adapted = config.controller is not None or first.controller is not None
+        methods = {config.solver.method, first.solver.method}
+        if adapted or len(methods) > 1 or replace(config, solver=first.solver, seeds=first.seeds) != first:
+            raise UsageError(
+                "runs that train together differ in the precision of their solvers and in seeds, and in nothing else"
+            )

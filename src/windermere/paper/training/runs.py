@@ -59,7 +59,7 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
 def _refuse_what_cannot_go_on(run: RunFolder, config: RunConfig) -> RunConfig:
     """What it was started with. First of all: a longer config.json on such a run would hide its trained model."""
     stored = RunConfig.from_dict(run.config)
-    _refuse_a_contradiction(run.path, stored, config)
+    _refuse_a_contradiction(run.path, stored, _settings(config))
     run.look_over(partial(check_it_belongs, run.path, config))
     return stored
 
@@ -74,23 +74,42 @@ def leave_behind(path: str | Path, seeds: Sequence[int]) -> RunConfig:
 
 
 def resumed_config(path: str | Path, settings: Mapping[str, Any]) -> RunConfig:
-    """What the run in a folder was started with, and these settings on top, where they do not contradict it."""
+    """What the run in a folder was started with, for as many iterations and on the device that the settings say. They
+    may name all others too, the controller's among them, but must not contradict what the run has."""
     with RunFolder.glance(Path(path)) as run:
         stored = RunConfig.from_dict(run.config)
-    config = replace(stored, **settings)
-    _refuse_a_contradiction(path, stored, config)
+    config = replace(stored, **{name: settings[name] for name in RESUMED_OTHERWISE if name in settings})
+    _refuse_a_contradiction(path, stored, settings)
     return config
 
 
-def _refuse_a_contradiction(path: str | Path, stored: RunConfig, config: RunConfig) -> None:
-    both = {f.name: (getattr(stored, f.name), getattr(config, f.name)) for f in fields(RunConfig)}
-    other = {name: (was, now) for name, (was, now) in both.items() if was != now and name not in RESUMED_OTHERWISE}
+def _settings(config: RunConfig) -> dict[str, Any]:
+    """All settings by name: those of the controller stand beside the others, as they do on the command line."""
+    own = {f.name: getattr(config, f.name) for f in fields(config) if f.name != "controller"}
+    return {**own, "adapt": config.adapt, **({} if config.controller is None else vars(config.controller))}
+
+
+def _refuse_a_contradiction(path: str | Path, stored: RunConfig, settings: Mapping[str, Any]) -> None:
+    was = _settings(stored)
+    both = {name: (was.get(name), now) for name, now in settings.items() if name not in RESUMED_OTHERWISE}
+    other = {name: (before, now) for name, (before, now) in both.items() if before != now}
+    if other.keys() & {"solver", "first_step"}:
+        other["solver"] = (_start(was), _start({**was, **settings}))
+        other.pop("first_step", None)
+    if "adapt" in other:  # of which the rest is a consequence
+        other = {"adapt": other["adapt"]}
     if other:
         advice = "resume it without this, or start a new run in another folder"
         raise StartedOtherwiseError(Path(path), other, advice)
-    if config.iterations < stored.iterations:
+    if (iterations := settings.get("iterations", stored.iterations)) < stored.iterations:
         advice = "resumed, it may have more iterations, but not fewer"
-        raise StartedOtherwiseError(Path(path), {"iterations": both["iterations"]}, advice)
+        raise StartedOtherwiseError(Path(path), {"iterations": (stored.iterations, iterations)}, advice)
+
+
+def _start(settings: Mapping[str, Any]) -> str:
+    solver = settings["solver"]
+    initial = f"{solver.method} alone, from each seed's initial step"
+    return initial if settings["first_step"] == "initial" else str(solver)
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,20 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from windermere._torch_private import note_non_finite
-from windermere.adaptation import ControllerState
 from windermere.errors import DivergedError, NonFiniteError, SolverError
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.training.adapting import Adapting, scores
 from windermere.paper.training.batches import Batches
-from windermere.paper.training.captured import Stepped
 from windermere.paper.training.checkpoint import check_it_belongs, make_optimizer, not_finite, of_members, pack, unpack
+from windermere.paper.training.classifying import Stepped
 from windermere.paper.training.config import DTYPES, RunConfig
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Evaluation, Labelled, evaluate
 from windermere.records import RunFolder, TensorFile
-from windermere.solvers import Count, Gradient, Solver
+from windermere.solvers import Count, Solver
 
 ROLES = ("forward", "backward", "recomputed", "checks")
 
@@ -71,16 +70,17 @@ class Training:
             by_member = {name: [meta["test"][name][s] for s in members] for name in ("accuracy", "evaluations")}
             self.test = Evaluation(**{**meta["test"], **by_member})
         if self.adapting is not None:
-            self.adapting.states = [ControllerState.from_dict(meta["adaptation"][s]) for s in members]
+            self.adapting.go_on_from(meta["adaptation"], members)
 
     @property
     def solvers(self) -> Sequence[Solver]:
+        """What the last iteration was trained with, until the next one begins."""
         return (self.config.solver,) * self.ensemble.size if self.adapting is None else self.adapting.solvers
 
-    @property
-    def trained_with(self) -> Sequence[Solver]:
-        """What the last iteration was trained with: a review may have decided on others for the next."""
-        return self.solvers if self.adapting is None else self.adapting.solvers_of(self.iteration)
+    def use_decided(self) -> None:
+        """An iteration begins: train with what the review in the one before has decided."""
+        if self.adapting is not None:
+            self.adapting.use_decided()
 
     def save(self) -> None:
         """Replace the checkpoint; a state that is not finite is none to go on from, and leaves the one before it."""
@@ -99,7 +99,7 @@ class Training:
         meta = {"iteration": self.iteration, "seconds": self.seconds, "evaluations": evaluations}
         meta |= {"config": self.config.digest, "seeds": list(self.config.seeds)}
         test = None if self.test is None else vars(self.test)
-        adaptation = None if self.adapting is None else [state.to_dict() for state in self.adapting.states]
+        adaptation = None if self.adapting is None else self.adapting.to_dict()
         self.run.save_checkpoint(tensors, {**meta, "test": test, "adaptation": adaptation})
 
     def due(self, every: int) -> bool:
@@ -121,12 +121,12 @@ class Training:
             if isinstance(made := getattr(count, role), np.ndarray) or made:
                 self.totals[role] += made
 
-    def review(self, x: Tensor, y: Tensor, logits: Tensor, count: Count) -> None:
+    def review(self, x: Tensor, seen: Stepped, count: Count) -> None:
         """Let every member's precision be reviewed on the current batch, where that is due, and write down why."""
         if self.adapting is None or not self.adapting.due(self.iteration + 1):
             return
-        trained = scores(logits, y, logits, count.forward, count.longest)
-        self.totals["checks"] += self.adapting.review(self.ensemble, x, y, logits, trained)
+        trained = scores(seen.logits, seen.labels, seen.logits, count.forward, count.longest)
+        self.totals["checks"] += self.adapting.review(self.ensemble, x, seen.labels, seen.logits, trained)
         for seed, decision in zip(self.config.seeds, self.adapting.decisions(), strict=True):
             self.run.log({"seed": seed, **decision})
 
@@ -134,17 +134,17 @@ class Training:
         self.test = None  # one that fails leaves none behind
         with self.keeping_the_last_good_state(f"in the evaluation after iteration {self.iteration}"):
             try:
-                self.test = evaluate(self.ensemble, self.trained_with, self.test_set)
+                self.test = evaluate(self.ensemble, self.solvers, self.test_set)
             except SolverError as error:
-                error.seeds = self.failing(self.trained_with, lambda s, one, own: evaluate(one, own, self.test_set))
+                error.seeds = self.failing(lambda s, one, own: evaluate(one, own, self.test_set))
                 raise
 
-    def measure(self, last: Stepped, solvers: Sequence[Solver], report: Callable[[Report], None]) -> None:
-        """Evaluate and log, where that is due; the last iteration was trained with these solvers."""
+    def measure(self, last: Stepped, report: Callable[[Report], None]) -> None:
+        """Evaluate and log, where that is due."""
         if self.due(self.config.evaluate_every):
             self.evaluate()
         if self.due(self.config.log_every) or self.due(self.config.evaluate_every):
-            report(self.log(last, solvers))
+            report(self.log(last))
 
     @contextmanager
     def keeping_the_last_good_state(self, where: str) -> Iterator[None]:
@@ -160,9 +160,9 @@ class Training:
                 iteration=self.iteration,
             ) from error
 
-    def log(self, last: Stepped, solvers: Sequence[Solver]) -> Report:
-        """Write a row for each member, trained with these solvers, and return the same numbers."""
-        precision = [s.precision for s in solvers]
+    def log(self, last: Stepped) -> Report:
+        """Write a row for each member, and return the same numbers."""
+        precision = [solver.precision for solver in self.solvers]
         loss, accuracy = last.losses.tolist(), (last.right.double() / self.config.batch_size).tolist()
         fresh = self.test if self.due(self.config.evaluate_every) else None
         for s, seed in enumerate(self.config.seeds):
@@ -203,14 +203,12 @@ class Training:
             raise error
 
     @torch.no_grad()
-    def failing(
-        self, solvers: Sequence[Solver], ask: Callable[[int, Ensemble, Sequence[Solver]], object]
-    ) -> tuple[int, ...]:
+    def failing(self, ask: Callable[[int, Ensemble, Sequence[Solver]], object]) -> tuple[int, ...]:
         """Seeds of members that cannot be solved by themselves; slow, and asked only after all together could not."""
         failing = []
         for s, seed in enumerate(self.config.seeds):
             try:
-                ask(s, self.ensemble.subset([s]), solvers[s : s + 1])
+                ask(s, self.ensemble.subset([s]), self.solvers[s : s + 1])
             except SolverError:
                 failing.append(seed)
         return tuple(failing)
@@ -218,11 +216,11 @@ class Training:
 
 def make_ensemble(config: RunConfig) -> Ensemble:
     """The members as their seeds make them."""
-    gradient: Gradient = config.gradient  # type: ignore[assignment]
-    bare = [
-        architecture(config.data, config.solver, gradient=gradient, arithmetic=config.arithmetic) for _ in config.seeds
-    ]
-    models = [initialise(model, seed) for model, seed in zip(bare, config.seeds, strict=True)]
+
+    def bare() -> nn.Module:
+        return architecture(config.data, config.solver, gradient=config.gradient, arithmetic=config.arithmetic)
+
+    models = [initialise(bare(), seed) for seed in config.seeds]
     return Ensemble([model.to(config.device, DTYPES[config.dtype]) for model in models])
 
 
