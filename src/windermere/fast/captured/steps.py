@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from windermere._torch_private import add_each
+from windermere.fast.captured.fused import can_fuse, fetch, move
 from windermere.fast.captured.recording import Recording
 from windermere.solvers.field import Rate
 from windermere.solvers.grid import Grid
@@ -39,6 +40,11 @@ class Motion:
     like: Tensor
     """A state, for its shape, dtype and device."""
     parameters: tuple[Tensor, ...]
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether few kernels do what lies between evaluations."""
+        return can_fuse(self.like, self.layout.groups, self.tableau.stages)
 
     def without_field(self) -> "Motion":
         """The same for what was recorded: it needs neither the rate nor what that depends on."""
@@ -76,7 +82,8 @@ class FixedSteps:
         self.place, self.z = Place(motion.like), motion.empty()
         self.table = motion.like.new_zeros(room, count + 1, *motion.columns())
         self.states = motion.empty(room if kept else 0)
-        self.step = Recording(self._step)
+        self.row = self.table.new_zeros(count + 1)
+        self.step = Recording(self._fused_step if motion.is_fused else self._step)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, no time passes."""
@@ -96,6 +103,20 @@ class FixedSteps:
             self.settle(h, None)
         self.z.copy_(torch.where(h != 0, stepped, self.z) if self.motion.layout.groups else stepped)
         self.place.number.add_(1)
+
+    @torch.no_grad()
+    def _fused_step(self) -> None:
+        """The same by few kernels."""
+        tableau, number = self.motion.tableau, self.place.number
+        fetch(self.z, self.states, self.table, self.row, number, stores=self.kept, loads=False)
+        *times, h = self.row.unbind(0)
+        rates: list[Tensor] = []
+        for i, t in enumerate(times):
+            start = self.z if i == 0 else move(self.z, h, tableau.a[i], rates, number)
+            rates.append(self.motion.rate(t, start))
+        if self.settle is not None:
+            self.settle(h, None)
+        move(self.z, h, tableau.b, rates, number, out=self.z, advance=1)
 
 
 def table_of(motion: Motion, grid: Grid) -> Tensor:
@@ -123,7 +144,8 @@ class StepsBack:
         self.table = motion.like.new_zeros(room, self.count + 1, *motion.columns())
         self.on_rates = motion.empty(room if dense else 0, self.count)
         self.on_parameters = [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in motion.parameters]
-        self.step = Recording(self._step)
+        self.row, self.z, self.one = self.table.new_zeros(self.count + 1), motion.empty(), motion.like.new_ones(())
+        self.step = Recording(self._fused_step if motion.is_fused else self._step)
 
     def reset(self) -> None:
         """Fit to be recorded: some states and cotangents, no time passes."""
@@ -155,14 +177,41 @@ class StepsBack:
         self.on_z.copy_(total)
         self.place.number.sub_(1)
 
+    def _fused_step(self) -> None:
+        """The same by few kernels."""
+        tableau, number = self.motion.tableau, self.place.number
+        on_rates = self.place.of(self.on_rates).unbind(0) if self.dense else None
+        fetch(self.z, self.states, self.table, self.row, number, stores=False, loads=True)
+        *times, h = self.row.unbind(0)
+        leaves, rates = self._again(times, h)
+        found: dict[int, Tensor] = {}
+        """The cotangents of what each stage starts from."""
+        for i in reversed(range(self.count)):
+            later = [j for j in found if tableau.a[j][i] != 0.0]
+            weights = [tableau.b[i], *(tableau.a[j][i] for j in later)]
+            given = None if on_rates is None else on_rates[i]
+            if not rates[i].requires_grad or (given is None and not any(weights)):
+                continue
+            terms = [self.on_z, *(found[j] for j in later)]
+            on_rate = move(given, h, weights, terms, number) if any(weights) else given
+            gradients = list(
+                torch.autograd.grad(rates[i], [leaves[i], *self.motion.parameters], on_rate, allow_unused=True)
+            )
+            self._gather(gradients[1:])
+            if gradients[0] is not None:
+                found[i] = gradients[0]
+        move(self.on_z, self.one, [1.0] * len(found), list(found.values()), number, out=self.on_z, advance=-1)
+
     def _again(self, times: Sequence[Tensor], h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         """What each stage starts from, and its rate, each by itself on autograd's tape."""
-        z = self.place.of(self.states)
+        fused, number = self.motion.is_fused, self.place.number
+        z = self.z if fused else self.place.of(self.states)
         leaves: list[Tensor] = []
         rates: list[Tensor] = []
         for i in range(self.count):
+            row = self.motion.tableau.a[i][:i]
             with torch.no_grad():
-                start = combine(z, h, self.motion.tableau.a[i], rates)
+                start = move(z, h, row, rates, number) if fused and i else combine(z, h, row, rates)
             leaves.append(start.detach().requires_grad_())
             with torch.enable_grad():
                 rates.append(self.motion.rate(times[i], leaves[i]))

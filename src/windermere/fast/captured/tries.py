@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from windermere.fast.captured.fused import FusedTry, move
 from windermere.fast.captured.recording import Recording
 from windermere.fast.captured.steps import Motion, Place, Settle
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
@@ -38,10 +39,10 @@ class Tries:
         """Whether it is the last stage of the step before."""
         like, groups, device = motion.like, motion.layout.groups, motion.like.device
         self.place, self.z, self.k = Place(like), motion.empty(), motion.empty()
-        numbers = torch.zeros(5, *groups, dtype=DOUBLE, device=device)
-        self.t, self.h, self.end, self.rtol, self.atol = numbers.unbind(0)
-        limits = torch.zeros(4, dtype=DOUBLE, device=device)
-        self.begin, self.finish, self.smallest, self.budget = limits.unbind(0)
+        self.numbers = torch.zeros(5, *groups, dtype=DOUBLE, device=device)
+        self.t, self.h, self.end, self.rtol, self.atol = self.numbers.unbind(0)
+        self.limits = torch.zeros(4, dtype=DOUBLE, device=device)
+        self.begin, self.finish, self.smallest, self.budget = self.limits.unbind(0)
         self.known = torch.zeros(groups, dtype=torch.bool, device=device)
         self.costs = torch.zeros(3, *groups, dtype=torch.int64, device=device)
         """Evaluations, steps accepted and rejected."""
@@ -52,7 +53,8 @@ class Tries:
         self.table = like.new_zeros(rows, count + 1, *motion.columns())
         self.nodes = torch.zeros(rows, 2, *groups, dtype=DOUBLE, device=device)
         self.fractions = torch.tensor(motion.tableau.c, dtype=DOUBLE, device=device).reshape(-1, *(1,) * len(groups))
-        self.start, self.step = Recording(self._start), Recording(self._try)
+        self.fused = FusedTry(self) if motion.is_fused else None
+        self.start, self.step = Recording(self._start), Recording(self._fused_try if self.fused else self._try)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, and a short way to go."""
@@ -162,6 +164,25 @@ class Tries:
         self.z.copy_(torch.where(mask, stepped, self.z))
         if self.reuse:
             self.k.copy_(torch.where(mask, rates[-1], self.k))
+
+    @torch.no_grad()
+    def _fused_try(self) -> None:
+        """The same by few kernels."""
+        fused, tableau, number = self.fused, self.motion.tableau, self.place.number
+        assert fused is not None
+        times, h = fused.aim()
+        rates = [self.k if self.reuse else self.motion.rate(times[0], self.z)]
+        start = self.z
+        for i in range(1, tableau.stages):
+            start = move(self.z, h, tableau.a[i], rates, number)
+            rates.append(self.motion.rate(times[i], start))
+        stepped = start if tableau.fsal else move(self.z, h, tableau.b, rates, number)
+        if self.dense:
+            self.place.put(self.rates, torch.stack(rates))
+        fused.decide(stepped, rates)
+        if self.settle is not None:
+            self.settle(h, fused.accepted)
+        fused.commit(stepped, rates[-1])
 
     def _note(self, accept: Tensor, times: Tensor, size: Tensor, reached: Tensor, rates: Sequence[Tensor]) -> None:
         """Keep the try in its place; the next one takes the place too, unless some group accepted this one."""
