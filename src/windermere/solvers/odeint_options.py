@@ -172,7 +172,7 @@ def _smallest(name: str, value: Any) -> float:
     """One tolerance. Of several, for entries or parts of the state, the tightest, which keeps within all of them."""
     try:
         parts = value if isinstance(value, tuple | list) else (value,)
-        return min(float(torch.as_tensor(part).min()) for part in parts)
+        return min(float(part.min() if isinstance(part, Tensor) else part) for part in parts)
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} must be a number, a tensor or a tuple of these, not {_told(value)}") from error
 
