@@ -47,9 +47,7 @@ class Call:
         """The states at all times, stacked along a first axis."""
         if self.is_moving and isinstance(self.gradient, Adjoint):
             return _moved_after_all(self)
-        if isinstance(self.steps, FixedSteps):
-            return stacked(_on_grid(self, self.steps))
-        return stacked(_by_tolerance(self, self.steps))
+        return _on_grid(self, self.steps) if isinstance(self.steps, FixedSteps) else _by_tolerance(self, self.steps)
 
     def notes(self) -> Iterator[str]:
         """In which way another solver answers this call otherwise."""
@@ -68,12 +66,12 @@ def answer(call: Call) -> State:
     return call.states()
 
 
-def _by_tolerance(call: Call, steps: AdaptiveSteps) -> list[State]:
+def _by_tolerance(call: Call, steps: AdaptiveSteps) -> State:
     """Where a field jumps, where steps are to end, and where times need a gradient, a leg ends; else there is one."""
     knots = _knots(call, steps)
     if len(knots) == 2 and not any(knot.jump or knot.shift is not None for knot in knots):
-        return unstacked(solve(call.field, call.start, call.solver, call.times, gradient=call.gradient).states)
-    return solve_in_legs(call.field, call.start, call.solver, knots, call.times, call.gradient)
+        return solve(call.field, call.start, call.solver, call.times, gradient=call.gradient).states
+    return stacked(solve_in_legs(call.field, call.start, call.solver, knots, call.times, call.gradient))
 
 
 def _knots(call: Call, steps: AdaptiveSteps) -> list[Knot]:
@@ -95,40 +93,49 @@ class _Places:
     def __init__(self, call: Call, steps: FixedSteps) -> None:
         sign = 1.0 if call.times[-1] > call.times[0] else -1.0
         nodes, times = sign * np.asarray(steps.nodes.detach().cpu()), sign * np.asarray(call.times)
-        rounding = 4 * torch.finfo(call.t.dtype).eps * np.abs(times).max()
-        near = SAME_STEP * np.diff(nodes).min() + rounding
+        least = float(np.diff(nodes).min())
+        rounding = 4 * torch.finfo(call.t.dtype).eps * float(np.abs(times).max())
+        near = min(SAME_STEP * least + rounding, least / 4)
         self.after = np.searchsorted(nodes, times - near).clip(1, len(nodes) - 1)
         """The node at each time, or the first one behind it."""
         self.after[0] = 0
         self.on_node = np.abs(nodes[self.after] - times) <= near
 
 
-def _on_grid(call: Call, steps: FixedSteps) -> list[State]:
+def _on_grid(call: Call, steps: FixedSteps) -> State:
     """Walk the grid, and interpolate between two nodes where a time lies there."""
-    places, moving = _Places(call, steps), call.is_moving
-    between = [j > 0 and (moving or not on_node) for j, on_node in enumerate(places.on_node)]
-    befores = [after - 1 for after, inside in zip(places.after, between, strict=True) if inside]
-    needed = sorted({0, len(steps.nodes) - 1, *places.after.tolist(), *befores})
-    values = steps.nodes.detach().tolist()
-    asked = tuple(values[i] for i in needed)
-    if moving:
-        shift = (steps.nodes - steps.nodes.detach()).unbind(0)
-        knots = [Knot(values[i], shift[i]) for i in steps.anchors]
-        grid = OnGrid(steps.solver.method, tuple(values))
-        found = solve_in_legs(call.field, call.start, grid, knots, asked, call.gradient)
-    else:
-        gradient = _landing_on(asked, call.gradient)
-        found = unstacked(solve(call.field, call.start, steps.solver, asked, gradient=gradient).states)
+    places, values = _Places(call, steps), steps.nodes.detach().tolist()
+    after: list[int] = places.after.tolist()
+    if not call.is_moving and places.on_node.all() and len(set(after)) == len(after):
+        return _at_nodes(call, steps, [values[i] for i in after])
+    between = [j > 0 and (call.is_moving or not on_node) for j, on_node in enumerate(places.on_node)]
+    needed = sorted({*after, *(i - 1 for i, inside in zip(after, between, strict=True) if inside)})
+    asked = [values[i] for i in needed]
+    found = _with_moving_nodes(call, steps, asked) if call.is_moving else unstacked(_at_nodes(call, steps, asked))
     at = dict(zip(needed, found, strict=True))
     interpolate = _cubic if steps.interp == "cubic" else _straight
-    nodes, moments = (times if moving else times.detach() for times in (steps.nodes, call.t.double()))
-    return [
-        interpolate(call.field, nodes[i - 1], nodes[i], at[i - 1], at[i], moment) if inside else at[i]
-        for i, moment, inside in zip(places.after.tolist(), moments.unbind(0), between, strict=True)
-    ]
+    nodes, moments = (times if call.is_moving else times.detach() for times in (steps.nodes, call.t.double()))
+    return stacked(
+        [
+            interpolate(call.field, nodes[i - 1], nodes[i], at[i - 1], at[i], moment) if inside else at[i]
+            for i, moment, inside in zip(after, moments.unbind(0), between, strict=True)
+        ]
+    )
 
 
-def _landing_on(times: tuple[float, ...], gradient: Gradient) -> Gradient:
+def _at_nodes(call: Call, steps: FixedSteps, times: list[float]) -> State:
+    gradient = _landing_on(times, call.gradient)
+    return solve(call.field, call.start, steps.solver, times, gradient=gradient).states
+
+
+def _with_moving_nodes(call: Call, steps: FixedSteps, times: list[float]) -> list[State]:
+    values, shift = steps.nodes.detach().tolist(), (steps.nodes - steps.nodes.detach()).unbind(0)
+    knots = [Knot(values[i], shift[i]) for i in steps.anchors]
+    grid = OnGrid(steps.solver.method, tuple(values))
+    return solve_in_legs(call.field, call.start, grid, knots, times, call.gradient)
+
+
+def _landing_on(times: list[float], gradient: Gradient) -> Gradient:
     """The adjoint's grid stops at these nodes of the forward one."""
     if isinstance(gradient, Adjoint) and isinstance(gradient.solver, OnGrid):
         return replace(gradient, solver=gradient.solver.stopping_at(times))
