@@ -149,10 +149,10 @@ def odeint_adjoint(
     >>> from windermere import odeint_adjoint
     >>> decay = torch.ones((), requires_grad=True)
     >>> t = torch.tensor([0.0, 1.0])
-    >>> end = odeint_adjoint(lambda t, y: -decay * y, torch.ones(3), t, method="rk4", adjoint_params=(decay,))[-1]
-    >>> end.sum().backward()
+    >>> end = odeint_adjoint(lambda t, y: -decay * y, torch.ones(3), t, rtol=1e-5, atol=1e-5, adjoint_params=(decay,))
+    >>> end[-1].sum().backward()
     >>> round(decay.grad.item(), 2)  # -3/e
-    -1.13
+    -1.1
     """
     _refuse(func, event_fn)
     if adjoint_params is None and not isinstance(func, nn.Module):
