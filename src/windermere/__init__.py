@@ -5,6 +5,7 @@ Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptatio
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
 Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`, `fast_paths`
+Solve as torchdiffeq does      `odeint`, `odeint_adjoint`
 Build a model                  `ODEBlock`, `Autonomous`, `using`
 Count evaluations              `counting`, `Count`, `checking`
 Load a trained run             `load_run`
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
         counting,
         fast_paths,
         initial_step,
+        odeint,
+        odeint_adjoint,
         solve,
     )
 
@@ -79,6 +82,8 @@ __all__ = [
     "initial_step",
     "load_run",
     "moved_mass",
+    "odeint",
+    "odeint_adjoint",
     "relative_distance",
     "review",
     "solve",
@@ -117,6 +122,8 @@ _HOMES = {
         "counting",
         "fast_paths",
         "initial_step",
+        "odeint",
+        "odeint_adjoint",
         "solve",
     ),
 }

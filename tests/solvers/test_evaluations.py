@@ -11,9 +11,11 @@ PROPAGATING = {
     "euler": 1,
     "midpoint": 2,
     "heun": 2,
+    "heun3": 3,
     "rk4": 4,
     "rk4_38": 4,
     "fehlberg21": 3,
+    "heun21": 2,
     "bosh32": 3,
     "dopri54": 6,
     "tsit54": 6,
@@ -51,7 +53,9 @@ def test_an_adaptive_solve_evaluates_twice_at_the_start_and_then_its_stages_less
     assert field.calls == int(torch.as_tensor(stats.evaluations).max()) == expected
 
 
-@pytest.mark.parametrize(("method", "a_try"), [("dopri54", 6), ("tsit54", 6), ("bosh32", 3), ("fehlberg21", 2)])
+@pytest.mark.parametrize(
+    ("method", "a_try"), [("dopri54", 6), ("tsit54", 6), ("bosh32", 3), ("fehlberg21", 2), ("heun21", 1)]
+)
 def test_a_step_that_lands_at_once_costs_the_start_and_one_try(method: str, a_try: int) -> None:
     stats = solve(line, torch.ones(2, 1), Adaptive(method, tolerance=10.0), (0.0, 0.4)).stats
     assert (stats.accepted, stats.rejected, stats.evaluations) == (1, 0, 2 + a_try)

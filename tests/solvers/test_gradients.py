@@ -65,7 +65,8 @@ def test_a_fixed_solves_gradient_is_that_of_finite_differences(solver: Solver, t
 @pytest.mark.parametrize("control", ["batch", "sample"])
 def test_an_adaptive_solves_gradient_is_that_of_finite_differences(method: str, control: Any) -> None:
     """Finite differences move the steps as well, which moves the end by less than the local error: hence tight."""
-    tolerance, atol = {"fehlberg21": (1e-6, 1e-3), "bosh32": (1e-7, 1e-5)}.get(method, (1e-9, 1e-6))
+    loose = {"fehlberg21": (1e-6, 1e-3), "heun21": (1e-6, 1e-3), "bosh32": (1e-7, 1e-5)}
+    tolerance, atol = loose.get(method, (1e-9, 1e-6))
     solver = Adaptive(method, tolerance=tolerance, control=control)
 
     def end(z: Tensor, speed: Tensor) -> Any:

@@ -13,9 +13,11 @@ ORDERS = {
     "euler": 1,
     "midpoint": 2,
     "heun": 2,
+    "heun3": 3,
     "rk4": 4,
     "rk4_38": 4,
     "fehlberg21": 2,
+    "heun21": 2,
     "bosh32": 3,
     "dopri54": 5,
     "tsit54": 5,
@@ -120,8 +122,8 @@ def test_only_bosh32_dopri54_and_tsit54_may_reuse_their_last_stage() -> None:
     assert [name for name, t in METHODS.items() if t.fsal] == ["bosh32", "dopri54", "tsit54"]
 
 
-def test_four_methods_estimate_their_error_and_the_others_say_which_do() -> None:
-    assert adaptive_names() == ["fehlberg21", "bosh32", "dopri54", "tsit54"]
+def test_five_methods_estimate_their_error_and_the_others_say_which_do() -> None:
+    assert adaptive_names() == ["fehlberg21", "heun21", "bosh32", "dopri54", "tsit54"]
     for name in adaptive_names():
         assert sum(METHODS[name].error_weights) == pytest.approx(0, abs=1e-14)
         assert any(abs(weight) > 1e-3 for weight in METHODS[name].error_weights)

@@ -14,7 +14,7 @@ from torch import Tensor
 from tests.solvers.fields import Network, Recorder, coupled, some_states
 from windermere.solvers import Adaptive, FixedStep, OnGrid, solve
 
-FIXED = {"euler": "euler", "midpoint": "midpoint", "heun": "heun2", "rk4_38": "rk4"}
+FIXED = {"euler": "euler", "midpoint": "midpoint", "heun": "heun2", "heun3": "heun3", "rk4_38": "rk4"}
 ADAPTIVE = {"dopri54": "dopri5", "bosh32": "bosh3"}
 WAYS = pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0), (-0.5, 2.5)])
 

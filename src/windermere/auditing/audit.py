@@ -93,8 +93,8 @@ def audit(
 ) -> Verdict:
     """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
-    model: a module with ODEBlocks, a module or a function that solves with torchdiffeq, torchdyn, torchode or diffrax,
-        or a function predict(x, solver) together with `trained_with`.
+    model: a module with ODEBlocks, a module or a function that solves with `odeint`, torchdiffeq, torchdyn, torchode or
+        diffrax, or a function predict(x, solver) together with `trained_with`.
     batches: a pair (inputs, labels), such as a split of windermere.paper.data, an iterable of such pairs, or a torch
         Dataset.
     trained_with: the solver that the model was trained with, if `model` is a function.

@@ -43,9 +43,9 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     found: Subject | None = find_subject(model, x)
     if found is None:
         raise AuditError(
-            f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock, torchdiffeq, torchdyn or "
-            "torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap a function in a "
-            "torch.nn.Module that has its networks as submodules, or give predict(x, solver) together with "
-            "trained_with=..."
+            f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock or windermere.odeint, "
+            "torchdiffeq, torchdyn or torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap "
+            "a function in a torch.nn.Module that has its networks as submodules, or give predict(x, solver) together "
+            "with trained_with=..."
         )
     return found

@@ -3,7 +3,7 @@ seconds to import, is needed where they belong. A test holds both together."""
 
 from collections.abc import Callable, Sequence
 
-METHODS = ("euler", "midpoint", "heun", "rk4", "rk4_38", "fehlberg21", "bosh32", "dopri54", "tsit54")
+METHODS = ("euler", "midpoint", "heun", "heun3", "rk4", "rk4_38", "fehlberg21", "heun21", "bosh32", "dopri54", "tsit54")
 DATA = ("sphere2", "sphere3", "sphere10", "sphere900", "mnist", "cifar10")
 DOWNLOADS = ("mnist", "cifar10")
 STUDIES = (

@@ -21,7 +21,7 @@ from windermere.report.palette import FAINT, INK
 COUNTS, COARSE, BAND = "#6a3d9a", "#b9c1ca", "#efe9f5"
 """A violet that is no class's colour, a light grey for what does not count, and the violet as a background."""
 MARKERS = {
-    "euler": "o", "midpoint": "x", "rk4": "^", "heun": "s", "rk4_38": "v",
+    "euler": "o", "midpoint": "x", "rk4": "^", "heun": "s", "rk4_38": "v", "heun3": "<", "heun21": "d",
     "fehlberg21": "D", "bosh32": "+", "dopri54": "p", "tsit54": "h",
 }  # fmt: skip
 OTHER = "*"

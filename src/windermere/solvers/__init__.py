@@ -5,6 +5,7 @@ from windermere.solvers.field import Field, Prepared
 from windermere.solvers.gradients import GRADIENTS, Adjoint, Gradient, GradientName
 from windermere.solvers.initial_step import initial_step
 from windermere.solvers.layout import State
+from windermere.solvers.odeint import odeint, odeint_adjoint
 from windermere.solvers.paths import FastAdjoint, FastPath, fast_paths, register
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.solve import Solution, Stats, Trajectory, final_state, solve
@@ -48,6 +49,8 @@ __all__ = [
     "fast_paths",
     "final_state",
     "initial_step",
+    "odeint",
+    "odeint_adjoint",
     "register",
     "solve",
     "solver_from_dict",

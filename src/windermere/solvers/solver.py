@@ -43,7 +43,8 @@ class _Method:
 class FixedStep(_Method):
     """A solver with steps of one size; the last one is shortened to land on the end exactly.
 
-    `method` is euler, midpoint, heun, rk4, rk4_38, fehlberg21, bosh32, dopri54 or tsit54, and `step` the size.
+    `method` is euler, midpoint, heun, heun3, rk4, rk4_38, fehlberg21, heun21, bosh32, dopri54 or tsit54, and `step`
+    the size.
 
     >>> import windermere as wm
     >>> wm.FixedStep("euler", step=1 / 64) == wm.FixedStep.of("euler", steps=64)
@@ -163,9 +164,9 @@ class OnGrid(_Method):
 class Adaptive(_Method):
     """A solver that chooses its steps so that the estimated local error stays below atol + rtol |z|.
 
-    `method` is fehlberg21, bosh32, dopri54 or tsit54. Give `tolerance`, which sets rtol = atol, or both `rtol` and
-    `atol`. `control` says whose error is controlled: the whole batch's ("batch", as in torchdiffeq) or that of every
-    sample, each with steps of its own ("sample"). A solve that tries more than `max_steps` steps is an error.
+    `method` is fehlberg21, heun21, bosh32, dopri54 or tsit54. Give `tolerance`, which sets rtol = atol, or both `rtol`
+    and `atol`. `control` says whose error is controlled: the whole batch's ("batch", as in torchdiffeq) or that of
+    every sample, each with steps of its own ("sample"). A solve that tries more than `max_steps` steps is an error.
 
     >>> import windermere as wm
     >>> wm.Adaptive("dopri54", tolerance=1e-4) == wm.Adaptive("dopri54", rtol=1e-4, atol=1e-4)

@@ -157,6 +157,8 @@ def _elementary_weights(tableau: Tableau, tree: Tree) -> list[float]:
 EULER = Tableau(name="euler", order=1, a=((),), b=(1.0,), c=(0.0,))
 MIDPOINT = Tableau(name="midpoint", order=2, a=((), (1 / 2,)), b=(0.0, 1.0), c=(0.0, 1 / 2))
 HEUN = Tableau(name="heun", order=2, a=((), (1.0,)), b=(1 / 2, 1 / 2), c=(0.0, 1.0))
+# Heun 1900: torchdiffeq's "heun3".
+HEUN3 = Tableau(name="heun3", order=3, a=((), (1 / 3,), (0.0, 2 / 3)), b=(1 / 4, 0.0, 3 / 4), c=(0.0, 1 / 3, 2 / 3))
 RK4 = Tableau(
     name="rk4",
     order=4,
@@ -176,6 +178,9 @@ RK4_38 = Tableau(
     dense=((1.0, -15 / 8, 1.0), (0.0, 15 / 8, -3 / 2), (0.0, 3 / 8, 0.0), (0.0, -3 / 8, 1 / 2)),
     dense_order=3,
 )
+# Heun's method with Euler's as its error estimate: torchdiffeq's "adaptive_heun". The second stage is the field at
+# Euler's solution, so this is not FSAL.
+HEUN21 = Tableau(name="heun21", order=2, a=HEUN.a, b=HEUN.b, c=HEUN.c, b_embedded=(1.0, 0.0), embedded_order=1)
 # Fehlberg 1969, RK1(2). The third stage is the field at the *embedded* solution, so this is not FSAL.
 FEHLBERG21 = Tableau(
     name="fehlberg21",
@@ -280,7 +285,7 @@ TSIT54 = Tableau(
 )
 
 METHODS: Mapping[str, Tableau] = MappingProxyType(
-    {t.name: t for t in (EULER, MIDPOINT, HEUN, RK4, RK4_38, FEHLBERG21, BOSH32, DOPRI54, TSIT54)}
+    {t.name: t for t in (EULER, MIDPOINT, HEUN, HEUN3, RK4, RK4_38, FEHLBERG21, HEUN21, BOSH32, DOPRI54, TSIT54)}
 )
 
 

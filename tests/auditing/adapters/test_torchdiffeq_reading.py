@@ -23,6 +23,7 @@ DOUBLE = torch.float64
         (stepping("heun2", 0.1), FixedStep("heun", step=0.1)),
         (stepping("rk4", 0.25), FixedStep("rk4_38", step=0.25)),
         ({"method": "rk4"}, OnGrid("rk4_38", (0.0, 1.0))),
+        (stepping("heun3", 0.1), FixedStep("heun3", step=0.1)),
         ({"rtol": 1e-3, "atol": 1e-4}, Adaptive("dopri54", rtol=1e-3, atol=1e-4)),
         ({"rtol": 1e-3, "atol": 1e-4, "method": "bosh3"}, Adaptive("bosh32", rtol=1e-3, atol=1e-4)),
     ],
@@ -37,8 +38,6 @@ def test_the_solver_is_read_off_the_models_own_call(how: dict[str, Any], solver:
     ("how", "stand_in"),
     [
         ({"method": "dopri8", "rtol": 1e-4, "atol": 1e-4}, Adaptive("dopri54", tolerance=1e-4)),
-        ({"method": "adaptive_heun", "rtol": 1e-3, "atol": 1e-3}, Adaptive("fehlberg21", tolerance=1e-3)),
-        (stepping("heun3", 0.1), FixedStep("bosh32", step=0.1)),
         (stepping("explicit_adams", 0.1), FixedStep("rk4", step=0.1)),
         (stepping("implicit_adams", 0.1), FixedStep("rk4", step=0.1)),
         ({"method": "scipy_solver", "rtol": 1e-4, "atol": 1e-4}, Adaptive("dopri54", tolerance=1e-4)),
@@ -54,10 +53,13 @@ def test_a_method_that_we_lack_runs_as_it_is_and_the_nearest_stands_for_it(
     assert torch.equal(subject.forward(x, None).outputs, model(x).detach().double())
 
 
-def test_its_fehlberg2_keeps_its_quirk_and_says_so() -> None:
-    model, x = ODENet(method="fehlberg2", rtol=1e-3, atol=1e-3), points()
+@pytest.mark.parametrize(("method", "ours"), [("fehlberg2", "fehlberg21"), ("adaptive_heun", "heun21")])
+def test_its_methods_that_reuse_a_wrong_stage_keep_that_quirk_and_say_so(method: str, ours: str) -> None:
+    model, x = ODENet(method=method, rtol=1e-3, atol=1e-3), points()
     subject = TorchdiffeqSubject(model, x)
+    assert subject.solvers == (Adaptive(ours, tolerance=1e-3),)
     assert "stage" in subject.notes[0]
+    assert method in subject.notes[0]
     assert torch.equal(subject.forward(x, None).outputs, model(x).detach().double())
 
 

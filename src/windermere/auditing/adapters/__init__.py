@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from windermere.auditing.adapters.odeint import OdeintSubject
 from windermere.auditing.adapters.solves import Tape
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.auditing.subject import Subject
@@ -25,6 +26,7 @@ from windermere.solvers import Count, counting
 __all__ = ["find_subject", "refuse_solves_beside_blocks"]
 
 TORCH = {"torchdiffeq": "TorchdiffeqSubject", "torchdyn": "TorchdynSubject", "torchode": "TorchodeSubject"}
+OWN = "windermere.odeint"
 PLAIN = "windermere.solve"
 
 
@@ -42,8 +44,10 @@ def find_subject(model: Any, example_batch: Any) -> Subject | None:
     if seen == [PLAIN]:
         raise AuditError(
             f"this {name} calls {PLAIN}, whose solver cannot be changed from outside: put field and solver into a "
-            "windermere.ODEBlock and call that"
+            f"windermere.ODEBlock and call that, or call {OWN}"
         )
+    if seen == [OWN]:
+        return OdeintSubject(model, example_batch)
     return _kind(seen[0])(model, example_batch) if seen else None
 
 
@@ -59,7 +63,7 @@ def refuse_solves_beside_blocks(model: nn.Module, example_batch: Any) -> None:
 
 def _solving(model: nn.Module, example_batch: Any) -> list[str]:
     """Who solves in one pass, ODEBlocks aside."""
-    kinds = {name: _kind(name) for name in TORCH if name in sys.modules}
+    kinds = {name: _kind(name) for name in TORCH if name in sys.modules} | {OWN: OdeintSubject}
     tapes = {name: Tape(None, copy=number_of(model)) for name in kinds}
     arguments, named = inputs_for(model, example_batch, double=False)
     with evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
@@ -73,7 +77,7 @@ def _solving(model: nn.Module, example_batch: Any) -> list[str]:
             "another solver cannot be put: let it solve in the thread that calls it"
         )
     seen = [name for name, tape in tapes.items() if tape.solvers]
-    return [*seen, PLAIN] if np.sum(count.checks) > sum(spent) else seen
+    return [*seen, PLAIN] if np.sum(count.checks) > sum(spent) + tapes[OWN].evaluations else seen
 
 
 @contextmanager

@@ -27,15 +27,17 @@ METHODS = {
     "euler": "euler",
     "midpoint": "midpoint",
     "heun2": "heun",
+    "heun3": "heun3",
     "rk4": "rk4_38",
     "fehlberg2": "fehlberg21",
+    "adaptive_heun": "heun21",
     "bosh3": "bosh32",
     "dopri5": "dopri54",
 }
 """Torchdiffeq's names of methods and ours. Its rk4 is the 3/8 rule."""
 WRONG_STAGE = (
-    "torchdiffeq's fehlberg2 takes over a stage from the step before that is not the field there: the model's own pass "
-    "keeps that, our fehlberg21 does not"
+    "torchdiffeq's {} takes over a stage from the step before that is not the field there: the model's own pass keeps "
+    "that, our {} does not"
 )
 
 
@@ -143,8 +145,8 @@ class _Solve:
         fixed = isinstance(kind, type) and issubclass(kind, FixedGridODESolver)
         method = METHODS.get(self.entry.name) or nearest_method(getattr(kind, "order", 5), adaptive=not fixed)
         notes = [] if self.entry.name in METHODS else [stand_in_note("torchdiffeq", self.entry.name, method)]
-        if self.entry.name == "fehlberg2":
-            notes.append(WRONG_STAGE)
+        if self.entry.name in ("fehlberg2", "adaptive_heun"):
+            notes.append(WRONG_STAGE.format(self.entry.name, method))
         if not fixed:
             rtol, atol = (as_written(self.options[name]) for name in ("rtol", "atol"))
             return Adaptive(method, rtol=rtol, atol=atol), tuple(notes)

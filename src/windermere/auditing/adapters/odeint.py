@@ -1,0 +1,75 @@
+"""Models that call `windermere.odeint` or `windermere.odeint_adjoint`, however they imported them."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from torch import Tensor
+
+from windermere.auditing.adapters.interception import Interception
+from windermere.auditing.adapters.solves import Asked, Tape, Watch
+from windermere.auditing.adapters.torch_model import TorchSubject
+from windermere.solvers import Adaptive, Solver, State, counting, odeint_call
+from windermere.solvers.odeint_call import Call
+
+
+class OdeintSubject(TorchSubject):
+    """A module whose forward pass calls our odeint, as it is."""
+
+    library = "windermere.odeint"
+
+    @staticmethod
+    def intercepting(tape: Tape) -> AbstractContextManager[None]:
+        return ANSWERS.watching(tape)
+
+
+def _replace_answer() -> Callable[[], None]:
+    own = odeint_call.answer
+    odeint_call.answer = partial(_answer, own)
+
+    def restore() -> None:
+        odeint_call.answer = own
+
+    return restore
+
+
+ANSWERS: Interception[Tape] = Interception(_replace_answer)
+
+
+def _answer(own: Callable[[Call], State], call: Call) -> State:
+    tape = ANSWERS.watcher(call.func)
+    if tape is None:
+        return own(call)
+    states: State = tape.answer(
+        Asked(
+            own=_with_a_budget(call.solver),
+            notes=tuple(call.notes()),
+            field=call.field,
+            start=call.start,
+            times=call.times,
+            original=partial(_original, own, call, tape),
+            end_of=_end,
+            result=lambda solution: solution.states,
+        )
+    )
+    return states
+
+
+def _with_a_budget(own: Solver) -> Solver:
+    """Torchdiffeq's default, no limit of steps, is not for solvers that are only tried: one could go on for hours."""
+    return replace(own, tolerance=None, max_steps=Adaptive.max_steps) if isinstance(own, Adaptive) else own
+
+
+def _original(own: Callable[[Call], State], call: Call, tape: Tape, watch: Watch) -> State:
+    """The call's own answer. What a solve within its field evaluates is counted with it, and so once."""
+    with counting() as count:
+        states = own(call)
+    if tape.solving == 1:
+        tape.evaluations += int(np.max(count.checks) + np.max(count.forward))
+    return states
+
+
+def _end(states: State) -> State:
+    return states[-1] if isinstance(states, Tensor) else tuple(part[-1] for part in states)
