@@ -88,7 +88,23 @@ else:
         return True
 
 
-DispatchMode: Any = _find("torch.utils._python_dispatch.TorchDispatchMode")
+_TorchDispatchMode: Any = _find("torch.utils._python_dispatch.TorchDispatchMode")
+
+
+def _watching_mode() -> Any:
+    if _TorchDispatchMode is None:
+        return None
+
+    class DispatchMode(_TorchDispatchMode):  # type: ignore[misc]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Nothing is compiled in here: to look would import PyTorch's compiler, which takes seconds."""
+            return False
+
+    return DispatchMode
+
+
+DispatchMode: Any = _watching_mode()
 """Sees every operation that is carried out, those of autograd's way back too. Without it: None, and no field is
 traced or captured."""
 

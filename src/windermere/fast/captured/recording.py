@@ -12,11 +12,18 @@ WARM_UPS = 2
 class Recording:
     """Work without arguments, to be done many times. Without a GPU it is done as it is written."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], at_once: int = 1) -> None:
+        """`at_once` is how many times a second graph does the work, where it is done often: each start takes time."""
         self.work: Callable[[], None] | None = work
+        self.at_once = at_once
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.several: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, times: int = 1) -> None:
+        if self.several is not None:
+            for _ in range(times // self.at_once):
+                self.several.replay()
+            times %= self.at_once
         again: Any = self.work if self.graph is None else self.graph.replay
         for _ in range(times):
             again()
@@ -34,11 +41,19 @@ def record(recordings: Sequence[Recording], device: torch.device, reset: Callabl
             work = recording.work
             assert work is not None
             _warm_up(work, reset)
-            reset()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                work()
-            recording.graph, recording.work = graph, None
+            recording.graph = _captured(work, 1, pool, reset)
+            if recording.at_once > 1:
+                recording.several = _captured(work, recording.at_once, pool, reset)
+            recording.work = None
+
+
+def _captured(work: Callable[[], None], times: int, pool: Any, reset: Callable[[], None]) -> torch.cuda.CUDAGraph:
+    reset()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        for _ in range(times):
+            work()
+    return graph
 
 
 def _warm_up(work: Callable[[], None], reset: Callable[[], None]) -> None:

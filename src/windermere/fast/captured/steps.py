@@ -26,6 +26,8 @@ def _recorded(t: Tensor, z: Tensor) -> Tensor:
     raise RuntimeError("a recorded step has no rate any more")
 
 
+AT_ONCE = 8
+"""Steps that are replayed at once, where a solve has so many left."""
 Settle: TypeAlias = Callable[[Tensor, Tensor | None], None]
 """Told of each step its size and which groups accepted it (None: all), both as columns."""
 
@@ -83,7 +85,7 @@ class FixedSteps:
         self.table = motion.like.new_zeros(room, count + 1, *motion.columns())
         self.states = motion.empty(room if kept else 0)
         self.row = self.table.new_zeros(count + 1)
-        self.step = Recording(self._fused_step if motion.is_fused else self._step)
+        self.step = Recording(self._fused_step if motion.is_fused else self._step, AT_ONCE)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, no time passes."""
@@ -145,7 +147,7 @@ class StepsBack:
         self.on_rates = motion.empty(room if dense else 0, self.count)
         self.on_parameters = [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in motion.parameters]
         self.row, self.z, self.one = self.table.new_zeros(self.count + 1), motion.empty(), motion.like.new_ones(())
-        self.step = Recording(self._fused_step if motion.is_fused else self._step)
+        self.step = Recording(self._fused_step if motion.is_fused else self._step, AT_ONCE)
 
     def reset(self) -> None:
         """Fit to be recorded: some states and cotangents, no time passes."""
