@@ -67,7 +67,7 @@ class AdjointStation(Workplace):
         tries.start()
         if tries.reach(self.expected) is None:
             return None
-        evaluations, accepted, rejected = tries.costs.cpu().numpy().reshape(3, -1)
+        evaluations, accepted, rejected = tries.spent
         self.expected = int((accepted + rejected).max())
         return np.asarray(evaluations)
 

@@ -55,6 +55,10 @@ class Motion:
     def empty(self, *lead: int) -> Tensor:
         return self.like.new_empty(*lead, *self.like.shape)
 
+    def first(self) -> Tensor:
+        """The number of the first step."""
+        return torch.zeros(1, dtype=torch.int64, device=self.like.device)
+
     def columns(self) -> tuple[int, ...]:
         """The shape of a number for each group."""
         groups = self.layout.groups
@@ -64,8 +68,9 @@ class Motion:
 class Place:
     """Which step is next, on the device."""
 
-    def __init__(self, like: Tensor) -> None:
-        self.number = torch.zeros(1, dtype=torch.int64, device=like.device)
+    def __init__(self, number: Tensor) -> None:
+        self.number = number
+        """[1]."""
 
     def of(self, kept: Tensor) -> Tensor:
         """The step's own part."""
@@ -81,7 +86,7 @@ class FixedSteps:
     def __init__(self, motion: Motion, room: int, *, kept: bool, settle: Settle | None = None) -> None:
         self.motion, self.kept, self.room, self.settle = motion, kept, room, settle
         count = motion.tableau.propagating
-        self.place, self.z = Place(motion.like), motion.empty()
+        self.place, self.z = Place(motion.first()), motion.empty()
         self.table = motion.like.new_zeros(room, count + 1, *motion.columns())
         self.states = motion.empty(room if kept else 0)
         self.row = self.table.new_zeros(count + 1)
@@ -142,19 +147,27 @@ class StepsBack:
         self.motion, self.room, self.dense = motion, room, dense
         tableau = motion.tableau
         self.count = tableau.interpolating if dense else tableau.propagating
-        self.place, self.on_z, self.states = Place(motion.like), motion.empty(), motion.empty(room)
+        self.place, self.on_z, self.states = Place(motion.first()), motion.empty(), motion.empty(room)
         self.table = motion.like.new_zeros(room, self.count + 1, *motion.columns())
         self.on_rates = motion.empty(room if dense else 0, self.count)
-        self.on_parameters = [torch.zeros_like(p, memory_format=torch.contiguous_format) for p in motion.parameters]
+        self.gathered = motion.like.new_zeros(sum(p.numel() for p in motion.parameters))
+        """The gradients of all parameters, one after the other."""
+        self.shapes = [p.shape for p in motion.parameters]
+        self.on_parameters = self.parts(self.gathered)
         self.row, self.z, self.one = self.table.new_zeros(self.count + 1), motion.empty(), motion.like.new_ones(())
         self.step = Recording(self._fused_step if motion.is_fused else self._step, AT_ONCE)
+
+    def parts(self, gathered: Tensor) -> list[Tensor]:
+        """Each parameter's own."""
+        pieces = gathered.split_with_sizes([shape.numel() for shape in self.shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
 
     def reset(self) -> None:
         """Fit to be recorded: some states and cotangents, no time passes."""
         self.place.number.zero_()
         self.table.zero_()
         self.states.copy_(self.motion.like.detach().expand_as(self.states))
-        for tensor in (self.on_z, self.on_rates, *self.on_parameters):
+        for tensor in (self.on_z, self.on_rates, self.gathered):
             tensor.zero_()
 
     def _step(self) -> None:

@@ -6,8 +6,12 @@ step, which says what is wrong.
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.fast.captured.fused import FusedTry, move
@@ -38,16 +42,21 @@ class Tries:
         self.reuse = self.knows and motion.tableau.fsal
         """Whether it is the last stage of the step before."""
         like, groups, device = motion.like, motion.layout.groups, motion.like.device
-        self.place, self.z, self.k = Place(like), motion.empty(), motion.empty()
-        self.numbers = torch.zeros(5, *groups, dtype=DOUBLE, device=device)
+        self.z, self.k = motion.empty(), motion.empty()
+        size, shape = prod(groups), (-1, *groups)
+        self.clock = torch.zeros(5 * size + 4, dtype=DOUBLE, device=device)
+        self.aimed = torch.zeros_like(self.clock)
+        """What a solve starts with, as long as its times and tolerances are the same."""
+        self.numbers, self.limits = self.clock[:-4].view(shape), self.clock[-4:]
         self.t, self.h, self.end, self.rtol, self.atol = self.numbers.unbind(0)
-        self.limits = torch.zeros(4, dtype=DOUBLE, device=device)
         self.begin, self.finish, self.smallest, self.budget = self.limits.unbind(0)
         self.known = torch.zeros(groups, dtype=torch.bool, device=device)
-        self.costs = torch.zeros(3, *groups, dtype=torch.int64, device=device)
-        """Evaluations, steps accepted and rejected."""
-        self.seen = torch.zeros(3, dtype=torch.int64, device=device)
-        """What the host looks at: whether all groups are at the end, whether there is trouble, and the tries kept."""
+        self.counts = torch.zeros(3 * size + 4, dtype=torch.int64, device=device)
+        self.costs, self.seen = self.counts[:-4].view(shape), self.counts[-4:-1]
+        """Evaluations, steps accepted and rejected. And what the host looks at: whether all groups are at the end,
+        whether there is trouble, and the tries kept."""
+        self.place = Place(self.counts[-1:])
+        self.asked: Any = None
         count, rows = motion.tableau.stages, room + 1 if kept else 0  # the last one is for tries beyond the room
         self.states, self.rates = motion.empty(rows), motion.empty(rows if dense else 0, count)
         self.table = like.new_zeros(rows, count + 1, *motion.columns())
@@ -58,31 +67,38 @@ class Tries:
 
     def reset(self) -> None:
         """Fit to be recorded: some state, and a short way to go."""
-        self.place.number.zero_()
         self.z.copy_(self.motion.like.detach())
         self.k.zero_()
-        self.t.zero_()
-        for value, tensor in ((1e-3, self.h), (1.0, self.end), (1e-3, self.rtol), (1e-3, self.atol)):
-            tensor.fill_(value)
-        self.begin.fill_(0.0), self.finish.fill_(1.0), self.smallest.fill_(0.0), self.budget.fill_(1e9)
-        self.costs.zero_(), self.seen.zero_(), self.known.fill_(self.knows)
+        self._aim([1e-3], [1e-3], (0.0, 1.0), 10**9)
+        self._begin()
+        self.h.fill_(1e-3)
 
     def aim(self, problem: Problem, times: Sequence[float]) -> None:
         """Take over what a problem asks for, to be solved between these times."""
-        for name in ("rtol", "atol"):
-            values = [getattr(s, name) for s in problem.adaptive]
-            if len(set(values)) == 1:
-                getattr(self, name).fill_(values[0])
-            else:
-                given = torch.tensor(values, dtype=DOUBLE).reshape(-1, *(1,) * (self.t.ndim - 1))
-                getattr(self, name).copy_(given.expand(self.t.shape))
-        self.begin.fill_(times[0]), self.finish.fill_(times[-1])
-        self.smallest.fill_(smallest_step(times, self.z.dtype))
-        self.budget.fill_(float(problem.adaptive[0].max_steps))
-        self.t.fill_(times[0]), self.end.fill_(times[-1])
-        self.costs.zero_(), self.seen.zero_(), self.place.number.zero_(), self.known.fill_(self.knows)
+        own = problem.adaptive
+        self._aim([s.rtol for s in own], [s.atol for s in own], times, own[0].max_steps)
 
-    def reach(self, expected: int, make_room: Callable[[], None] = lambda: None) -> int | None:
+    def _aim(self, rtol: list[float], atol: list[float], times: Sequence[float], budget: int) -> None:
+        asked = (rtol, atol, tuple(times), budget)
+        if asked == self.asked:
+            return
+        wanted = torch.zeros_like(self.clock, device="cpu")
+        numbers, limits = wanted[:-4].view(self.numbers.shape), wanted[-4:]
+        numbers[0], numbers[2] = times[0], times[-1]
+        for k, values in ((3, rtol), (4, atol)):
+            given = torch.tensor(values, dtype=DOUBLE).reshape(-1, *(1,) * (self.t.ndim - 1))
+            numbers[k] = given.expand(self.t.shape) if self.t.ndim else given[0]
+        smallest = smallest_step(times, self.z.dtype)
+        limits.copy_(torch.tensor([times[0], times[-1], smallest, float(budget)], dtype=DOUBLE))
+        self.aimed.copy_(wanted)
+        self.asked = asked
+
+    @property
+    def spent(self) -> "NDArray[np.int64]":
+        """[3, groups]: evaluations, steps accepted and rejected."""
+        return np.array(self.costs.tolist(), np.int64).reshape(3, -1)
+
+    def reach(self, expected: int, make_room: Callable[[int], None] = lambda number: None) -> int | None:
         """Try steps until all groups are at the end, and count those kept in place; None where there is trouble.
 
         The host looks after as many tries as are expected, and then now and then.
@@ -93,10 +109,15 @@ class Tries:
             if trouble or arrived:
                 return None if trouble else number
             if self.kept and number >= self.room:
-                make_room()
+                make_room(number)
             self.step(LOOK_EVERY)
 
     # What follows runs on the device.
+
+    def _begin(self) -> None:
+        self.clock.copy_(self.aimed)
+        self.counts.zero_()
+        self.known.fill_(self.knows)
 
     def _columns(self, value: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """[..., *groups] as columns, in the state's dtype."""
@@ -116,6 +137,7 @@ class Tries:
     @torch.no_grad()
     def _start(self) -> None:
         """The field at the start, and the first step: initial_step.py on the device."""
+        self._begin()
         span, scale = self.finish - self.begin, self._scale(self.z)
         self.k.copy_(self.motion.rate(self._columns(self.t), self.z))
         d0, d1 = self._rms(self.z / scale), self._rms(self.k / scale)

@@ -18,6 +18,7 @@ from windermere.fast.captured.recording import record
 from windermere.fast.captured.steps import FixedSteps, Motion, StepsBack, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
 from windermere.solvers.field import Rate
+from windermere.solvers.grid import Grid
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.runge_kutta import combine, stages
 
@@ -91,6 +92,8 @@ class Station(Workplace):
         self.back = StepsBack(motion, room, dense=dense) if graded else None
         self.expected = LOOK_EVERY
         """Tries that the last solve took to each of its times."""
+        self.walked: tuple[Grid, Tensor] | None = None
+        """The last grid, and its table."""
         self.places = tuple(p.data_ptr() for p in motion.parameters)
         self._record()
 
@@ -113,7 +116,9 @@ class Station(Workplace):
         """The states [m, ...] at the times asked for, over the problem's grid."""
         steps, grid = self.fixed, problem.grid
         assert steps is not None
-        table, stops = table_of(steps.motion, grid), grid.stops[1:]
+        if self.walked is None or self.walked[0] is not grid:
+            self.walked = grid, table_of(steps.motion, grid)
+        table, stops = self.walked[1], grid.stops[1:]
         kept: list[Tensor] = []
         found: list[Tensor] = []
         with self.at_work():
@@ -130,7 +135,7 @@ class Station(Workplace):
                         found.append(steps.z.clone())
                 if self.graded:
                     kept.append(steps.states[: len(part)].clone())
-        states = torch.cat(kept) if kept else steps.states[:0]
+        states = _joined(kept) if kept else steps.states[:0]
         return torch.stack(found), Taken(states, table, stops)
 
     def adapt(self, problem: Problem) -> "tuple[Tensor, Taken, list[NDArray[np.int64]]] | None":
@@ -146,29 +151,29 @@ class Station(Workplace):
             tries.start()
             ends = problem.times[-1:] if problem.interpolate else problem.times[1:]
             for end in ends:
-                tries.end.fill_(end)
-                number = tries.reach(self.expected, lambda: self._keep(tries, kept))
+                if len(ends) > 1:
+                    tries.end.fill_(end)
+                number = tries.reach(self.expected, lambda number: self._keep(tries, kept, number))
                 if number is None:
                     return None
                 found.append(tries.z.clone())
                 stops.append(sum(len(part[0]) for part in kept) + number)
-            self._keep(tries, kept)
-            costs = [n.reshape(-1) for n in tries.costs.cpu().numpy()]
+            self._keep(tries, kept, stops[-1] - sum(len(part[0]) for part in kept))
+            costs = list(tries.spent)
         self.expected = -(-int((costs[1] + costs[2]).max()) // len(ends))
         if not kept:
             return torch.stack(found), Taken(tries.states[:0], tries.table[:0], tuple(stops)), costs
-        states, table, nodes, rates = (torch.cat(parts) for parts in zip(*kept, strict=True))
+        states, table, nodes, rates = (_joined(parts) for parts in zip(*kept, strict=True))
         if not problem.interpolate:
             return torch.stack(found), Taken(states, table, tuple(stops)), costs
         inner = _inner(problem, nodes, rates)
         taken = Taken(states, table, tuple(stops), inner)
         return torch.cat([inner.values(states, rates), torch.stack(found)]), taken, costs
 
-    def _keep(self, tries: Tries, kept: list[tuple[Tensor, ...]]) -> None:
+    def _keep(self, tries: Tries, kept: list[tuple[Tensor, ...]], number: int) -> None:
         """Bring what was kept to memory of the solve's own."""
         if not tries.kept:
             return
-        number = int(tries.place.number)
         kept.append(tuple(part[:number].clone() for part in (tries.states, tries.table, tries.nodes, tries.rates)))
         tries.place.number.zero_()
 
@@ -178,19 +183,17 @@ class Station(Workplace):
         assert back is not None
         with self.at_work():
             on_states, on_rates = _through_inner(taken, grad) if inner is not None else (None, None)
-            back.on_z.zero_()
-            for own in back.on_parameters:
-                own.zero_()
+            back.gathered.zero_()
             wanted: dict[int, Any] = {}
             for stop, given in zip(taken.stops, grad[-len(taken.stops) :], strict=True):
                 wanted[stop] = wanted.get(stop, 0) + given
             total = len(taken.states)
-            back.on_z.add_(wanted.pop(total, 0))
-            columns = [*range(back.count), -1]
+            back.on_z.copy_(wanted.pop(total))  # the last time is always asked for
             for first in range((total - 1) // self.room * self.room, -1, -self.room):
                 last = min(first + self.room, total)
                 back.states[: last - first].copy_(taken.states[first:last])
-                back.table[: last - first].copy_(taken.table[first:last][:, columns])
+                back.table[: last - first, : back.count].copy_(taken.table[first:last, : back.count])
+                back.table[: last - first, -1].copy_(taken.table[first:last, -1])
                 if on_rates is not None:
                     back.on_rates[: last - first].copy_(on_rates[first:last, : back.count])
                 back.place.number.fill_(last - first - 1)
@@ -199,10 +202,15 @@ class Station(Workplace):
                 for stop in sorted({*stops, first}, reverse=True):
                     back.step(at - stop)
                     at = stop
-                    back.on_z.add_(wanted.get(stop, 0))
+                    if stop in wanted:
+                        back.on_z.add_(wanted[stop])
                     if on_states is not None:
                         back.on_z.add_(on_states[stop])
-            return back.on_z.clone(), [own.clone() for own in back.on_parameters]
+            return back.on_z.clone(), back.parts(back.gathered.clone())
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(tuple(parts))
 
 
 def _inner(problem: Problem, nodes: Tensor, rates: Tensor) -> Inner:
