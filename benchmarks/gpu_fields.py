@@ -1,4 +1,4 @@
-"""Users' fields on a GPU: captured steps beside the same solves step by step, and beside torchdiffeq.
+"""Users' fields on a GPU: captured steps beside the same solves step by step, and beside torchdiffeq, diffrax and `lax.scan`.
 
 `PYTHONPATH=src python3 -m benchmarks.gpu_fields OUT.json [NAME ...]`
 """
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.users_fields import JOBS, Job, ours, theirs
+from benchmarks.users_fields_jax import jax_contenders
 
 
 def milliseconds(contenders: dict[str, Any], rounds: int = 15) -> dict[str, float]:
@@ -34,19 +35,35 @@ def apart(found: list[Tensor], wanted: list[Tensor]) -> float:
     return max(float((a - b).norm() / (b.norm() + 1e-12)) for a, b in zip(found, wanted, strict=True))
 
 
+def first_calls(passes: dict[str, Any]) -> dict[str, list[float]]:
+    """Seconds of each one's first calls; a field is captured at its second solve."""
+    found: dict[str, list[float]] = {name: [] for name in passes}
+    for name, work in passes.items():
+        for _ in range(3):
+            begun = time.perf_counter()
+            work()
+            torch.cuda.synchronize()
+            found[name].append(round(time.perf_counter() - begun, 3))
+    return found
+
+
 def measure(job: Job) -> dict[str, Any]:
-    captured, plain, other = ours(job, "cuda"), ours(job, "cuda", fast=False), theirs(job, "cuda")
-    seconds = []
-    for work in (plain, plain, captured, captured, captured, other, other):
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        result = work()
-        torch.cuda.synchronize()
-        seconds.append(round(time.perf_counter() - begun, 3))
-    del result
-    differs = {"from step by step": apart(captured(), plain()), "from torchdiffeq": apart(captured(), other())}
-    times = milliseconds({"captured": captured, "step by step": plain, "torchdiffeq": other})
-    return {"ms": times, "differs": differs, "first calls, s": seconds}
+    passes = {
+        "step by step": ours(job, "cuda", fast=False),
+        "captured": ours(job, "cuda"),
+        "torchdiffeq": theirs(job, "cuda"),
+    }
+    seconds = first_calls(passes)
+    result, plain, other = (passes[name]() for name in ("captured", "step by step", "torchdiffeq"))
+    differs = {"from step by step": apart(result, plain), "from torchdiffeq": apart(result, other)}
+    differs["step by step from torchdiffeq"] = apart(plain, other)
+    listed = list(jax_contenders(job))
+    losses = {name: float(work()[0]) for name, work in listed}
+    trial = milliseconds({str(k): work for k, (_, work) in enumerate(listed)}, rounds=4)
+    for k in sorted(range(len(listed)), key=lambda k: -trial[str(k)]):  # the fastest form of each comes last
+        passes[listed[k][0]] = listed[k][1]
+    differs |= {f"loss from {name}": abs(float(result[0]) - loss) / abs(loss) for name, loss in losses.items()}
+    return {"ms": milliseconds(passes), "differs": differs, "first calls, s": seconds}
 
 
 def main(out: Path, names: list[str]) -> None:
