@@ -5,6 +5,7 @@
 
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.users_fields import JOBS, Job, ours, theirs
+from benchmarks.users_fields import CNF, JOBS, Job, ours, theirs
 from benchmarks.users_fields_jax import jax_contenders
 
 
@@ -53,6 +54,8 @@ def measure(job: Job) -> dict[str, Any]:
         "captured": ours(job, "cuda"),
         "torchdiffeq": theirs(job, "cuda"),
     }
+    if job.field is not CNF:  # torch.compile does not take derivatives inside of a field
+        passes["captured, compiled"] = ours(job, "cuda", compile=True)
     seconds = first_calls(passes)
     result, plain, other = (passes[name]() for name in ("captured", "step by step", "torchdiffeq"))
     differs = {"from step by step": apart(result, plain), "from torchdiffeq": apart(result, other)}
@@ -64,6 +67,9 @@ def measure(job: Job) -> dict[str, Any]:
         passes[listed[k][0]] = listed[k][1]
     differs |= {f"loss from {name}": abs(float(result[0]) - loss) / abs(loss) for name, loss in losses.items()}
     return {"ms": milliseconds(passes), "differs": differs, "first calls, s": seconds}
+
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the GPU with PyTorch
 
 
 def main(out: Path, names: list[str]) -> None:

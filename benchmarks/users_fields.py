@@ -121,7 +121,7 @@ def loss_of(states: Any) -> Tensor:
     return total
 
 
-def ours(job: Job, device: str, *, fast: bool = True) -> Callable[[], list[Tensor]]:
+def ours(job: Job, device: str, *, fast: bool = True, compile: bool = False) -> Callable[[], list[Tensor]]:
     """The loss and the gradients of the state and of the parameters, by Windermere."""
     field, start = job.made(device), job.start(device)
     leaves = [x.requires_grad_() for x in (start if isinstance(start, tuple) else (start,))][:1]
@@ -129,7 +129,7 @@ def ours(job: Job, device: str, *, fast: bool = True) -> Callable[[], list[Tenso
     def work() -> list[Tensor]:
         gradient: Any = "adjoint" if job.adjoint else "backprop"
         with wm.fast_paths(fast):
-            solution = wm.solve(field, start, job.solver, job.times, gradient=gradient)
+            solution = wm.solve(field, start, job.solver, job.times, gradient=gradient, compile=compile)
             states: Any = solution.states if job.outputs > 2 else solution.final
             loss = loss_of(states)
             return [loss.detach(), *torch.autograd.grad(loss, [*leaves, *field.parameters()])]

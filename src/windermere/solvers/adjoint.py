@@ -120,6 +120,8 @@ def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[T
         solvers = stopping_at(problem.times, solvers)
     layout = problem.layout.regrouped(samples=by_sample(solvers))
     back = replace(problem, solvers=tuple(solvers), layout=layout, interpolate=False, record=False)
+    if problem.compile:  # what is compiled cannot be differentiated twice, by the state and then by the parameters
+        back = replace(back, rate=packed_rate(layout, problem.field), compile=False)
     known, fast = settings.parameters, None
     if known is None:
         found = (path.adjoint(back) for path in problem.paths)

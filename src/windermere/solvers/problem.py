@@ -52,6 +52,8 @@ class Problem:
     """The one to solve for; "backprop" where no gradient is wanted at all."""
     record: bool = False
     """Whether every step is kept."""
+    compile: bool = False
+    """Whether the field is to be compiled by torch.compile where it is evaluated."""
     interpolate: bool = False
     """Whether times between the two ends are passed over, and their states interpolated."""
     paths: "tuple[FastPath, ...]" = ()

@@ -18,6 +18,7 @@ from windermere.fast.captured.walks import Station, solve_captured
 from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
 from windermere.fast.observed import NotReplayableError, observe
 from windermere.solvers import FastAdjoint, FastPath, Problem, Walked
+from windermere.solvers.field import packed_rate
 from windermere.solvers.paths import Adjoined
 from windermere.solvers.torch_modes import is_looked_through
 
@@ -138,14 +139,14 @@ class CapturedSteps(FastPath):
         z = problem.z0.detach()
         t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + problem.times[0], z)
         with torch.enable_grad():
-            observed = observe(problem.field, problem.rate, t, z)
+            observed = observe(problem.field, packed_rate(problem.layout, problem.field), t, z)
         if observed.fingerprint.key != print_.key:
             raise NotReplayableError("a call changes the field itself")
         parameters = _graded(print_, observed.reads)
         if not all(p.is_leaf for p in parameters):
             raise NotReplayableError("it depends on tensors that are computed anew for each solve")
         graded = torch.is_grad_enabled() and (problem.z0.requires_grad or bool(parameters))
-        rate, twins = with_twins(problem.rate, parameters)
+        rate, twins = with_twins(problem, parameters, compiles=problem.compile and not back)
         motion = Motion(problem.tableau, rate, problem.layout, z.clone(), tuple(twins))
         try:
             if back:
@@ -160,7 +161,7 @@ def _kind(problem: Problem) -> Hashable:
     """What solves have in common that may share a capture."""
     z, layout = problem.z0, problem.layout
     shape = (z.shape, z.dtype, z.device, layout.groups, layout.parts, layout.lead)
-    wanted = (torch.is_grad_enabled(), z.requires_grad, problem.interpolate, bool(problem.adaptive))
+    wanted = (torch.is_grad_enabled(), z.requires_grad, problem.interpolate, bool(problem.adaptive), problem.compile)
     return (*shape, *wanted, problem.tableau, problem.grid.nodes.ndim if problem.fixed else 0)
 
 

@@ -5,26 +5,46 @@ was made on. A capture would wait for that stream, and fail.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
-from windermere.solvers.field import Rate
+from windermere.solvers import Problem
+from windermere.solvers.field import Rate, compiled, packed_rate
 
 
-def with_twins(rate: Rate, parameters: Sequence[Tensor]) -> tuple[Rate, list[Tensor]]:
-    """The same rate as a function of twins of these parameters, which lie where they do; in this thread alone."""
+def with_twins(problem: Problem, parameters: Sequence[Tensor], *, compiles: bool) -> tuple[Rate, list[Tensor]]:
+    """The problem's rate as a function of twins of these parameters, which lie where they do; in this thread alone."""
+    if compiles and not isinstance(problem.field, nn.Module):  # whose parameters nobody can exchange
+        return packed_rate(problem.layout, compiled(problem.field)), list(parameters)
     twins = [p.detach().requires_grad_() for p in parameters]
+    if compiles:
+        return packed_rate(problem.layout, _compiled(cast(nn.Module, problem.field), parameters, twins)), twins
+    plain = packed_rate(problem.layout, problem.field) if problem.compile else problem.rate
     if not twins:
-        return rate, []
+        return plain, []
     swap = _Swap({id(p): twin for p, twin in zip(parameters, twins, strict=True)})
 
     def own(t: Tensor, z: Tensor) -> Tensor:
         with swap:
-            return rate(t, z)
+            return plain(t, z)
 
     return own, twins
+
+
+def _compiled(field: nn.Module, parameters: Sequence[Tensor], twins: Sequence[Tensor]) -> Rate:
+    """A compiled module that takes its parameters as arguments."""
+    places = {id(p): twin for p, twin in zip(parameters, twins, strict=True)}
+    named = {name: places.get(id(p), p) for name, p in field.named_parameters()}
+
+    def call(own: dict[str, Tensor], t: Tensor, z: Any) -> Any:
+        return functional_call(field, own, (t, z))
+
+    made = torch.compile(call)
+    return lambda t, z: made(named, t, z)
 
 
 class _Swap(TorchFunctionMode):
