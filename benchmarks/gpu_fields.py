@@ -1,4 +1,4 @@
-"""Users' fields on a GPU: captured steps beside the same solves step by step, and beside torchdiffeq, diffrax and `lax.scan`.
+"""Users' fields on a GPU: captured steps beside the same solves step by step, torchdiffeq, diffrax and `lax.scan`.
 
 `PYTHONPATH=src python3 -m benchmarks.gpu_fields OUT.json [NAME ...]`
 """

@@ -18,6 +18,7 @@ with warnings.catch_warnings():
     import jax.numpy as jnp
     from jax import lax
 
+jax.config.update("jax_default_matmul_precision", "highest")  # float32, as PyTorch's products are: not TF32
 Field = Callable[[Any, Any, Any], Any]
 
 
