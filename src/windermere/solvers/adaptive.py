@@ -262,11 +262,8 @@ def _check_progress(
     if spent.any():
         t = _first(clock.t, spent)
         landings = sum(abs(s - times[0]) <= abs(t - times[0]) for s in times[1:])
-        advice = "loosen the tolerance or raise max_steps"
-        if 2 * landings > budget:
-            advice = (
-                f"{landings} of them only landed on times asked for, so raise max_steps or leave out interpolate=False"
-            )
+        landed = f"{landings} of them only landed on times asked for, so raise max_steps or leave out interpolate=False"
+        advice = landed if 2 * landings > budget else "loosen the tolerance or raise max_steps"
         raise StepBudgetError(
             f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "
             f"t = {t:.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "

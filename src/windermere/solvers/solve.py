@@ -93,8 +93,7 @@ def solve(
         where a time lies off its grid, a `FixedStep` cuts the step before it short and goes on from there with whole
         ones; an `OnGrid` refuses it. The adjoint's way back always lands: dL/dz jumps at each time.
     record: keep every step taken in `solution.trajectory`; among them are the times asked for only where steps land.
-    compile: let torch.compile compile the field, which takes seconds at its first evaluation and makes later ones
-        faster, most of all on a GPU.
+    compile: let torch.compile compile the field, which takes seconds at its first evaluation.
 
     >>> import torch
     >>> import windermere as wm
