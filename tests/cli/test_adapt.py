@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from tests.paper.training.small import adapted_config
-from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
 

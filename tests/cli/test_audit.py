@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.auditing.test_known_cases import rotation_verdict
-from tests.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
+from tests.cli.test_cli import QUICK, Command, assert_one_sentence, run  # noqa: F401
 from windermere.auditing import Outcome
 from windermere.cli.audit import EXIT_CODES, rich_table
 

@@ -27,7 +27,7 @@ from tests.paper.training.small import (
     rows,
 )
 from tests.processes import surroundings
-from tests.test_records import mount, tiny_disk  # noqa: F401
+from tests.records.test_records import mount, tiny_disk  # noqa: F401
 from windermere import cli
 from windermere.paper import data, demo
 from windermere.paper.data.catalogue import MNIST

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_cli import EULER, QUICK, Command, assert_one_sentence, files, run  # noqa: F401
 from tests.paper.training.small import a_config
 from tests.processes import installed_script, surroundings
-from tests.test_cli import EULER, QUICK, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.reading import check_device
 from windermere.errors import RunError, UsageError
 from windermere.paper import demo

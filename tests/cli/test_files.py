@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import QUICK, Command, assert_one_sentence, files, run  # noqa: F401
-from tests.test_cli_audit import models  # noqa: F401
-from tests.test_records import KINDS
+from tests.cli.test_audit import models  # noqa: F401
+from tests.cli.test_cli import QUICK, Command, assert_one_sentence, files, run  # noqa: F401
+from tests.records.test_records import KINDS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
 

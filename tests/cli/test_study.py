@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.test_cli import Command, run  # noqa: F401
 from tests.paper.studies.small import SMALL, TABLE
 from tests.processes import ROOT
-from tests.test_cli import Command, run  # noqa: F401
 from windermere.paper.studies import registry
 from windermere.paper.studies.crossing_field import CROSSINGS
 from windermere.paper.studies.rows import GRID

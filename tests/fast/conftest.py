@@ -1,19 +1,10 @@
-"""Fixtures of the models' tests."""
+"""Which functions in C were called."""
 
 from typing import Any
 
 import pytest
 
-from windermere.fast.cpu import compiled, native, native_call
-
-
-@pytest.fixture(params=["compiled", "operations"])
-def each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dense walk in C, where there is a compiler, and as PyTorch operations."""
-    if request.param == "operations":
-        monkeypatch.setattr(native, "can_walk", lambda *_: False)
-    elif compiled.library("double", "sphere") is None:
-        pytest.skip("no C compiler here")
+from windermere.fast.cpu import native_call
 
 
 @pytest.fixture

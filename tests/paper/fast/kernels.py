@@ -31,7 +31,7 @@ def run_kernels(module: str, cases: dict[str, Any], device: str, folder: Path) -
     """What the module makes of all these cases."""
     given, made = folder / "cases.pt", folder / "results.pt"
     torch.save(cases, given)
-    command = [sys.executable, "-m", f"tests.fast.{module}", str(given), str(made), device]
+    command = [sys.executable, "-m", f"tests.paper.fast.{module}", str(given), str(made), device]
     environment = surroundings(TRITON_INTERPRET="1" if device == "cpu" else "0")
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
-from tests.fast.kernels import DEVICES, accuracy, run_kernels
 from tests.fast.spheres import Convolving, assert_same, samples, solved, sphere_field
+from tests.paper.fast.kernels import DEVICES, accuracy, run_kernels
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast import fused_adaptive
 from windermere.paper.fast.fused import can_walk, fused_walk, steps_on_device

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from tests.fast.kernels import DEVICES, run_kernels
+from tests.paper.fast.kernels import DEVICES, run_kernels
 from windermere.errors import UsageError
 from windermere.paper.fast.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve

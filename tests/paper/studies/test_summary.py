@@ -11,7 +11,7 @@ import pytest
 
 from tests.paper.studies.small import TABLE, SmallRow
 from tests.paper.training.small import a_config
-from tests.test_records import KINDS
+from tests.records.test_records import KINDS
 from windermere.errors import RunError, StorageError
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.measuring import untested_row

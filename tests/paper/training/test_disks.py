@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_records import mount, tiny_disk  # noqa: F401
+from tests.records.test_records import mount, tiny_disk  # noqa: F401
 from windermere.errors import StorageError
 from windermere.paper.training import trained_ensemble
 
