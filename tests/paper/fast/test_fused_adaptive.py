@@ -1,5 +1,7 @@
 """The adaptive Triton kernels, interpreted and on a GPU, against the host-driven walk: steps, ends, gradients."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.fast.spheres import Eagerly, samples, sphere_field
-from tests.paper.fast.kernels import DEVICES, accuracy, run_kernels
+from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels
 from tests.paper.fast.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
 from windermere.paper.architectures import SphereField
@@ -83,10 +85,10 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All cases at once."""
+def found(device: str, shared_folder: Path) -> Iterator[Kernels]:
     cases = {**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}
-    return run_kernels("interpreted_adaptive", cases, device, tmp_path_factory.mktemp("adaptive"))
+    with kernels("interpreted_adaptive", cases, device, shared_folder) as made:
+        yield made
 
 
 def walked(case: dict[str, Any]) -> tuple[Solution, list[Tensor]]:
@@ -129,8 +131,9 @@ def test_the_gradient_is_that_of_the_accepted_steps(name: str, found: Any, devic
 
 
 @needs_triton
-def test_without_gradients_the_kernels_end_at_the_same_bits(found: Any) -> None:
-    assert [name for name in ORDINARY if not torch.equal(found[name]["end"], found[name]["quiet"])] == []
+@pytest.mark.parametrize("name", ORDINARY)
+def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
+    assert torch.equal(found[name]["end"], found[name]["quiet"])
 
 
 @needs_triton
