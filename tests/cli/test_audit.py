@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.auditing.test_known_cases import rotation_verdict
 from tests.cli.commands import QUICK, Command, assert_one_sentence
-from windermere.auditing import Outcome
+from windermere.auditing import Outcome, reference
 from windermere.cli.audit import EXIT_CODES, rich_table
 
 
@@ -38,9 +38,11 @@ def test_a_function_that_returns_model_and_batches_is_audited(
 )
 def test_a_flow_that_is_not_known_is_undecided_without_a_number_of_it(
     run: Command,
+    monkeypatch: pytest.MonkeyPatch,
     name: str,
     words: str,
 ) -> None:
+    monkeypatch.setattr(reference, "LEAST_BUDGET", 512)  # to give up soon
     shown = run("audit", f"rotations:{name}", "--figure", f"{name}.png")
     assert shown.code == EXIT_CODES[Outcome.UNDECIDED] == 11
     assert words in shown.out
