@@ -61,12 +61,12 @@ ORDINARY = {
     "members with tolerances of their own": case("dopri54", [1e-1, 1e-3], 7),
     "members with tolerances of their own, not FSAL": case("fehlberg21", [1e-1, 1e-3], 7),
     "steps that are rejected": case("bosh32", [1e-3], times=(2.0, 0.5)),
-    "several tiles on the way back": case("bosh32", [1e-3], 18, 1),
-    **{f"{d} points": case("bosh32", [1e-3], points=d) for d in (3, 4)},
-    **{f"a batch of {batch}": case("dopri54", [1e-4], batch) for batch in (1, 16)},
+    "several tiles on the way back": case("bosh32", [1e-2], 18, 1),
+    **{f"{d} points": case("bosh32", [1e-2], points=d) for d in (3, 4)},
+    **{f"a batch of {batch}": case("bosh32", [1e-2], batch) for batch in (1, 16)},
     "the paper's width": case("bosh32", [1e-3], channels=32),
     "steps that outgrow their room": case("bosh32", [1e-1, 1e-3], room=2),
-    "without tensor cores": case("bosh32", [1e-3], precision="ieee"),
+    "without tensor cores": case("bosh32", [1e-2], precision="ieee"),
 }
 ALONE = "dopri54, one member"
 OUT_OF_THE_ORDINARY = {
