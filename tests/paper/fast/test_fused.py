@@ -137,13 +137,14 @@ def test_a_model_alone_takes_states_without_members(shape: tuple[int, ...], take
 
 @needs_triton
 def test_the_kernels_leave_a_state_of_other_points_than_the_field_has_to_the_ordinary_walk() -> None:
-    shapes = [p.shape for p in sphere_field(2).parameters()]
+    field = sphere_field(2)  # which PyTorch does not take into float64 among fake tensors
+    shapes = [p.shape for p in field.parameters()]
     with FakeTensorMode():
         path = SphereKernels(lambda _: Spheres([torch.zeros(s, device="cuda") for s in shapes], 2))
         for solver in (FixedStep("euler", step=1.0), Adaptive("dopri54", tolerance=1e-3)):
             z = torch.zeros(4, 3, device="cuda")
             layout = lay_out(z, members=None, samples=False)
-            problem = Problem(sphere_field(2), sphere_field(2), None, z, layout, (solver,), (0.0, 1.0))
+            problem = Problem(field, field, None, z, layout, (solver,), (0.0, 1.0))
             assert (path.adaptive if problem.adaptive else path.fixed)(problem) is None
 
 
