@@ -21,6 +21,13 @@ torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job, and all it starts, would ignore it
 
 
+@pytest.fixture(autouse=True)
+def _one_thread_is_left() -> Iterator[None]:
+    """More would slow down all tests that follow, tenfold where processes fight for two cores."""
+    yield
+    assert torch.get_num_threads() == 1
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 64 KiB."""
