@@ -36,3 +36,13 @@ def installed_script(folder: Path) -> Path:
     script = folder / "windermere"
     script.write_text("import sys\nfrom windermere.cli import main\nsys.exit(main())\n")
     return script
+
+
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """One process at a time, among those that name the same place."""
+    import fcntl  # which Windows lacks
+
+    with place.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
-from tests.adaptation.test_lightning import INSTALLED, Kit, batches
+from tests.adaptation.kit import INSTALLED, Kit, batches
 from windermere.adaptation import Controller, ControllerState, Score, SteadySteps, StepAdaptation, review
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass

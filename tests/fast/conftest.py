@@ -1,19 +1,17 @@
-"""Fixtures of the models' tests."""
+"""Which functions in C were called, and processes that solve with a library of their own."""
 
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from windermere.fast.cpu import compiled, native, native_call
-
-
-@pytest.fixture(params=["compiled", "operations"])
-def each_walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dense walk in C, where there is a compiler, and as PyTorch operations."""
-    if request.param == "operations":
-        monkeypatch.setattr(native, "can_walk", lambda *_: False)
-    elif compiled.library("double", "sphere") is None:
-        pytest.skip("no C compiler here")
+from tests.fast.workshop import COMPILER, Sound, Workshop, libraries
+from tests.processes import ROOT, python
+from windermere.fast.cpu import compiled, native_call
 
 
 @pytest.fixture
@@ -28,3 +26,29 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(native_call.Call, "run", noted)
     return names
+
+
+@pytest.fixture(scope="session")
+def workshop() -> Iterator[Workshop]:
+    if compiled.library("float", "sphere") is None:
+        pytest.skip("no C compiler here")
+    arguments = ("-m", "tests.fast.solving")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        python(*arguments, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as asked,
+    ):
+        (Path(folder) / "compiler").write_text(COMPILER.format(folder=folder, real=os.environ.get("CC", "cc")))
+        (Path(folder) / "calls").touch()
+        (Path(folder) / "calls").chmod(0o666)
+        Path(folder).chmod(0o755)  # other users compile here, too
+        yield Workshop(asked, Path(folder))
+
+
+@pytest.fixture(scope="session")
+def sound(workshop: Workshop) -> Sound:
+    cache = workshop.folder / "cache"
+    answer = workshop.solve(cache)
+    assert (answer.code, answer.in_c, answer.log) == (0, True, ())
+    (workshop.folder / "made").chmod(0o644)  # for other users
+    (kept,) = libraries(cache).iterdir()
+    return Sound(kept.name, kept.read_bytes(), answer.values)

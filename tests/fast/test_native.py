@@ -158,6 +158,7 @@ def test_threads_are_worth_their_while_by_the_points_too(monkeypatch: pytest.Mon
 
     needs_a_compiler()
     monkeypatch.setattr(native_call, "library", lambda *_: Noting())
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # or else PyTorch would keep two
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     grid = make_grid([EULER], (0.0, 1.0))
     for points in (2, 900):

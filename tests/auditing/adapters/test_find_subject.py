@@ -66,6 +66,7 @@ def test_a_model_of_torchodes_is_torchodes() -> None:
     assert found.library == "torchode"
 
 
+@pytest.mark.usefixtures("quick_jax")
 def test_a_model_of_equinox_is_diffraxs_if_it_solves() -> None:
     diffrax, eqx, jax = (quietly(name) for name in ("diffrax", "equinox", "jax"))
 

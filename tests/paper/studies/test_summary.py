@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.disks import KINDS
 from tests.paper.studies.small import TABLE, SmallRow
 from tests.paper.training.small import a_config
-from tests.test_records import KINDS
 from windermere.errors import RunError, StorageError
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.measuring import untested_row

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_records import mount, tiny_disk  # noqa: F401
+from tests.disks import mount
 from windermere.errors import StorageError
 from windermere.paper.training import trained_ensemble
 
 from .small import a_config, assert_same_run, checkpoint, rows, trained
 
 
-def test_a_disk_that_fills_up_is_a_sentence_and_the_last_checkpoint_survives(tiny_disk: Path) -> None:  # noqa: F811
+def test_a_disk_that_fills_up_is_a_sentence_and_the_last_checkpoint_survives(tiny_disk: Path) -> None:
     """64 KiB hold one checkpoint of 40 KiB, but not a second one beside it, which writing needs."""
     config = a_config()
     with pytest.raises(StorageError, match=r"checkpoint\.safetensors .* the disk is full: free some space"):
@@ -20,7 +20,7 @@ def test_a_disk_that_fills_up_is_a_sentence_and_the_last_checkpoint_survives(tin
     assert [row["iteration"] for row in rows(tiny_disk / "run")] == [5, 10]
 
 
-def test_a_run_goes_on_bit_for_bit_once_the_disk_has_space(tiny_disk: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_run_goes_on_bit_for_bit_once_the_disk_has_space(tiny_disk: Path, tmp_path: Path) -> None:
     config = a_config()
     with pytest.raises(StorageError, match="the disk is full"):
         trained(tiny_disk / "run", config)
@@ -30,7 +30,7 @@ def test_a_run_goes_on_bit_for_bit_once_the_disk_has_space(tiny_disk: Path, tmp_
     assert_same_run(tiny_disk / "run", tmp_path / "whole")
 
 
-def test_a_read_only_disk_is_a_sentence_and_its_runs_can_still_be_asked(tiny_disk: Path) -> None:  # noqa: F811
+def test_a_read_only_disk_is_a_sentence_and_its_runs_can_still_be_asked(tiny_disk: Path) -> None:
     mount("-o", "remount,size=1m", str(tiny_disk))
     trained(tiny_disk / "run", a_config())
     mount("-o", "remount,ro", str(tiny_disk))

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.fast.kernels import answer
+from tests.paper.fast.kernels import answer
 from windermere.paper.fast.fused import Launch, fused_walk
 from windermere.solvers import METHODS
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files
 from tests.paper.training.small import adapted_config
-from tests.test_cli import EULER, QUICK, SHORT, SPHERES, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.adapted import ended_at_a_bound
 from windermere.records import read_metrics
 
@@ -18,7 +18,7 @@ ADAPTED: tuple[object, ...] = (*SPHERES, "--adapt", "paper", "--iterations", 100
 @pytest.mark.parametrize("method", ["euler", "fehlberg21"])
 @pytest.mark.parametrize("adapt", ["paper", "steady"])
 def test_an_adapted_run_needs_no_precision_and_draws_its_figure(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     method: str,
     adapt: str,
@@ -31,14 +31,14 @@ def test_an_adapted_run_needs_no_precision_and_draws_its_figure(
     assert decisions == [(0, 50), (1, 50), (0, 100), (1, 100)]
 
 
-def test_with_json_the_figure_is_drawn_silently(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_with_json_the_figure_is_drawn_silently(run: Command, tmp_path: Path) -> None:
     answer = run("train", "--out", "run", *ADAPTED, "--solver", "euler", "--json")
     assert answer.code == 0, answer
     assert json.loads(answer.out)["finished"] is True
     assert (tmp_path / "run" / "adaptation.png").exists()
 
 
-def test_without_a_review_there_is_no_figure(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_without_a_review_there_is_no_figure(run: Command, tmp_path: Path) -> None:
     for folder, flags in (("short", (*QUICK, "--adapt", "paper")), ("plain", QUICK)):
         answer = run("train", "--out", folder, *flags)
         assert answer.code == 0, answer
@@ -47,7 +47,7 @@ def test_without_a_review_there_is_no_figure(run: Command, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("flag", [("--check", "midpoint"), ("--threshold", 0.2), ("--target", 0.02)], ids=str)
-def test_a_flag_of_adaptation_is_refused_without_it(run: Command, tmp_path: Path, flag: tuple[object, ...]) -> None:  # noqa: F811
+def test_a_flag_of_adaptation_is_refused_without_it(run: Command, tmp_path: Path, flag: tuple[object, ...]) -> None:
     for none in ((), ("--adapt", "none")):
         answer = run("train", "--out", "run", *QUICK, *none, *flag)
         assert_one_sentence(answer, f"{flag[0]} is for --adapt", "is not adapted", "or choose --adapt")
@@ -58,7 +58,7 @@ def test_a_flag_of_adaptation_is_refused_without_it(run: Command, tmp_path: Path
     ("adapt", "flag", "other"), [("paper", "--target", "steady"), ("steady", "--threshold", "paper")]
 )
 def test_a_flag_of_the_other_adaptation_is_refused_also_on_a_resumed_run(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     adapt: str,
     flag: str,
@@ -74,20 +74,20 @@ def test_a_flag_of_the_other_adaptation_is_refused_also_on_a_resumed_run(
 
 @pytest.mark.parametrize("value", [0, -0.1, 1, 1.5, "nan", "inf"])
 @pytest.mark.parametrize(("adapt", "flag"), [("paper", "--threshold"), ("steady", "--target")])
-def test_a_share_lies_between_0_and_1(run: Command, tmp_path: Path, adapt: str, flag: str, value: object) -> None:  # noqa: F811
+def test_a_share_lies_between_0_and_1(run: Command, tmp_path: Path, adapt: str, flag: str, value: object) -> None:
     answer = run("train", "--out", "run", *QUICK, "--adapt", adapt, flag, value)
     assert_one_sentence(answer, f"{flag} must lie above 0 and below 1, not {float(str(value))}")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_adaptation_is_refused(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_an_unknown_adaptation_is_refused(run: Command, tmp_path: Path) -> None:
     for flags in ((), ("--target", 0.1)):
         answer = run("train", "--out", "run", *SPHERES, *EULER, "--adapt", "steadily", *flags)
         assert_one_sentence(answer, "adapt", "'?steadily'?", "paper")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_adapt_none_is_as_if_it_were_not_there(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_adapt_none_is_as_if_it_were_not_there(run: Command, tmp_path: Path) -> None:
     assert_one_sentence(run("train", "--out", "run", *SPHERES, "--solver", "euler", "--adapt", "none"), "exactly one")
     assert list(tmp_path.iterdir()) == []
     assert run("train", "--out", "run", *QUICK, "--adapt", "none").code == 0
@@ -106,7 +106,7 @@ def test_adapt_none_is_as_if_it_were_not_there(run: Command, tmp_path: Path) -> 
     ids=str,
 )
 def test_the_control_of_a_sample_is_refused(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     adapt: str,
     flags: tuple[object, ...],
@@ -128,7 +128,7 @@ def test_the_control_of_a_sample_is_refused(
     ids=str,
 )
 def test_a_start_that_adaptation_would_not_take_is_refused(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     adapt: str,
     flags: tuple[object, ...],
@@ -139,7 +139,7 @@ def test_a_start_that_adaptation_would_not_take_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_start_at_the_budget_itself_is_taken(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_a_start_at_the_budget_itself_is_taken(run: Command, tmp_path: Path) -> None:
     flags = (*SPHERES, "--solver", "euler", "--steps", 500, "--adapt", "steady", "--iterations", 1)
     assert run("train", "--out", "run", *flags).code == 0
     assert [row["step"] for row in read_metrics(tmp_path / "run")] == [1 / 500]
@@ -158,7 +158,7 @@ def test_a_start_at_the_budget_itself_is_taken(run: Command, tmp_path: Path) -> 
     ids=str,
 )  # fmt: skip
 def test_what_has_no_check_is_told_what_can_be_adapted(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     adapt: str,
     flags: tuple[object, ...],
@@ -170,7 +170,7 @@ def test_what_has_no_check_is_told_what_can_be_adapted(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_steps_of_any_method_can_be_adapted_with_a_check_of_a_higher_order(run: Command) -> None:  # noqa: F811
+def test_steps_of_any_method_can_be_adapted_with_a_check_of_a_higher_order(run: Command) -> None:
     for flags in (
         ("heun", "--check", "rk4"),
         ("rk4", "--check", "dopri54"),
@@ -200,7 +200,7 @@ ALONE = "euler alone, from each seed's initial step"
     ids=str,
 )  # fmt: skip
 def test_a_resumed_run_starts_from_where_it_did(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     started: tuple[object, ...],
     flags: tuple[object, ...],
@@ -216,7 +216,7 @@ def test_a_resumed_run_starts_from_where_it_did(
 
 
 def test_a_run_folder_from_before_controllers_is_refused_in_a_sentence_and_stays_as_it_is(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
 ) -> None:
     assert run("train", "--out", "run", *QUICK).code == 0
@@ -231,7 +231,7 @@ def test_a_run_folder_from_before_controllers_is_refused_in_a_sentence_and_stays
     assert files(tmp_path) == before
 
 
-def test_adaptation_is_not_added_to_a_run_that_was_started_without(run: Command) -> None:  # noqa: F811
+def test_adaptation_is_not_added_to_a_run_that_was_started_without(run: Command) -> None:
     assert run("train", "--out", "run", *QUICK, "--time-limit", 0).code == 0
     for flags in (("--adapt", "steady"), ("--adapt", "steady", "--solver", "euler", "--target", 0.1)):
         answer = run("train", "--out", "run", "--resume", *flags)
@@ -240,7 +240,7 @@ def test_adaptation_is_not_added_to_a_run_that_was_started_without(run: Command)
 
 
 @pytest.mark.parametrize("method", ["euler", "dopri54"])
-def test_an_adapted_run_is_resumed_with_the_same_flags_or_some_or_none(run: Command, method: str) -> None:  # noqa: F811
+def test_an_adapted_run_is_resumed_with_the_same_flags_or_some_or_none(run: Command, method: str) -> None:
     adapted = ("--solver", method, "--adapt", "steady", "--target", 0.02)
     assert run("train", "--out", "run", *SPHERES, *SHORT, *adapted, "--time-limit", 0).code == 0
     for flags in (adapted, ("--solver", method), ("--target", 0.02), ()):
@@ -257,7 +257,7 @@ def test_an_adapted_run_is_resumed_with_the_same_flags_or_some_or_none(run: Comm
     ids=str,
 )
 def test_seeds_that_ended_at_a_bound_are_told_in_one_line(
-    run: Command,  # noqa: F811
+    run: Command,
     start: tuple[object, ...],
     line: str,
 ) -> None:
@@ -285,7 +285,7 @@ def test_only_the_last_decision_of_a_seed_says_where_it_ended() -> None:
     assert ended_at_a_bound(config, end) is None
 
 
-def test_a_bound_that_was_reached_only_after_the_last_update_is_not_told(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_a_bound_that_was_reached_only_after_the_last_update_is_not_told(run: Command, tmp_path: Path) -> None:
     flags = (*SPHERES, "--adapt", "steady", "--target", 1e-12, "--iterations", 50, "--solver", "euler", "--steps", 400)
     answer = run("train", "--out", "run", *flags)
     (row,) = (row for row in read_metrics(tmp_path / "run") if "reason" in row)
@@ -295,7 +295,7 @@ def test_a_bound_that_was_reached_only_after_the_last_update_is_not_told(run: Co
 
 @pytest.mark.parametrize(("own", "other"), [((), ("--adapt", "paper")), (("--adapt", "paper"), ())], ids=str)
 def test_a_run_does_not_go_on_from_the_checkpoint_of_one_that_adapts_otherwise(
-    run: Command,  # noqa: F811
+    run: Command,
     tmp_path: Path,
     own: tuple[object, ...],
     other: tuple[object, ...],

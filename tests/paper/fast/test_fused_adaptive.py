@@ -1,5 +1,7 @@
 """The adaptive Triton kernels, interpreted and on a GPU, against the host-driven walk: steps, ends, gradients."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.fast.kernels import DEVICES, accuracy, run_kernels
 from tests.fast.spheres import Eagerly, samples, sphere_field
-from tests.fast.test_fused import NAMES, expected, make_case, needs_triton
+from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels
+from tests.paper.fast.test_fused import NAMES, expected, make_case, needs_triton
 from windermere.errors import SolverError
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast.fused_adaptive import can_adapt
@@ -59,12 +61,12 @@ ORDINARY = {
     "members with tolerances of their own": case("dopri54", [1e-1, 1e-3], 7),
     "members with tolerances of their own, not FSAL": case("fehlberg21", [1e-1, 1e-3], 7),
     "steps that are rejected": case("bosh32", [1e-3], times=(2.0, 0.5)),
-    "several tiles on the way back": case("bosh32", [1e-3], 18, 1),
-    **{f"{d} points": case("bosh32", [1e-3], points=d) for d in (3, 4)},
-    **{f"a batch of {batch}": case("dopri54", [1e-4], batch) for batch in (1, 16)},
+    "several tiles on the way back": case("bosh32", [1e-2], 18, 1),
+    **{f"{d} points": case("bosh32", [1e-2], points=d) for d in (3, 4)},
+    **{f"a batch of {batch}": case("bosh32", [1e-2], batch) for batch in (1, 16)},
     "the paper's width": case("bosh32", [1e-3], channels=32),
     "steps that outgrow their room": case("bosh32", [1e-1, 1e-3], room=2),
-    "without tensor cores": case("bosh32", [1e-3], precision="ieee"),
+    "without tensor cores": case("bosh32", [1e-2], precision="ieee"),
 }
 ALONE = "dopri54, one member"
 OUT_OF_THE_ORDINARY = {
@@ -83,10 +85,10 @@ def device(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.fixture(scope="module")
-def found(device: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """All cases at once."""
+def found(device: str, shared_folder: Path) -> Iterator[Kernels]:
     cases = {**ORDINARY, **OUT_OF_THE_ORDINARY, ALONE: {**ORDINARY[ALONE], "alone": True}}
-    return run_kernels("interpreted_adaptive", cases, device, tmp_path_factory.mktemp("adaptive"))
+    with kernels("interpreted_adaptive", cases, device, shared_folder) as made:
+        yield made
 
 
 def walked(case: dict[str, Any]) -> tuple[Solution, list[Tensor]]:
@@ -129,8 +131,9 @@ def test_the_gradient_is_that_of_the_accepted_steps(name: str, found: Any, devic
 
 
 @needs_triton
-def test_without_gradients_the_kernels_end_at_the_same_bits(found: Any) -> None:
-    assert [name for name in ORDINARY if not torch.equal(found[name]["end"], found[name]["quiet"])] == []
+@pytest.mark.parametrize("name", ORDINARY)
+def test_without_gradients_the_kernels_end_at_the_same_bits(name: str, found: Any) -> None:
+    assert torch.equal(found[name]["end"], found[name]["quiet"])
 
 
 @needs_triton

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import torch
 
-from tests.fast.interpreted import let_the_interpreter_count
-from tests.fast.kernels import answer
+from tests.paper.fast.interpreted import let_the_interpreter_count
+from tests.paper.fast.kernels import answer
 from windermere.paper.architectures import NAMES, SphereField, spheres_of
 from windermere.paper.fast import fused_adaptive, spheres
 from windermere.paper.fast.fused_adaptive import Launch, adapt_on_device

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_cli import QUICK, Command, assert_one_sentence, files, run  # noqa: F401
-from tests.test_cli_audit import models  # noqa: F401
-from tests.test_records import KINDS
+from tests.cli.commands import QUICK, Command, assert_one_sentence, files
+from tests.disks import KINDS
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no such files on Windows")
 
 
 @pytest.mark.parametrize("name", ["environment.json", "lock"])
-def test_training_leaves_a_users_own_file_as_it_is(run: Command, name: str) -> None:  # noqa: F811
+def test_training_leaves_a_users_own_file_as_it_is(run: Command, name: str) -> None:
     Path("mine").mkdir()
     Path("mine", name).write_text('{"device": "my own"}')
     assert_one_sentence(run("train", *QUICK, "--out", "mine"), rf"mine holds other files \({name}, ...\): choose a new")
@@ -23,7 +22,7 @@ def test_training_leaves_a_users_own_file_as_it_is(run: Command, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["environment.json", "lock"])
-def test_training_follows_no_link(run: Command, name: str) -> None:  # noqa: F811
+def test_training_follows_no_link(run: Command, name: str) -> None:
     Path("precious").write_text("1234\n")
     Path("linked").mkdir()
     Path("linked", name).symlink_to("../precious")
@@ -35,7 +34,7 @@ def test_training_follows_no_link(run: Command, name: str) -> None:  # noqa: F81
 @pytest.mark.usefixtures("models")
 @pytest.mark.parametrize(("make", "kind"), KINDS)
 def test_a_figure_replaces_files_only_which_is_told_before_the_audit(
-    run: Command,  # noqa: F811
+    run: Command,
     make: Callable[[Path], None],
     kind: str,
 ) -> None:

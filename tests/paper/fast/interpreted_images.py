@@ -7,8 +7,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from tests.fast.interpreted import let_the_interpreter_count
-from tests.fast.kernels import answer
+from tests.paper.fast.interpreted import let_the_interpreter_count
+from tests.paper.fast.kernels import answer
 from windermere.errors import SolverError
 from windermere.paper.architectures import NAMES, ImageField
 from windermere.paper.fast import images

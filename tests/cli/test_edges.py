@@ -1,7 +1,6 @@
 """The command line at its edges: too little memory, pipes and folders in the place of files, Ctrl-C at the start."""
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -10,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import EULER, QUICK, Command, assert_one_sentence, files
 from tests.paper.training.small import a_config
 from tests.processes import installed_script, surroundings
-from tests.test_cli import EULER, QUICK, Command, assert_one_sentence, files, run  # noqa: F401
 from windermere.cli.reading import check_device
 from windermere.errors import RunError, UsageError
 from windermere.paper import demo
@@ -23,7 +22,7 @@ DEEP = "[" * 100_000
 
 
 @pytest.fixture
-def trained(run: Command, tmp_path: Path) -> Path:  # noqa: F811
+def trained(run: Command, tmp_path: Path) -> Path:
     assert run("train", *QUICK, "--out", "run").code == 0
     return tmp_path / "run"
 
@@ -33,13 +32,10 @@ def trained(run: Command, tmp_path: Path) -> Path:  # noqa: F811
 
 
 def in_little_memory(*arguments: object, folder: Path) -> "subprocess.CompletedProcess[str]":
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (12 << 30, 12 << 30))
-
-    command = [sys.executable, "-m", "windermere", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=surroundings(), cwd=folder, preexec_fn=limit
-    )
+    """In 12 GiB. The shell sets the limit, since a fork, where Python would, is refused once JAX was used here."""
+    limited = ["sh", "-c", f'ulimit -v {12 << 20} && exec "$@"', "sh"]
+    command = [*limited, sys.executable, "-m", "windermere", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings(), cwd=folder)
 
 
 @pytest.mark.parametrize("made", [False, True], ids=["a new folder", "an empty folder"])
@@ -77,7 +73,7 @@ def test_a_run_that_had_begun_when_the_memory_was_full_is_kept(tmp_path: Path) -
 )
 @pytest.mark.parametrize("command", ["evaluate", "audit"])
 def test_memory_that_is_full_is_one_sentence_in_every_command(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     monkeypatch: pytest.MonkeyPatch,
     error: BaseException,
@@ -91,7 +87,7 @@ def test_memory_that_is_full_is_one_sentence_in_every_command(
 
 
 def test_another_runtime_error_is_not_taken_for_a_lack_of_memory(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -110,7 +106,7 @@ def test_another_runtime_error_is_not_taken_for_a_lack_of_memory(
 @pytest.mark.parametrize("name", ["model.safetensors", "checkpoint.safetensors", "metrics.jsonl"])
 @pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
 def test_what_lies_in_the_place_of_a_runs_file_is_told_before_the_first_iteration(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     name: str,
     make: Callable[[Path], None],
@@ -125,13 +121,13 @@ def test_what_lies_in_the_place_of_a_runs_file_is_told_before_the_first_iteratio
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "environment.json"])
-def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(run: Command, trained: Path, name: str) -> None:  # noqa: F811
+def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(run: Command, trained: Path, name: str) -> None:
     (trained / name).unlink()
     os.mkfifo(trained / name)
     assert_one_sentence(run("evaluate", trained), "because it is a pipe or a device|is not a run")
 
 
-def test_a_pipe_in_the_place_of_a_data_file_is_told_and_not_waited_for(run: Command, tmp_path: Path) -> None:  # noqa: F811
+def test_a_pipe_in_the_place_of_a_data_file_is_told_and_not_waited_for(run: Command, tmp_path: Path) -> None:
     mnist = tmp_path / "datasets" / "mnist"
     mnist.mkdir(parents=True)
     for name in ("train-images", "t10k-images"):
@@ -153,7 +149,7 @@ def test_a_pipe_in_the_place_of_a_data_file_is_told_and_not_waited_for(run: Comm
     ids=["config", "environment", "study"],
 )
 def test_brackets_without_end_are_a_damaged_file(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     name: str,
     command: tuple[str, ...],
@@ -179,7 +175,7 @@ def test_brackets_without_end_are_a_damaged_row(trained: Path) -> None:
     ],
 )
 def test_a_run_that_may_not_be_resumed_is_left_as_it_was_to_the_byte(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     lost: str,
     flags: tuple[object, ...],
@@ -198,7 +194,7 @@ def test_a_run_that_may_not_be_resumed_is_left_as_it_was_to_the_byte(
 
 
 @pytest.mark.parametrize("number", ["5e-324", "1e-200"])
-def test_a_threshold_may_be_as_small_as_numbers_are(run: Command, trained: Path, number: str) -> None:  # noqa: F811
+def test_a_threshold_may_be_as_small_as_numbers_are(run: Command, trained: Path, number: str) -> None:
     answer = run("audit", trained, "--threshold", number, "--samples", 20)
     assert (answer.code, "Traceback" in answer.err) == (11, False)
     assert "UNDECIDED" in answer.out
@@ -215,7 +211,7 @@ def test_the_cpu_has_two_names() -> None:
 
 
 def test_a_demo_takes_no_folder_that_holds_a_run_or_other_files(
-    run: Command,  # noqa: F811
+    run: Command,
     trained: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
