@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from windermere._torch_private import is_dynamo_compiling, uncompiled
 from windermere.errors import UsageError
 from windermere.fast.cpu.layered import LayersInC
 from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, register, solve
@@ -168,9 +168,8 @@ def _open_scopes() -> tuple[_Scope, ...]:
 
 
 def _swap_of(block: nn.Module) -> Solver | None:
-    if torch.compiler.is_dynamo_compiling():  # compiled code would keep the answer of its first pass
-        as_it_is: Callable[..., Solver | None] = torch.compiler.disable(_swap_of)  # type: ignore[no-untyped-call]
-        return as_it_is(block)
+    if is_dynamo_compiling():  # compiled code would keep the answer of its first pass
+        return uncompiled(_swap_of)(block)
     found = (scope.solvers[id(block)][1] for scope in reversed(_open_scopes()) if id(block) in scope.solvers)
     return next(found, None)
 

@@ -1,6 +1,6 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from windermere._torch_private import is_forward_mode
+from windermere._torch_private import is_dynamo_compiling, is_forward_mode, uncompiled
 from windermere.errors import SolverError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
@@ -137,10 +137,8 @@ def _solved(
     interpolate: bool | None = None,
     compile: bool = False,
 ) -> tuple[Problem, Walked]:
-    if torch.compiler.is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
-        as_it_is: Callable[..., tuple[Problem, Walked]]
-        as_it_is = torch.compiler.disable(_solved)  # type: ignore[no-untyped-call]
-        return as_it_is(field, z0, solver, times, gradient, record, interpolate, compile)
+    if is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
+        return uncompiled(_solved)(field, z0, solver, times, gradient, record, interpolate, compile)
     problem = _pose(field, z0, solver, times, gradient, record, interpolate, compile)
     return problem, _walk(problem)
 
