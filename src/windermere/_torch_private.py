@@ -138,7 +138,16 @@ def has_hooks(tensor: Tensor) -> bool:
         return True
 
 
-_has_any_global_hook: Callable[[], object] = _find("torch.nn.modules.module._has_any_global_hook", lambda: True)
+_global_hooks = (
+    _find("torch.nn.modules.module._global_forward_hooks"),
+    _find("torch.nn.modules.module._global_forward_pre_hooks"),
+    _find("torch.nn.modules.module._global_backward_hooks"),
+    _find("torch.nn.modules.module._global_backward_pre_hooks"),
+)
+_has_any_global_hook: Callable[[], object] = _find(
+    "torch.nn.modules.module._has_any_global_hook",  # before PyTorch has it, each kind is looked for
+    lambda: any(hooks is None or hooks for hooks in _global_hooks),
+)
 
 
 def is_hooked(module: nn.Module) -> bool:

@@ -1,7 +1,6 @@
 """The Triton kernels, interpreted and on a GPU, against the eager walk in float64: values and gradients."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from torch import Tensor
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
-from tests.fast.kernels import DEVICES, accuracy, run_kernels
+from tests.fast.kernels import DEVICES, accuracy, needs_triton, run_kernels
 from tests.fast.spheres import Convolving, assert_same, samples, solved, sphere_field
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast import fused_adaptive
@@ -22,7 +21,6 @@ from windermere.solvers.layout import lay_out
 from windermere.solvers.runge_kutta import combine, stages
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
 def make_case(

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.fast.kernels import DEVICES, accuracy, run_kernels
+from tests.fast.kernels import DEVICES, accuracy, needs_triton, run_kernels
 from tests.fast.spheres import Eagerly, samples, sphere_field
-from tests.fast.test_fused import NAMES, expected, make_case, needs_triton
+from tests.fast.test_fused import NAMES, expected, make_case
 from windermere.errors import SolverError
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast.fused_adaptive import can_adapt

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.threads import run_together
+from tests.torches import needs_compile
 from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import FixedStep, counting
 
@@ -136,6 +137,7 @@ def test_what_is_assigned_inside_a_scope_is_the_blocks_own_solver_afterwards() -
     assert block.solver == later
 
 
+@needs_compile
 def test_a_compiled_model_follows_a_scope_it_was_not_compiled_in() -> None:
     block, z = some_block(), torch.ones(3, 2)
     torch.compiler.reset()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from tests.solvers.fields import Network, some_states
+from tests.torches import needs_compile, needs_torch
 from windermere.errors import FieldError, NonFiniteError, UsageError
 from windermere.nn import ODEBlock
 from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, initial_step, solve
@@ -61,6 +62,7 @@ def test_a_batch_of_solves_of_constant_fields_is_solved_as_one_by_one() -> None:
     torch.testing.assert_close(torch.func.vmap(final)(rates, states), states + rates)
 
 
+@needs_torch(3, "that tells all of its transforms")
 def test_without_vmap_a_state_that_is_not_finite_is_still_named_inside_of_a_transform() -> None:
     with pytest.raises(NonFiniteError):
         torch.func.grad(lambda z: ends(lambda t, z: z / 0, FIXED)(z).sum())(torch.ones(2))
@@ -198,6 +200,7 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
+@needs_compile
 @COMPILING
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
@@ -214,6 +217,7 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@needs_compile
 @COMPILING
 def test_torch_compile_takes_what_is_around_a_solve_and_leaves_the_solve_alone() -> None:
     torch.compiler.reset()
