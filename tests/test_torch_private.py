@@ -59,9 +59,9 @@ YOUNG = {
     "torch.get_autocast_dtype": 4,
     "torch.autograd.graph.get_gradient_edge": 1,
     "torch.accelerator.current_accelerator": 6,
-    HOOKED: 5,
+    HOOKED: 8,
 }
-"""The minor release of PyTorch 2 that each came with."""
+"""A minor release of PyTorch 2 that has it, in most cases the first."""
 PATHS = [path for path in NAMES if YOUNG.get(path, 0) <= TORCH[1]]
 KEPT = (HOOKED, "torch.compiler.is_compiling")  # what PyTorch 2.0 to 2.2 had in its place warns today
 PUBLIC = [path for path, minor in YOUNG.items() if path not in KEPT and minor <= TORCH[1]]
