@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from torch import Tensor, nn
 
@@ -84,6 +84,14 @@ class ODEBlock(nn.Module):
     @solver.setter
     def solver(self, solver: Solver) -> None:
         self.__dict__["solver"] = _checked(solver)
+
+    if TYPE_CHECKING:  # of which nn.Module says nothing
+
+        @overload
+        def __call__(self, z: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, z: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+        def __call__(self, z: Any) -> Any: ...
 
     def forward(self, z: State) -> State:
         """The state at the last time; with more than two times those at all, [len(times), ...]."""
