@@ -124,7 +124,7 @@ def test_a_backward_pass_in_another_thread_uses_the_solver_of_its_forward_pass(g
     right = ODEBlock(block.field, FixedStep("rk4", step=1 / 4), gradient=gradient)(torch.ones(3, 2))  # type: ignore[arg-type]
     gradients = torch.autograd.grad(right.sum(), list(block.parameters()))
     with using(block, FixedStep("euler", step=1)):
-        run_together(lambda: inside.sum().backward())
+        run_together(lambda: inside.sum().backward())  # type: ignore[no-untyped-call]
     for parameter, gradient_of_it in zip(block.parameters(), gradients, strict=True):
         assert torch.equal(parameter.grad, gradient_of_it)  # type: ignore[arg-type]
 

@@ -136,7 +136,7 @@ class Layers(nn.Module):
 @pytest.mark.parametrize("inside", [False, True], ids=["back outside", "back inside"])
 def test_in_autocast_the_field_is_rounded_and_the_state_is_not(solver: Any, gradient: Any, inside: bool) -> None:
     field, z = Layers(), some_states(4, 2, dtype=torch.float32)
-    solve(field, z, solver).final.sum().backward()  # type: ignore[union-attr]
+    solve(field, z, solver).final.sum().backward()  # type: ignore[no-untyped-call]
     exact = [torch.as_tensor(p.grad) for p in field.parameters()]
     field.zero_grad()
     field.seen.clear()
@@ -144,9 +144,9 @@ def test_in_autocast_the_field_is_rounded_and_the_state_is_not(solver: Any, grad
         end = ODEBlock(field, solver, times=(0.0, 1.0), gradient=gradient)(z)
         assert end.dtype == torch.float32
         if inside:
-            end.sum().backward()
+            end.sum().backward()  # type: ignore[no-untyped-call]
     if not inside:
-        end.sum().backward()
+        end.sum().backward()  # type: ignore[no-untyped-call]
     assert set(field.seen) == {torch.bfloat16}
     if gradient != "checkpoint":  # which stops a repetition as soon as it has what it needs
         assert len(field.seen) == count.forward + count.backward
