@@ -15,7 +15,7 @@ from windermere.adaptation.controller import ControllerState, PrecisionControl, 
 from windermere.adaptation.step_size import StepControl
 from windermere.adaptation.tolerance import ToleranceControl
 from windermere.errors import UsageError
-from windermere.solvers import Adaptive
+from windermere.solvers import Adaptive, FixedStep
 from windermere.solvers.tableaus import tableau
 
 LEAST = 1e-9
