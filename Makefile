@@ -23,7 +23,7 @@ lint: $(READY)
 test: lint pytest
 
 pytest: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal  # two processes of two threads each would fight
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(TESTS)  # two processes of two threads each would fight
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,5 @@
-"""Private names of PyTorch tell what we ask them for; where one is missing, solves, audits and trainings are right."""
+"""Private names of PyTorch tell what we ask them for, and so do public ones that are young; where one is missing,
+solves, audits and trainings are right."""
 
 import ast
 import re
@@ -16,20 +17,21 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import BaseTorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
 
 import windermere as wm
 from tests.fast.layers import DOPRI54, RK4, Unknown, network
 from tests.fast.spheres import assert_same, samples, solved, sphere_field
 from tests.processes import python
+from tests.torches import TORCH, needs_compile, needs_torch
 from windermere import _torch_private
 from windermere.fast.cpu import native
 from windermere.paper.training import Ensemble
 from windermere.paper.training.checkpoint import make_optimizer, update
 from windermere.paper.training.classifying import classify_and_differentiate
 
+pytestmark = needs_torch(4, "that has nearly all of them")
 SOURCE = Path(_torch_private.__file__)
-PATHS = [
+NAMES = [
     "torch._C._functorch.peek_interpreter_stack",
     "torch._C._functorch.get_interpreter_stack",
     "torch._C._functorch.is_legacy_batchedtensor",
@@ -39,6 +41,7 @@ PATHS = [
     "torch._C._len_torch_function_stack",
     "torch._C._get_function_stack_at",
     "torch.utils._device.DeviceContext",
+    "torch.utils._python_dispatch.TorchDispatchMode",
     "torch.nn.modules.module._has_any_global_hook",
     "torch.autograd.forward_ad._current_level",
     "torch._foreach_add_",
@@ -46,10 +49,29 @@ PATHS = [
     "torch._log_softmax_backward_data",
     "torch._fused_adam_",
 ]
+GLOBAL_HOOKS = [
+    f"torch.nn.modules.module._global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+HOOKED = "torch.nn.modules.module._has_any_global_hook"
+YOUNG = {
+    "torch.compiler.is_compiling": 3,
+    "torch.compiler.is_dynamo_compiling": 3,
+    "torch.compiler.disable": 1,
+    "torch.get_autocast_dtype": 4,
+    "torch.autograd.graph.get_gradient_edge": 1,
+    "torch.accelerator.current_accelerator": 6,
+    HOOKED: 8,
+}
+"""A minor release of PyTorch 2 that has it, in most cases the first."""
+PATHS = [path for path in NAMES if YOUNG.get(path, 0) <= TORCH[1]]
+KEPT = (HOOKED, "torch.compiler.is_compiling")  # what PyTorch 2.0 to 2.2 had in its place warns today
+PUBLIC = [path for path, minor in YOUNG.items() if path not in KEPT and minor <= TORCH[1]]
+LATELY = [path for path in PATHS if path == HOOKED]
 OF_TENSORS = ["_version", "_backward_hooks", "_post_accumulate_grad_hooks"]
 PRIVATE = re.compile(r"_[a-zA-Z]\w*")
 Without: TypeAlias = Callable[..., Any]
 FUNCTIONS = pytest.mark.filterwarnings("ignore:.torch.jit.script. is")  # PyTorch's own, of itself
+DEPRECATED = pytest.mark.filterwarnings("ignore:.*autocast.* is deprecated")  # since they were asked for a device
 TRACING = pytest.mark.filterwarnings("ignore:.torch.jit.trace. is", "ignore:.torch.jit.trace_method. is")
 
 
@@ -120,12 +142,14 @@ def test_no_other_file_takes_a_private_name_from_pytorch() -> None:
 
 def test_these_are_the_private_names_of_that_file() -> None:
     named = re.findall(r'_find\(\s*"([\w.]+)"', SOURCE.read_text())
-    assert {*named, "torch.autograd.forward_ad._current_level"} == {*PATHS, "torch._dynamo.exc.TorchDynamoException"}
+    named = [*named, "torch.autograd.forward_ad._current_level", "torch.get_autocast_dtype"]
+    others = {"torch._utils.is_compiling", "torch._dynamo.exc.TorchDynamoException"}
+    assert {*named} == {*NAMES, *YOUNG, *GLOBAL_HOOKS, *others}
     of_modules = {"_forward_hooks", "_forward_pre_hooks", "_backward_pre_hooks"}
     assert set(private_names(SOURCE)) == {"_current_level", *OF_TENSORS, *of_modules}
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", [*PATHS, *PUBLIC, *GLOBAL_HOOKS])
 def test_this_pytorch_has_each_of_them(path: str) -> None:
     with pytest.MonkeyPatch.context() as hidden:
         hidden.delattr(path)  # which refuses what is not there
@@ -212,6 +236,8 @@ MODES = [path for path in PATHS if "_stack" in path and "_functorch" not in path
 def test_modes_are_known_and_without_one_of_the_names_there_may_be_one(hidden: list[str]) -> None:
     module = load_without(*hidden)
     assert module.is_in_a_mode() == bool(hidden)
+    from torch.utils.flop_counter import FlopCounterMode  # since PyTorch 2.1
+
     with FlopCounterMode(display=False):
         assert module.is_in_a_mode()
     with BaseTorchFunctionMode():
@@ -284,12 +310,53 @@ def test_hooks_of_modules_are_known(method: str) -> None:
 
 def test_hooks_of_all_modules_are_known_and_where_a_module_does_not_tell_there_may_be_one() -> None:
     module = nn.Linear(2, 2)
+    older, unknown = load_without(*LATELY), load_without(*LATELY, GLOBAL_HOOKS[0])
     handle = register_module_forward_hook(lambda *_: None)
-    assert _torch_private.is_hooked(module)
+    assert all(private.is_hooked(module) for private in (_torch_private, older, unknown))
     handle.remove()
-    assert load_without("torch.nn.modules.module._has_any_global_hook").is_hooked(module)
+    assert [private.is_hooked(module) for private in (_torch_private, older, unknown)] == [False, False, True]
     del module._backward_pre_hooks
     assert _torch_private.is_hooked(module)
+
+
+# Public names that are young
+
+
+@needs_compile
+@pytest.mark.parametrize("hidden", [[], PUBLIC], ids=["with them", "without them"])
+def test_code_knows_that_it_is_compiled_and_can_be_left_alone(hidden: list[str]) -> None:
+    module = load_without(*hidden)
+    torch.compiler.reset()
+    assert not module.is_compiling()
+    assert not module.is_dynamo_compiling()
+    add = torch.compile(lambda x: x + module.is_compiling() + 2 * module.is_dynamo_compiling(), backend="eager")
+    assert add(torch.zeros(1)).item() == 3
+    if not hidden:
+        alone = module.uncompiled(lambda x: x + module.is_compiling())
+        assert torch.compile(lambda x: alone(x.clone()), backend="eager")(torch.zeros(1)).item() == 0
+
+
+@DEPRECATED
+@pytest.mark.parametrize("hidden", [[], PUBLIC], ids=["with them", "without them"])
+def test_autocast_is_known_by_device(hidden: list[str]) -> None:
+    module = load_without(*hidden)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        asked = [module.is_autocast_enabled(device) for device in ("cpu", "cuda", "meta")]
+        assert module.autocast_dtype("cpu") == torch.bfloat16
+    assert asked == [True, False, False]
+    assert not module.is_autocast_enabled("cpu")
+
+
+def test_a_tensors_place_in_the_graph_is_found_without_a_name_for_it() -> None:
+    other, leaf = load_without("torch.autograd.graph.get_gradient_edge"), samples(4, 3).requires_grad_()
+    tensors = [leaf, leaf.sin(), *leaf.unbind(1)]
+    with torch.no_grad():
+        assert [other.gradient_edge(x) for x in tensors] == [_torch_private.gradient_edge(x) for x in tensors]
+
+
+def test_the_device_of_this_machine_is_found_without_a_name_for_it() -> None:
+    other = load_without(*(path for path in PUBLIC if "accelerator" in path))
+    assert other.accelerator().type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 # Many small operations in one
@@ -376,6 +443,12 @@ def test_solves_are_right_without(without: Without, name: str) -> None:
     assert_same(answers(), wanted, closeness=1e-9)
 
 
+def test_solves_are_right_without_what_is_young(without: Without) -> None:
+    wanted = answers()
+    without(*PUBLIC)
+    assert_same(answers(), wanted, closeness=1e-9)
+
+
 @pytest.mark.parametrize("name", ["torch._C._functorch.peek_interpreter_stack", "torch._C._get_tracing_state", *MODES])
 def test_where_somebody_may_look_no_solve_is_done_in_c(
     monkeypatch: pytest.MonkeyPatch, without: Without, name: str
@@ -458,9 +531,10 @@ def audited() -> Any:
     return wm.audit(model, (x, (x[:, 0] > 0).long()))
 
 
+@DEPRECATED
 def test_the_verdict_of_an_audit_is_the_same_without_any_of_them(without: Without) -> None:
     wanted = audited()
-    without(*PATHS, *OF_TENSORS)
+    without(*PATHS, *PUBLIC, *OF_TENSORS)
     found = audited()
     assert (found.outcome, found.sentence, found.safe) == (wanted.outcome, wanted.sentence, wanted.safe)
     assert [(line.solver, line.metric) for line in found.table] == [(line.solver, line.metric) for line in wanted.table]
@@ -485,7 +559,7 @@ print(wm.solve(lambda t, z: -z, torch.ones(1), wm.FixedStep("rk4", step=1 / 8)).
 
 
 def test_the_library_is_imported_and_solves_where_pytorch_has_none_of_them() -> None:
-    with python("-c", IMPORTING.format(paths=PATHS), stdout=-1, stderr=-1) as process:
+    with python("-c", IMPORTING.format(paths=[*PATHS, *PUBLIC, *GLOBAL_HOOKS]), stdout=-1, stderr=-1) as process:
         out, err = process.communicate()
     assert not err
     assert float(out) == pytest.approx(torch.e**-1, rel=1e-5)

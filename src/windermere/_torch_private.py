@@ -1,18 +1,21 @@
-"""Every private name of PyTorch that we touch, what it is for, and what we do without it.
+"""Every private name of PyTorch that we touch, what it is for, and what we do without it; and public names that older
+releases lack.
 
-PyTorch may rename or drop any of them, and an older one may not have it yet. Then solves and audits are right all the
-same: another way finds the answer, or we say "perhaps", which costs a fast path. Names are looked up once, at import.
+PyTorch may rename or drop a private name, and an older one may not have it yet. Then solves and audits are right all
+the same: another way finds the answer, or we say "perhaps", which costs a fast path. Names are looked up once, at
+import.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 PERHAPS = object()
 """In place of a transform or a trace: PyTorch cannot be asked for one."""
 
@@ -135,7 +138,16 @@ def has_hooks(tensor: Tensor) -> bool:
         return True
 
 
-_has_any_global_hook: Callable[[], object] = _find("torch.nn.modules.module._has_any_global_hook", lambda: True)
+_global_hooks = (
+    _find("torch.nn.modules.module._global_forward_hooks"),
+    _find("torch.nn.modules.module._global_forward_pre_hooks"),
+    _find("torch.nn.modules.module._global_backward_hooks"),
+    _find("torch.nn.modules.module._global_backward_pre_hooks"),
+)
+_has_any_global_hook: Callable[[], object] = _find(
+    "torch.nn.modules.module._has_any_global_hook",  # before PyTorch has it, each kind is looked for
+    lambda: any(hooks is None or hooks for hooks in _global_hooks),
+)
 
 
 def is_hooked(module: nn.Module) -> bool:
@@ -146,6 +158,71 @@ def is_hooked(module: nn.Module) -> bool:
     except AttributeError:
         return True
     return bool(own or _has_any_global_hook())
+
+
+# Public names that the oldest PyTorch we work with does not have
+
+is_compiling: Callable[[], bool] = _find("torch.compiler.is_compiling") or _find(
+    "torch._utils.is_compiling", lambda: False
+)
+"""Whether torch.compile or torch.export reads this code. Public since 2.3."""
+is_dynamo_compiling: Callable[[], bool] = _find("torch.compiler.is_dynamo_compiling", is_compiling)
+"""Whether torch.compile reads this code. Public since 2.3."""
+_leave_alone = _find("torch.compiler.disable", lambda function: function)
+
+
+def uncompiled(function: Function) -> Function:
+    """The function, left alone by torch.compile. Public since 2.1; before, nothing is compiled with Python 3.11."""
+    return _leave_alone(function)  # type: ignore[no-any-return]
+
+
+_AUTOCAST = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast"}
+_AUTOCAST_DTYPE = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast_gpu"}
+
+if hasattr(torch, "get_autocast_dtype"):
+
+    def is_autocast_enabled(device: str) -> bool:
+        """Whether autocast rounds operations on such a device. A question for any device since 2.4; before, each has
+        its own."""
+        return device in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(device)
+
+    def autocast_dtype(device: str) -> torch.dtype:
+        """What autocast rounds to on such a device. Since 2.4, as above."""
+        return torch.get_autocast_dtype(device)
+
+else:
+
+    def is_autocast_enabled(device: str) -> bool:
+        """By a function of this device."""
+        return device in _AUTOCAST and bool(getattr(torch, f"is_{_AUTOCAST[device]}_enabled")())
+
+    def autocast_dtype(device: str) -> torch.dtype:
+        """By a function of this device."""
+        return getattr(torch, f"get_{_AUTOCAST_DTYPE[device]}_dtype")()  # type: ignore[no-any-return]
+
+
+_gradient_edge = _find("torch.autograd.graph.get_gradient_edge")
+
+
+def gradient_edge(tensor: Tensor) -> tuple[Any, int]:
+    """Where a tensor that needs a gradient stands in autograd's graph: a node, and which of its outputs. Public since
+    2.1; before, a view's node says what it is a view of."""
+    if _gradient_edge is not None:
+        node, output = tuple(_gradient_edge(tensor))[:2]
+        return node, output
+    with torch.enable_grad():
+        view: Any = tensor.view_as(tensor).grad_fn
+    return view.next_functions[0]  # type: ignore[no-any-return]
+
+
+_accelerator: Callable[[], torch.device | None] | None = _find("torch.accelerator.current_accelerator")
+
+
+def accelerator() -> torch.device:
+    """The device that this machine computes on. Public since 2.6; before, CUDA's or the CPU."""
+    if _accelerator is not None:
+        return _accelerator() or torch.device("cpu")
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 # Many small operations in one, for training

@@ -281,14 +281,14 @@ def a_regression(controller: StepAdaptation, value: Callable[[Tensor], Tensor]) 
 
     def score(solver: Solver) -> Score:
         with torch.no_grad(), using(block, solver):
-            return Score(value=value(error()))  # type: ignore[arg-type]
+            return Score(value=value(error()))
 
     for iteration in range(1, 601):
         loss = error()
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         if iteration % controller.every == 0:
-            state = review(controller, state, Score(value=value(loss)), score)  # type: ignore[arg-type]
+            state = review(controller, state, Score(value=value(loss)), score)
             block.solver = controller.solver(state)
             decisions += [state.decision] if state.decision is not None else []
         optimizer.step()

@@ -254,18 +254,18 @@ def test_scores_of_tensors_leave_no_graph_behind_in_the_state() -> None:
 
     def score(solver: Solver) -> Score:
         value = outputs.square().mean()
-        return Score(value=value, distance=moved_mass(outputs, 1.01 * outputs), steps=torch.tensor(3))  # type: ignore[arg-type]
+        return Score(value=value, distance=moved_mass(outputs, 1.01 * outputs), steps=torch.tensor(3))
 
     state = EULER.start(0.1)
     for _ in range(3):
-        state = review(EULER, state, Score(value=outputs.mean()), score)  # type: ignore[arg-type]
+        state = review(EULER, state, Score(value=outputs.mean()), score)
     assert ControllerState.from_dict(json.loads(json.dumps(state.to_dict()))) == state
     assert type(state.precision) is type(state.memory) is float
 
 
 def test_a_score_that_is_not_one_number_is_named() -> None:
     with pytest.raises(UsageError, match=r"a score's distance is one number, not something of shape \[5\]"):
-        Score(value=0.5, distance=torch.zeros(5))  # type: ignore[arg-type]
+        Score(value=0.5, distance=torch.zeros(5))
     with pytest.raises(UsageError, match="a score's value is one number, not something of type str"):
         Score(value="high")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="a score's value is one number, not something of type NoneType"):
@@ -380,7 +380,7 @@ def test_a_score_that_runs_out_of_batches_does_not_pass_for_a_decision() -> None
 class Resting(SteadySteps):
     """A controller that may decide without asking."""
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[FixedStep]:
         if trained.value < 1:
             yield self.solver(state)
         return replace(state, reviews=state.reviews + 1)

@@ -150,10 +150,10 @@ def test_the_outputs_of_a_predict_come_by_sample(batch_first: bool) -> None:
 
     def predict(x: Tensor, solver: Solver) -> Any:
         states = wm.solve(Swing(), x, solver, times).states
-        return states.movedim(1, 0) if batch_first else states  # type: ignore[union-attr]
+        return states.movedim(1, 0) if batch_first else states
 
     x = swings(20)
-    targets = wm.solve(Swing(), x, OWN, times).states.movedim(1, 0)  # type: ignore[union-attr]
+    targets = wm.solve(Swing(), x, OWN, times).states.movedim(1, 0)
     verdict = wm.audit(predict, (x, targets), trained_with=OWN, metric=squares, threshold=0.1)
     assert verdict.own.metric == 0
     assert verdict.outcome is Outcome.FLOW

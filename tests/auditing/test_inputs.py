@@ -307,7 +307,7 @@ class Conditioned(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.block.field.context = x[:, :1]
-        return self.block(x)  # type: ignore[no-any-return]
+        return self.block(x)
 
 
 class Scaled(nn.Module):

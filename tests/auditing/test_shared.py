@@ -102,7 +102,7 @@ def test_a_predict_gets_what_is_shared_whole_and_by_position() -> None:
     def predict(given: tuple[Tensor, Tensor], solver: Solver) -> Any:
         x, t = given
         assert len(t) == 10
-        return wm.solve(Swing(), x, solver, t.tolist()).states.movedim(1, 0)  # type: ignore[union-attr]
+        return wm.solve(Swing(), x, solver, t.tolist()).states.movedim(1, 0)
 
     x, t = swings(40), torch.linspace(0, 2, 10)
     verdict = judged(predict, ((x, t), by_hand(x, t)), shared=(1,), trained_with=OWN)

@@ -11,7 +11,15 @@ import pytest
 
 from tests.fast.workshop import COMPILER, Sound, Workshop, libraries
 from tests.processes import ROOT, python
+from tests.torches import TORCH
 from windermere.fast.cpu import compiled, native_call
+
+
+@pytest.fixture(autouse=True)
+def _fast_paths() -> None:
+    """An older PyTorch does not tell all that they must know, and solves go the plain way."""
+    if TORCH < (2, 4):
+        pytest.skip("fast paths need PyTorch 2.4 or newer")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torchdiffeq import odeint
 
+from tests.torches import needs_compile
 from windermere import Autonomous, FixedStep, ODEBlock, audit, solve
 from windermere.errors import AuditError
 from windermere.nn.float64 import double_of
@@ -282,6 +283,7 @@ class Inside(nn.Module):
         return self.model(x)
 
 
+@needs_compile
 @pytest.mark.parametrize("part", ["the whole", "a part", "a function"])
 def test_what_is_compiled_is_audited_as_it_was_before_and_not_compiled_for_it(part: str) -> None:
     graphs = list[Any]()

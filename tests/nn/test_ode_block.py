@@ -29,7 +29,7 @@ def solvers_of(module: nn.Module) -> list[Solver]:
 
 def test_a_block_is_the_solve_of_its_field() -> None:
     field, z = Network(), some_states(4, 2)
-    assert torch.equal(ODEBlock(field, COARSE)(z), solve(field, z, COARSE).final)  # type: ignore[arg-type]
+    assert torch.equal(ODEBlock(field, COARSE)(z), solve(field, z, COARSE).final)
 
 
 def test_a_block_with_more_than_two_times_returns_the_states_at_all_of_them() -> None:
@@ -46,7 +46,7 @@ def test_a_block_may_interpolate_the_times_between() -> None:
     for inner, evaluations in ((False, None), (True, solve(field, z, solver, (0.0, 2.0)).stats.evaluations)):
         with counting() as count:
             states = ODEBlock(field, solver, times=times, interpolate=inner)(z)
-        assert torch.equal(states, solve(field, z, solver, times, interpolate=inner).states)  # type: ignore[arg-type]
+        assert torch.equal(states, solve(field, z, solver, times, interpolate=inner).states)
         assert evaluations is None or count.forward == evaluations
 
 
@@ -70,7 +70,7 @@ def test_a_block_from_before_there_was_a_choice_lands_on_every_time() -> None:
     block = ODEBlock(field, solver, times=times)
     del block.interpolate
     landed = solve(field, z, solver, times, interpolate=False).states
-    assert torch.equal(block(z), landed)  # type: ignore[arg-type]
+    assert torch.equal(block(z), landed)
 
 
 def test_a_block_walks_the_times_it_was_given_backwards_too() -> None:
@@ -218,7 +218,7 @@ def test_a_block_with_a_grid_walks_from_its_one_end_to_the_other() -> None:
     field, z, grid = Network(), some_states(4, 2), OnGrid("euler", (0.0, 0.5, 2.0))
     block = ODEBlock(field, grid)
     assert block.times == (0.0, 2.0)
-    assert torch.equal(block(z), solve(field, z, grid).final)  # type: ignore[arg-type]
+    assert torch.equal(block(z), solve(field, z, grid).final)
 
 
 def test_the_solver_is_bound_at_the_forward_pass_for_an_adjoint_that_runs_later() -> None:
@@ -227,14 +227,14 @@ def test_the_solver_is_bound_at_the_forward_pass_for_an_adjoint_that_runs_later(
         with using(block, FixedStep("rk4", step=1 / 5)):
             end = block(some_states(3, 2))
         assert block.solver == COARSE
-        end.sum().backward()
+        end.sum().backward()  # type: ignore[no-untyped-call]
     assert (count.forward, count.backward) == (20, 20)
 
 
 def test_an_adjoints_own_solver_is_not_swapped() -> None:
     block = ODEBlock(Network(), COARSE, gradient=Adjoint(FixedStep("heun", step=1 / 3)))
     with counting() as count, using(block, FixedStep("rk4", step=1 / 5)):
-        block(some_states(3, 2)).sum().backward()
+        block(some_states(3, 2)).sum().backward()  # type: ignore[no-untyped-call]
     assert (count.forward, count.backward) == (20, 6)
 
 

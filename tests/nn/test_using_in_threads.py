@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.threads import run_together
+from tests.torches import needs_compile
 from windermere.nn import Autonomous, ODEBlock, using
 from windermere.solvers import FixedStep, counting
 
@@ -123,7 +124,7 @@ def test_a_backward_pass_in_another_thread_uses_the_solver_of_its_forward_pass(g
     right = ODEBlock(block.field, FixedStep("rk4", step=1 / 4), gradient=gradient)(torch.ones(3, 2))  # type: ignore[arg-type]
     gradients = torch.autograd.grad(right.sum(), list(block.parameters()))
     with using(block, FixedStep("euler", step=1)):
-        run_together(lambda: inside.sum().backward())
+        run_together(lambda: inside.sum().backward())  # type: ignore[no-untyped-call]
     for parameter, gradient_of_it in zip(block.parameters(), gradients, strict=True):
         assert torch.equal(parameter.grad, gradient_of_it)  # type: ignore[arg-type]
 
@@ -136,6 +137,7 @@ def test_what_is_assigned_inside_a_scope_is_the_blocks_own_solver_afterwards() -
     assert block.solver == later
 
 
+@needs_compile
 def test_a_compiled_model_follows_a_scope_it_was_not_compiled_in() -> None:
     block, z = some_block(), torch.ones(3, 2)
     torch.compiler.reset()

@@ -56,10 +56,10 @@ def test_adaptive_steps_are_those_of_a_solve_that_asks_for_the_end_alone(solver:
     wanted = solve(plain, z, solver, (0.0, SPAN), record=True)
     assert passing.times == plain.times
     assert repr(found.stats) == repr(wanted.stats)
-    assert torch.equal(found.final, wanted.final)  # type: ignore[arg-type]
+    assert torch.equal(found.final, wanted.final)
     assert found.trajectory is not None
     assert wanted.trajectory is not None
-    assert torch.equal(found.trajectory.states, wanted.trajectory.states)  # type: ignore[arg-type]
+    assert torch.equal(found.trajectory.states, wanted.trajectory.states)
     assert (found.times, len(found.states)) == (TIMES, len(TIMES))
 
 
@@ -156,14 +156,14 @@ def test_adaptive_steps_interpolate_and_a_hundred_times_take_the_evaluations_of_
     found = solve(many, some_states(5, 2), solver, HUNDRED)
     assert many.times == few.times
     assert repr(found.stats) == repr(wanted.stats)
-    assert torch.equal(found.states, states(solver, HUNDRED, start=some_states(5, 2)))  # type: ignore[arg-type]
+    assert torch.equal(found.states, states(solver, HUNDRED, start=some_states(5, 2)))
 
 
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=0.25), OnGrid("rk4", (0, 0.3, 0.9, 1))], ids=str)
 def test_fixed_steps_land_and_start_anew_from_a_time_off_their_grid(solver: FixedStep | OnGrid) -> None:
     z = some_states(3, 2)
     found, landed = (solve(coupled, z, solver, (0, 0.3, 1), record=True, interpolate=i) for i in (None, False))
-    assert torch.equal(found.states, landed.states)  # type: ignore[arg-type]
+    assert torch.equal(found.states, landed.states)
     assert found.trajectory is not None
     nodes = (0, 0.25, 0.3, 0.55, 0.8, 1) if isinstance(solver, FixedStep) else solver.times
     np.testing.assert_allclose(found.trajectory.times, nodes, rtol=1e-15)
@@ -262,7 +262,7 @@ def test_a_field_that_is_not_finite_where_only_the_extension_asks_for_it_is_an_e
         return torch.where(t < 1, -z, torch.nan)
 
     solver = FixedStep("bosh32", step=0.25)
-    assert solve(ends, some_states(3, 2), solver).final.isfinite().all()  # type: ignore[union-attr]
+    assert solve(ends, some_states(3, 2), solver).final.isfinite().all()
     with pytest.raises(NonFiniteError, match="the field is not finite at t = 1 for 3 of 3 samples"):
         solve(ends, some_states(3, 2), solver, FEW, interpolate=True)
 
@@ -273,7 +273,7 @@ def test_times_need_not_lie_on_a_grid_that_is_interpolated() -> None:
         ODEBlock(Network(), solver, times=FEW)
     block = ODEBlock(Network(), solver, times=FEW, interpolate=True)
     z = some_states(3, 2)
-    assert torch.equal(block(z), solve(block.field, z, solver, FEW, interpolate=True).states)  # type: ignore[arg-type]
+    assert torch.equal(block(z), solve(block.field, z, solver, FEW, interpolate=True).states)
 
 
 def test_many_times_take_no_steps_of_their_own_and_a_budget_spent_on_them_says_so() -> None:

@@ -99,7 +99,7 @@ def test_one_step_of_dopri54_is_evaluated_at_dormand_and_princes_nodes() -> None
         assert z == pytest.approx(2 + h * sum(a * k for a, k in zip(row, rates, strict=True)), rel=1e-14)
         rates.append(t + z)
     assert rest[-1][0] == 1.5
-    assert float(solution.final) == pytest.approx(rest[-1][1], rel=1e-15)  # type: ignore[arg-type]
+    assert float(solution.final) == pytest.approx(rest[-1][1], rel=1e-15)
 
 
 def test_the_second_step_of_an_fsal_method_begins_with_the_stage_that_ended_the_first() -> None:

@@ -99,7 +99,7 @@ def test_checkpoint_gives_the_same_states_and_the_same_gradient(solver: Solver, 
     network, z = Network(), some_states(4, 2)
     plain = solve(network, z, solver, times)
     kept = solve(network, z, solver, times, gradient="checkpoint")
-    assert torch.equal(kept.states, plain.states)  # type: ignore[arg-type]
+    assert torch.equal(kept.states, plain.states)
     expected = gradients(network, z, solver, times)
     for got, want in zip(gradients(network, z, solver, times, "checkpoint"), expected, strict=True):
         torch.testing.assert_close(got, want, rtol=1e-13, atol=1e-13)
@@ -178,7 +178,7 @@ def test_without_gradients_nothing_is_kept(gradient: Gradient) -> None:
 
 def test_an_unknown_gradient_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownNameError, match="no gradient 'adjiont': did you mean 'adjoint'"):
-        solve(Network(), some_states(3, 2), FixedStep("rk4", step=1 / 3), gradient="adjiont")  # type: ignore[arg-type]
+        solve(Network(), some_states(3, 2), FixedStep("rk4", step=1 / 3), gradient="adjiont")  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)], ids=named)

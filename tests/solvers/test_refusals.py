@@ -208,21 +208,26 @@ def test_times_that_are_not_monotone_are_refused(times: Any) -> None:
             solve(elementwise, torch.ones(2), solver, times)
 
 
+YOUNG: list[Any] = []
+"""States of kinds that the oldest PyTorch we work with does not have."""
+if hasattr(torch, "float8_e4m3fn"):
+    eight_bits = torch.ones(3).to(torch.float8_e4m3fn)
+    YOUNG.append((eight_bits, r"dtype, of 16 bits or more, not torch.float8_e4m3fn: call .float\(\)"))
+if hasattr(torch, "jagged"):
+    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
+    YOUNG.append((nested, r"a dense tensor, not a nested one: take .to_padded_tensor\(0\.0\)"))
+
+
 @pytest.mark.parametrize(
     ("state", "sentence"),
     [
         (torch.ones(3, dtype=torch.int64), r"of a floating dtype, not torch.int64: call .float\(\)"),
         (torch.ones(3, dtype=torch.complex64), "of a floating dtype, not torch.complex64: take torch.view_as_real"),
         ((torch.ones(3), torch.ones(3, dtype=torch.bool)), "of a floating dtype"),
-        (torch.ones(3).to(torch.float8_e4m3fn), r"dtype, of 16 bits or more, not torch.float8_e4m3fn: call .float\(\)"),
         (torch.ones(3, device="meta"), "on the device 'meta', where tensors have no values: make it on another"),
         (torch.eye(3).to_sparse(), r"must be a dense tensor, not a sparse_coo one: call .to_dense\(\)"),
         ((torch.ones(3, 3), torch.eye(3).to_sparse()), "a dense tensor, not a sparse_coo one"),
         (torch.eye(3).to_mkldnn(), r"a dense tensor, not a mkldnn one: call .to_dense\(\)"),
-        (
-            torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged),
-            r"a dense tensor, not a nested one: take .to_padded_tensor\(0\.0\)",
-        ),
         ((torch.ones(3), torch.ones(3, dtype=DOUBLE)), "one dtype and one device"),
         ((torch.ones(3), torch.ones(3, device="meta")), "one dtype and one device"),
         (np.ones(3), "a tensor or a tuple of tensors, but has a ndarray"),
@@ -230,6 +235,7 @@ def test_times_that_are_not_monotone_are_refused(times: Any) -> None:
         ((torch.ones(3), 1.0), "but has a float"),
         ((), "but has a tuple"),
         (None, "but has a NoneType"),
+        *YOUNG,
     ],
 )
 def test_a_state_that_is_none_is_refused(state: Any, sentence: str) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from tests.solvers.fields import Network, some_states
+from tests.torches import needs_compile, needs_torch
 from windermere.errors import FieldError, NonFiniteError, UsageError
 from windermere.nn import ODEBlock
 from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, initial_step, solve
@@ -61,6 +62,7 @@ def test_a_batch_of_solves_of_constant_fields_is_solved_as_one_by_one() -> None:
     torch.testing.assert_close(torch.func.vmap(final)(rates, states), states + rates)
 
 
+@needs_torch(3, "that tells all of its transforms")
 def test_without_vmap_a_state_that_is_not_finite_is_still_named_inside_of_a_transform() -> None:
     with pytest.raises(NonFiniteError):
         torch.func.grad(lambda z: ends(lambda t, z: z / 0, FIXED)(z).sum())(torch.ones(2))
@@ -134,7 +136,7 @@ class Layers(nn.Module):
 @pytest.mark.parametrize("inside", [False, True], ids=["back outside", "back inside"])
 def test_in_autocast_the_field_is_rounded_and_the_state_is_not(solver: Any, gradient: Any, inside: bool) -> None:
     field, z = Layers(), some_states(4, 2, dtype=torch.float32)
-    solve(field, z, solver).final.sum().backward()  # type: ignore[union-attr]
+    solve(field, z, solver).final.sum().backward()  # type: ignore[no-untyped-call]
     exact = [torch.as_tensor(p.grad) for p in field.parameters()]
     field.zero_grad()
     field.seen.clear()
@@ -142,9 +144,9 @@ def test_in_autocast_the_field_is_rounded_and_the_state_is_not(solver: Any, grad
         end = ODEBlock(field, solver, times=(0.0, 1.0), gradient=gradient)(z)
         assert end.dtype == torch.float32
         if inside:
-            end.sum().backward()
+            end.sum().backward()  # type: ignore[no-untyped-call]
     if not inside:
-        end.sum().backward()
+        end.sum().backward()  # type: ignore[no-untyped-call]
     assert set(field.seen) == {torch.bfloat16}
     if gradient != "checkpoint":  # which stops a repetition as soon as it has what it needs
         assert len(field.seen) == count.forward + count.backward
@@ -198,6 +200,7 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
+@needs_compile
 @COMPILING
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("dopri54", tolerance=1e-3)], ids=str)
@@ -214,6 +217,7 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@needs_compile
 @COMPILING
 def test_torch_compile_takes_what_is_around_a_solve_and_leaves_the_solve_alone() -> None:
     torch.compiler.reset()

@@ -8,7 +8,9 @@ scored and is *told* their scores, so that its body reads like the paper's listi
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, isclose, isfinite, nan
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, SupportsFloat, TypeAlias
+
+from typing_extensions import TypeVar
 
 from windermere.checks import as_number, is_whole
 from windermere.errors import UsageError, describe_value
@@ -36,14 +38,18 @@ class Score:
     steps: int | None = None
     evaluations: int = 0
 
-    def __post_init__(self) -> None:
-        for name, kind in (("value", float), ("distance", float), ("steps", int), ("evaluations", int)):
-            if (given := getattr(self, name)) is None and name in ("distance", "steps"):
-                continue
-            number = _plain(name, given, kind)
-            if name != "value" and number < 0:
-                raise UsageError(f"a score's {name} is at least 0, not {number:g}")
-            object.__setattr__(self, name, number)
+    def __init__(
+        self,
+        *,
+        value: SupportsFloat,
+        distance: SupportsFloat | None = None,
+        steps: SupportsFloat | None = None,
+        evaluations: SupportsFloat = 0,
+    ) -> None:
+        object.__setattr__(self, "value", _plain("value", value, float))
+        object.__setattr__(self, "distance", None if distance is None else _at_least_0("distance", distance, float))
+        object.__setattr__(self, "steps", None if steps is None else _at_least_0("steps", steps, int))
+        object.__setattr__(self, "evaluations", _at_least_0("evaluations", evaluations, int))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,11 +103,16 @@ class ControllerState:
             raise UsageError(f"this is no state that to_dict() wrote ({error}): {describe_value(values)}") from error
 
 
-Review: TypeAlias = Generator[Solver, Score, ControllerState]
+Asked = TypeVar("Asked", bound=Solver, covariant=True, default=Solver)
+"""The kind of solver that a controller adapts and asks for."""
+Review: TypeAlias = Generator[Asked, Score, ControllerState]
 """Yields solvers to be scored on the batch, is sent their scores, and returns the next state."""
 
 
-class Controller(Protocol):
+Kind = TypeVar("Kind", bound=Solver)
+
+
+class Controller(Protocol[Asked]):
     """What adapts a precision."""
 
     @property
@@ -111,11 +122,11 @@ class Controller(Protocol):
 
     def start(self, precision: float) -> ControllerState: ...
 
-    def solver(self, state: ControllerState) -> Solver:
+    def solver(self, state: ControllerState) -> Asked:
         """What to train with."""
         ...
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[Asked]:
         """Look at the current batch, whose training score comes free from the forward pass."""
         ...
 
@@ -176,7 +187,7 @@ class PrecisionControl:
 
 
 def review(
-    controller: Controller, state: ControllerState, trained: Score, score: Callable[[Solver], Score]
+    controller: Controller[Kind], state: ControllerState, trained: Score, score: Callable[[Kind], Score]
 ) -> ControllerState:
     """Let a controller review its precision on the current batch; returns its next state.
 
@@ -198,7 +209,7 @@ def review(
     if not callable(score):
         raise UsageError(f"score is a function of a solver that returns its Score, not {describe_value(score)}")
 
-    def told(wanted: dict[int, Solver]) -> dict[int, Score]:
+    def told(wanted: dict[int, Kind]) -> dict[int, Score]:
         with noting_spans() as spans:
             found = _as_score("score(solver) returns", score(wanted[0]))
         _check_span(controller, spans.get(wanted[0]))
@@ -243,7 +254,7 @@ def review_members(
     controller: Controller,
     states: Sequence[ControllerState],
     trained: Sequence[Score],
-    score: Callable[[dict[int, Solver]], dict[int, Score]],
+    score: Callable[[dict[int, Any]], dict[int, Score]],
 ) -> list[ControllerState]:
     """One review for every member; each round of requests, by member, is answered in one go."""
     asking = {s: controller.review(state, own) for s, (state, own) in enumerate(zip(states, trained, strict=True))}
@@ -271,6 +282,13 @@ def _plain(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
     if kind is int and not number.is_integer():
         raise UsageError(f"a score's {name} is a whole number, not {number:g}")
     return kind(number)
+
+
+def _at_least_0(name: str, given: Any, kind: type[float] | type[int]) -> float | int:
+    number = _plain(name, given, kind)
+    if number < 0:
+        raise UsageError(f"a score's {name} is at least 0, not {number:g}")
+    return number
 
 
 FAILED = Score(value=nan, distance=inf)

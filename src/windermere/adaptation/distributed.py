@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
+from windermere._torch_private import accelerator
 from windermere.adaptation.controller import Score
 
 
@@ -30,4 +31,4 @@ def _device() -> torch.device:
     """NCCL reduces nothing that lies on the CPU."""
     if "cpu:" in dist.get_backend_config():
         return torch.device("cpu")
-    return torch.accelerator.current_accelerator() or torch.device("cpu")
+    return accelerator()

@@ -15,7 +15,7 @@ from windermere.adaptation.controller import ControllerState, PrecisionControl, 
 from windermere.adaptation.step_size import StepControl
 from windermere.adaptation.tolerance import ToleranceControl
 from windermere.errors import UsageError
-from windermere.solvers import Adaptive
+from windermere.solvers import Adaptive, FixedStep
 from windermere.solvers.tableaus import tableau
 
 LEAST = 1e-9
@@ -95,7 +95,7 @@ class SteadySteps(StepControl, SteadyControl):
     need a `distance`. A review is due every `every` iterations.
     """
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[FixedStep]:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         check = self.check_solver(state.precision)
         checked = yield check
@@ -126,7 +126,7 @@ class SteadyTolerances(ToleranceControl, SteadyControl):
         """The smallest and the largest tolerance."""
         return self.floor, self.ceiling
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[Adaptive]:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         check = Adaptive(self.check, tolerance=self.ratio * state.precision)
         checked = yield check

@@ -85,7 +85,7 @@ class StepAdaptation(StepControl, ThresholdControl):
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
     """
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[FixedStep]:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         h, (shortest, longest) = state.precision, self.bounds
         check = self.check_solver(h)

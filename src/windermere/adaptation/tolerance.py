@@ -102,7 +102,7 @@ class ToleranceAdaptation(ToleranceControl, ThresholdControl):
         super().__post_init__()
         check_whole("steps", 0, min_steps=self.min_steps)
 
-    def review(self, state: ControllerState, trained: Score) -> Review:
+    def review(self, state: ControllerState, trained: Score) -> Review[Adaptive]:
         """Yields solvers to be scored on the current batch, is sent their scores, and returns the next state."""
         if trained.steps is None and self.min_steps:
             raise UsageError(

@@ -25,7 +25,8 @@ def convolving_in(arithmetic: str, *, tuned: bool = False) -> Iterator[None]:
     """Inside, cuDNN convolves in TF32 only if asked to (PyTorch lets it by default); `tuned` lets it try for each shape
     which of its algorithms is fastest. These are flags of the whole process, afterwards as they were before."""
     flags = cast(Any, cudnn)
-    own = [flags.conv.fp32_precision, flags.rnn.fp32_precision]
+    newer = [flags.conv, flags.rnn] if hasattr(cudnn, "conv") else []  # since PyTorch 2.9
+    own = [flag.fp32_precision for flag in newer]
     benchmark, legacy = flags.benchmark, _legacy_flag()
     try:
         # Not by `conv.fp32_precision` alone: PyTorch's own readers of `allow_tf32` refuse a mixture of both.
@@ -35,7 +36,8 @@ def convolving_in(arithmetic: str, *, tuned: bool = False) -> Iterator[None]:
         flags.benchmark = benchmark
         if legacy is not None:
             flags.allow_tf32 = legacy
-        flags.conv.fp32_precision, flags.rnn.fp32_precision = own
+        for flag, precision in zip(newer, own, strict=True):
+            flag.fp32_precision = precision
 
 
 def _legacy_flag() -> bool | None:

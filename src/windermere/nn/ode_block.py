@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-import torch
 from torch import Tensor, nn
 
+from windermere._torch_private import is_dynamo_compiling, uncompiled
 from windermere.errors import UsageError
 from windermere.fast.cpu.layered import LayersInC
 from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, register, solve
@@ -84,6 +84,14 @@ class ODEBlock(nn.Module):
     @solver.setter
     def solver(self, solver: Solver) -> None:
         self.__dict__["solver"] = _checked(solver)
+
+    if TYPE_CHECKING:  # of which nn.Module says nothing
+
+        @overload
+        def __call__(self, z: Tensor) -> Tensor: ...
+        @overload
+        def __call__(self, z: tuple[Tensor, ...]) -> tuple[Tensor, ...]: ...
+        def __call__(self, z: Any) -> Any: ...
 
     def forward(self, z: State) -> State:
         """The state at the last time; with more than two times those at all, [len(times), ...]."""
@@ -168,9 +176,8 @@ def _open_scopes() -> tuple[_Scope, ...]:
 
 
 def _swap_of(block: nn.Module) -> Solver | None:
-    if torch.compiler.is_dynamo_compiling():  # compiled code would keep the answer of its first pass
-        as_it_is: Callable[..., Solver | None] = torch.compiler.disable(_swap_of)  # type: ignore[no-untyped-call]
-        return as_it_is(block)
+    if is_dynamo_compiling():  # compiled code would keep the answer of its first pass
+        return uncompiled(_swap_of)(block)
     found = (scope.solvers[id(block)][1] for scope in reversed(_open_scopes()) if id(block) in scope.solvers)
     return next(found, None)
 

@@ -6,6 +6,7 @@ Shapes: B samples, d points (the dimension of a sphere's space), S members of an
 import re
 from collections.abc import Callable
 from functools import cache, partial
+from math import sqrt
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
@@ -108,8 +109,8 @@ def initialise(model: nn.Module, seed: int) -> nn.Module:
             if parameter.ndim < 2:
                 parameter.zero_()
                 continue
-            drawn = torch.empty(parameter.shape, dtype=torch.float64)
-            nn.init.kaiming_normal_(drawn, mode="fan_in", nonlinearity="relu", generator=generator)
+            spread = sqrt(2) / sqrt(parameter[0].numel())
+            drawn = torch.empty(parameter.shape, dtype=torch.float64).normal_(0, spread, generator=generator)
             parameter.copy_(drawn)
     return model
 

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
 
-from windermere._torch_private import is_forward_mode, times_written
+from windermere._torch_private import gradient_edge, is_forward_mode, times_written
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -233,8 +232,8 @@ def _check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> Non
 
 def _check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
     """The graph of an evaluation may lead to tensors that need gradients only by way of those known."""
-    seen = {tuple(get_gradient_edge(x))[:2] for x in known}
-    ahead: list[Any] = [tuple(get_gradient_edge(k))[:2]] if k.requires_grad else []
+    seen = {gradient_edge(x) for x in known}
+    ahead: list[Any] = [gradient_edge(k)] if k.requires_grad else []
     while ahead:
         edge = ahead.pop()
         if edge[0] is None or edge in seen:

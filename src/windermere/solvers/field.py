@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from windermere._torch_private import is_hooked, times_written
+from windermere._torch_private import autocast_dtype, is_hooked, times_written
 from windermere.checks import takes_two
 from windermere.errors import FieldError
 from windermere.solvers.layout import Layout, State
@@ -55,7 +55,7 @@ def parameters_of(module: Any) -> Tensors:
 
 def in_autocast(rate: Rate, device: str) -> Rate:
     """The rate as autocast computes it, on a way back that comes later too, and given in the state's own dtype."""
-    low = torch.get_autocast_dtype(device)
+    low = autocast_dtype(device)
 
     def restored(k: Any, z: Any) -> Any:
         if isinstance(z, tuple) and isinstance(k, tuple | list) and len(k) == len(z):

@@ -92,7 +92,7 @@ def lay_out(state: State, *, members: int | None, samples: bool) -> Layout:
 def _check_part(part: Any, first: Any) -> None:
     if not isinstance(part, Tensor):
         raise UsageError(f"the state must be a tensor or a tuple of tensors, but has a {type(part).__name__}")
-    if not part.dtype.is_floating_point or part.dtype.itemsize < 2:  # in 8 bits PyTorch stores, but does not compute
+    if not part.dtype.is_floating_point or part.element_size() < 2:  # in 8 bits PyTorch stores, but does not compute
         advice = "take torch.view_as_real of it" if part.is_complex() else "call .float() on it"
         wide = ", of 16 bits or more" if part.dtype.is_floating_point else ""
         raise UsageError(f"the state must be of a floating dtype{wide}, not {part.dtype}: {advice}")

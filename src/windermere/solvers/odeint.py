@@ -7,6 +7,7 @@ from typing import Any, overload
 import torch
 from torch import Tensor, nn
 
+from windermere._torch_private import is_dynamo_compiling, uncompiled
 from windermere.errors import UsageError, describe_value
 from windermere.solvers import odeint_call
 from windermere.solvers.field import Field
@@ -180,9 +181,8 @@ WayBack = tuple[Asked, tuple[Tensor, ...] | None]
 
 
 def _solved(func: Field, y0: State, t: Tensor, asked: Asked, back: WayBack | None) -> State:
-    if torch.compiler.is_dynamo_compiling():  # numbers decide here, which compiled code would have to wait for
-        as_it_is: Callable[..., State] = torch.compiler.disable(_solved)  # type: ignore[no-untyped-call]
-        return as_it_is(func, y0, t, asked, back)
+    if is_dynamo_compiling():  # numbers decide here, which compiled code would have to wait for
+        return uncompiled(_solved)(func, y0, t, asked, back)
     _check_state(y0)
     times, fixed = times_of(t), is_fixed(asked[0])
     if len(times) == 1:

@@ -1,14 +1,16 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import TypeVar
 
-from windermere._torch_private import is_forward_mode
+from windermere._torch_private import is_dynamo_compiling, is_forward_mode, uncompiled
 from windermere.errors import SolverError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
@@ -23,6 +25,8 @@ from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.solver import Adaptive, Solvers, check_times, default_times, stopping_at
 from windermere.solvers.torch_modes import check_transforms, is_transformed
 
+Kind = TypeVar("Kind", bound=State, covariant=True, default=State)
+"""A state's kind: a tensor, or a tuple of tensors. A solution is of the kind that was given."""
 ByGroup: TypeAlias = int | NDArray[np.int64]
 """A number; one for each group where groups (members, samples) have steps of their own."""
 
@@ -40,7 +44,7 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Trajectory(Generic[Kind]):
     """Every step that the solver took (`solve(..., record=True)`): the `times` and the `states` there.
 
     Both have the steps as their first axis, the start included.
@@ -48,12 +52,12 @@ class Trajectory:
 
     times: NDArray[np.float64]
     """[steps + 1], or [steps + 1, *groups] where groups walk on their own (one that waits repeats its time)."""
-    states: State
+    states: Kind
     """[steps + 1, ...] (each part of a tuple)."""
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(Generic[Kind]):
     """The result of `solve`.
 
     `final` is the state at the last time, and `states` those at all `times` asked for, stacked along a first axis, the
@@ -61,11 +65,39 @@ class Solution:
     """
 
     times: tuple[float, ...]
-    states: State
+    states: Kind
     """[len(times), ...]: the states at the times asked for, the first one included."""
-    final: State
+    final: Kind
     stats: Stats
-    trajectory: Trajectory | None
+    trajectory: Trajectory[Kind] | None
+
+
+@overload
+def solve(
+    field: Field,
+    z0: Tensor,
+    solver: Solvers,
+    times: Sequence[float] | None = None,
+    *,
+    gradient: Gradient = "backprop",
+    interpolate: bool | None = None,
+    record: bool = False,
+    compile: bool = False,
+) -> Solution[Tensor]: ...
+
+
+@overload
+def solve(
+    field: Field,
+    z0: tuple[Tensor, ...],
+    solver: Solvers,
+    times: Sequence[float] | None = None,
+    *,
+    gradient: Gradient = "backprop",
+    interpolate: bool | None = None,
+    record: bool = False,
+    compile: bool = False,
+) -> Solution[tuple[Tensor, ...]]: ...
 
 
 def solve(
@@ -78,7 +110,7 @@ def solve(
     interpolate: bool | None = None,
     record: bool = False,
     compile: bool = False,
-) -> Solution:
+) -> Solution[Any]:
     """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, and return a `Solution`.
 
     field: a module or a function of a time and a state.
@@ -136,10 +168,8 @@ def _solved(
     interpolate: bool | None = None,
     compile: bool = False,
 ) -> tuple[Problem, Walked]:
-    if torch.compiler.is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
-        as_it_is: Callable[..., tuple[Problem, Walked]]
-        as_it_is = torch.compiler.disable(_solved)  # type: ignore[no-untyped-call]
-        return as_it_is(field, z0, solver, times, gradient, record, interpolate, compile)
+    if is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
+        return uncompiled(_solved)(field, z0, solver, times, gradient, record, interpolate, compile)
     problem = _pose(field, z0, solver, times, gradient, record, interpolate, compile)
     return problem, _walk(problem)
 

@@ -9,6 +9,8 @@ from windermere._torch_private import (
     PERHAPS,
     innermost_transform,
     is_any_autocast_enabled,
+    is_autocast_enabled,
+    is_compiling,
     is_forward_mode,
     tracing_state,
     transforms,
@@ -18,7 +20,7 @@ from windermere.errors import UsageError
 
 def is_transformed() -> bool:
     """Whether the tensors of this moment are those of a transform. torch.compile cannot ask."""
-    return not torch.compiler.is_compiling() and innermost_transform() not in (None, PERHAPS)
+    return not is_compiling() and innermost_transform() not in (None, PERHAPS)
 
 
 def is_batched() -> bool:
@@ -29,14 +31,14 @@ def is_batched() -> bool:
 def may_be_transformed() -> bool:
     """Whether a function of our own may have no answer for PyTorch: in a transform, if only perhaps, or for derivatives
     in forward mode."""
-    transformed = not torch.compiler.is_compiling() and innermost_transform() is not None
+    transformed = not is_compiling() and innermost_transform() is not None
     return transformed or is_forward_mode()
 
 
 def is_looked_through() -> bool:
     """Whether PyTorch wants to see every operation: to compile or trace, in a transform (vmap, jvp, ...), or for
     derivatives in forward mode."""
-    traced = torch.compiler.is_compiling() or tracing_state() is not None
+    traced = is_compiling() or tracing_state() is not None
     return traced or innermost_transform() is not None or is_forward_mode()
 
 
@@ -59,4 +61,4 @@ def is_mixed(z: Tensor) -> bool:
     """Whether autocast rounds the operations of a solve of this state."""
     if not is_any_autocast_enabled():  # the one question that takes next to no time
         return False
-    return z.device.type in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(z.device.type)
+    return is_autocast_enabled(z.device.type)

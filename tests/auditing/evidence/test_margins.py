@@ -5,8 +5,8 @@ from math import inf
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 
+from tests.torches import weight_norm
 from windermere.auditing.evidence.margins import Margins, linear_head, margins
 from windermere.errors import UsageError
 

@@ -52,7 +52,7 @@ def test_a_step_of_the_solver_multiplies_by_the_polynomial(method: str) -> None:
     z0 = torch.tensor([[1.0]], dtype=torch.float64)
     final = solve(lambda t, z: -1.7 * z, z0, FixedStep(method, step=1.0)).final
     expected = sum(c * (-1.7) ** k for k, c in enumerate(stability_polynomial(METHODS[method])))
-    assert float(final) == pytest.approx(expected, rel=1e-12)  # type: ignore[arg-type]
+    assert float(final) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,15 @@
 
 import pytest
 
+from tests.torches import TORCH
 from windermere.fast.cpu import compiled, native
+
+
+@pytest.fixture(autouse=True)
+def _fast_paths() -> None:
+    """An older PyTorch does not tell all that they must know, and solves go the plain way."""
+    if TORCH < (2, 4):
+        pytest.skip("fast paths need PyTorch 2.4 or newer")
 
 
 @pytest.fixture(params=["compiled", "operations"])

@@ -20,11 +20,13 @@ import torch
 from torch import Tensor
 
 from tests.processes import ROOT, locked, surroundings
+from windermere.paper.fast.fused import has_triton
 
 ACCURACY = 2e-6
 """Of float32, relative to the norm: a few roundings."""
 ON_GPU = {"tf32": 2e-3, "tf32x3": 1e-5}
 """Where tensor cores make float32 of smaller numbers; the interpreter computes in float32 itself."""
+needs_triton = pytest.mark.skipif(not has_triton(), reason="the kernels need Triton 3.6 or newer")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 
 from tests.fast.spheres import Convolving, assert_same, samples, solved, sphere_field
-from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels
+from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels, needs_triton
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast import fused_adaptive
 from windermere.paper.fast.fused import can_walk, fused_walk, steps_on_device
@@ -24,7 +23,6 @@ from windermere.solvers.layout import lay_out
 from windermere.solvers.runge_kutta import combine, stages
 
 NAMES = [name for name, _ in SphereField(1).named_parameters()]
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
 def make_case(

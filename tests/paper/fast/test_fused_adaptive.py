@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tests.fast.spheres import Eagerly, samples, sphere_field
-from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels
-from tests.paper.fast.test_fused import NAMES, expected, make_case, needs_triton
+from tests.paper.fast.kernels import DEVICES, Kernels, accuracy, kernels, needs_triton
+from tests.paper.fast.test_fused import NAMES, expected, make_case
 from windermere.errors import SolverError
 from windermere.paper.architectures import SphereField
 from windermere.paper.fast.fused_adaptive import can_adapt

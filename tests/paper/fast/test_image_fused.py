@@ -6,7 +6,6 @@ hidden layer that is not padded with zeros shows; and tiles are smaller than a b
 
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses import FakeTensorMode
 
-from tests.paper.fast.kernels import DEVICES, Kernels, kernels
+from tests.paper.fast.kernels import DEVICES, Kernels, kernels, needs_triton
 from windermere.errors import UsageError
 from windermere.paper.fast.image_fused import Launch, Tile, can_walk_images, image_walk, step_sizes
 from windermere.solvers import METHODS, Adaptive, FixedStep, solve
@@ -30,8 +29,6 @@ ACCURACY = 2e-6
 LEVELS_COST = 0.0025
 CLOSENESS = 1e-4
 """Over steps that differ a little, since error estimates of high order are rounding for a part."""
-
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
 def normal(generator: torch.Generator, *shape: int, scale: float = 1.0) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.backends import cudnn
 
+from tests.torches import needs_torch
 from windermere import audit
 from windermere.errors import UnknownNameError, UsageError
 from windermere.nn import ODEBlock, using
@@ -344,7 +345,8 @@ def test_where_nothing_can_be_compiled_a_warning_says_so_once(
 
 
 def cudnn_flags() -> tuple[Any, ...]:
-    return cudnn.allow_tf32, cudnn.benchmark, cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision  # type: ignore[attr-defined]
+    newer = [getattr(cudnn, name).fp32_precision for name in ("conv", "rnn") if hasattr(cudnn, name)]
+    return cudnn.allow_tf32, cudnn.benchmark, *newer
 
 
 @pytest.mark.parametrize("arithmetic", ARITHMETICS)
@@ -363,6 +365,7 @@ def test_cudnns_flags_are_as_before_after_an_error_too(arithmetic: str, before: 
         cudnn.allow_tf32 = own
 
 
+@needs_torch(9, "with newer flags")
 def test_flags_set_the_newer_way_are_left_as_they_were() -> None:
     conv: Any = cudnn.conv  # type: ignore[attr-defined]
     own = conv.fp32_precision

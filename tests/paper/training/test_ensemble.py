@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tests.torches import needs_torch
 from windermere.errors import UsageError
 from windermere.nn import Autonomous, ODEBlock, using
 from windermere.paper.architectures import SphereField, architecture, initialise
@@ -198,6 +199,7 @@ def test_any_sequential_with_several_blocks_and_a_field_of_the_users_equals_each
     assert_members_equal_models_alone(a_model_of_many_layers, config, solvers, float64_spheres())
 
 
+@needs_torch(5, "that checkpoints what is mapped over members")
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 def test_a_field_of_the_users_has_every_gradient_in_an_ensemble(gradient: Any) -> None:
     def make(seed: int) -> nn.Module:

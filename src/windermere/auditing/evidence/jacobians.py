@@ -37,13 +37,19 @@ def jacobians(function: Map, z: Tensor, *, evaluations: int = 1) -> Tensor:
         for start in range(0, size, copies) if out.requires_grad else ():
             cotangent = rows.new_zeros(copies, points, size)
             cotangent.diagonal(start, 0, 2).fill_(1.0)
-            (row,) = torch.autograd.grad(
-                out, leaf, cotangent.reshape(out.shape), retain_graph=True, materialize_grads=True
-            )
+            row = pull_back(out, leaf, cotangent.reshape(out.shape))
             rows[start : start + copies] = row.reshape(copies, points, size)[: size - start]
     if not rows.isfinite().all():
         raise UsageError("the field's derivative is not finite at a finite state: look for a division, root or norm")
     return rows.transpose(0, 1)
+
+
+def pull_back(out: Tensor, leaf: Tensor, cotangent: Tensor | None = None, *, create_graph: bool = False) -> Tensor:
+    """The cotangent of the leaf, the graph kept; zeros where the graph does not lead there."""
+    (found,) = torch.autograd.grad(
+        out, leaf, cotangent, retain_graph=True, create_graph=create_graph, allow_unused=True
+    )
+    return torch.zeros_like(leaf) if found is None else found
 
 
 def on_own_graph(function: Map, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,13 @@ from typing import ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from windermere.auditing.evidence.jacobians import check_differentiable, check_states, on_own_graph, points_at_once
+from windermere.auditing.evidence.jacobians import (
+    check_differentiable,
+    check_states,
+    on_own_graph,
+    points_at_once,
+    pull_back,
+)
 from windermere.errors import UsageError
 from windermere.solvers.field import Rate
 
@@ -78,7 +84,7 @@ def _derivative(function: Linear, z: Tensor) -> tuple[Linear, Linear]:
     if not rate.requires_grad:
         return torch.zeros_like, torch.zeros_like
     u = torch.zeros_like(rate, requires_grad=True)
-    (pulled,) = torch.autograd.grad(rate, leaf, u, create_graph=True, materialize_grads=True)
+    pulled = pull_back(rate, leaf, u, create_graph=True)
     return _product(pulled, u), _product(rate, leaf)
 
 
@@ -86,7 +92,7 @@ def _product(out: Tensor, into: Tensor) -> Linear:
     def product(vector: Tensor) -> Tensor:
         if not out.requires_grad:
             return torch.zeros_like(vector)
-        return torch.autograd.grad(out, into, vector, retain_graph=True, materialize_grads=True)[0]
+        return pull_back(out, into, vector)
 
     return product
 

@@ -10,6 +10,7 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
+from windermere.auditing.evidence.jacobians import pull_back
 from windermere.errors import UsageError
 
 AT_ONCE = 256
@@ -134,7 +135,7 @@ def _estimates(head: nn.Module, states: Tensor) -> Tensor:
         gaps = logits.gather(1, logits.argmax(dim=1, keepdim=True)) - logits
         slopes = torch.zeros_like(gaps, requires_grad=False)
         for j, gap in enumerate(gaps.unbind(1)) if gaps.requires_grad else ():
-            (slope,) = torch.autograd.grad(gap.sum(), leaf, retain_graph=True, materialize_grads=True)
+            slope = pull_back(gap.sum(), leaf)
             slopes[:, j] = slope.reshape(len(slope), -1).norm(dim=1)
     return _nearest(logits.detach(), slopes)
 

@@ -127,7 +127,7 @@ class Call:
         self.again: Again | None = None
         """The same solve by operations that can be differentiated as often as one likes."""
         kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
-        lanes = vector_bytes(real, network.field) // z.itemsize
+        lanes = vector_bytes(real, network.field) // z.element_size()
         plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
         self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
         self.walk.kept = []
@@ -152,7 +152,7 @@ class Call:
         address = memory.data_ptr()
         for name, entries in self.plan.parts.items():
             setattr(walk, name, address)
-            address += entries * memory.itemsize
+            address += entries * memory.element_size()
 
     def there(self, name: str, steps: int) -> Tensor:
         """The state at the end, by a function of native.c, in about so many steps."""
@@ -191,7 +191,7 @@ class Call:
         rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
         scratch = self.start.new_empty(rates + walk.members * walk.tiles * self.plan.share)
         walk.rates = scratch.data_ptr()
-        walk.shares, walk.on_end = walk.rates + rates * scratch.itemsize, on_end.data_ptr()
+        walk.shares, walk.on_end = walk.rates + rates * scratch.element_size(), on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)

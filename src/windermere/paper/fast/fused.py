@@ -11,6 +11,7 @@ leading member axis.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, cast
 
@@ -63,7 +64,11 @@ def fits(z: Tensor, weights: Weights) -> bool:
 
 @cache
 def has_triton() -> bool:
-    return find_spec("triton") is not None
+    """Whether there is a Triton that the kernels were tried with: 3.6, which came with PyTorch 2.11, or newer."""
+    if find_spec("triton") is None:
+        return False
+    major, minor = import_module("triton").__version__.split(".")[:2]
+    return (int(major), int(minor)) >= (3, 6)
 
 
 def walk_on_device(tableau: Tableau, grid: Grid | Steps, z: Tensor, weights: Weights) -> Tensor:

@@ -21,6 +21,8 @@ from windermere.records import RunFolder, environment, read_run
 from windermere.solvers import Adaptive, Solver, solver_from_dict
 from windermere.solvers.grid import make_grid
 
+OLDEST_PYTORCH = (2, 4)
+
 
 @torch.no_grad()
 def check_precision(config: RunConfig, training_set: Labelled) -> None:
@@ -39,6 +41,7 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
 
     A resumed run may have more iterations than before, and another device; nothing else may differ.
     """
+    _check_pytorch()
     path = Path(path)
     if not resume:
         return RunFolder.create(path, config.to_dict(), environment(config.device))
@@ -54,6 +57,16 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
         run.close()
         raise
     return run
+
+
+def _check_pytorch() -> None:
+    """Solves and audits work with older releases than training was tried with."""
+    found = tuple(int(number) for number in torch.__version__.split(".")[:2])
+    if found < OLDEST_PYTORCH:
+        raise UsageError(
+            f"training needs PyTorch {'.'.join(map(str, OLDEST_PYTORCH))} or newer, and this is {torch.__version__}: "
+            "update it, for example by pip install --upgrade torch (solves and audits work with this one)"
+        )
 
 
 def _refuse_what_cannot_go_on(run: RunFolder, config: RunConfig) -> RunConfig:
