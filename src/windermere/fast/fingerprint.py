@@ -64,6 +64,13 @@ def fingerprint(of: Any) -> Fingerprint:
     return Fingerprint(tuple(look.found), tuple(look.shape), tuple(look.tensors))
 
 
+def objects_of(field: Any) -> list[Any]:
+    """All objects that a field leads to."""
+    look = _Look()
+    look.at(field, 0)
+    return look.alive
+
+
 @dataclass
 class _Look:
     found: list[Hashable] = field(default_factory=list)
