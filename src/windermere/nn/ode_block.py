@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from windermere.errors import UsageError
-from windermere.fast.cpu.layered import LayersInC
-from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, register, solve
-from windermere.solvers.field import stands_for
+from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, solve
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
@@ -117,13 +115,6 @@ class Autonomous(nn.Module):
     def forward(self, t: Tensor, z: Tensor) -> Any:
         """network(z), whatever the time."""
         return self.network(z)
-
-
-def _network_of(field: object) -> nn.Module | None:
-    return field.network if isinstance(field, Autonomous) and stands_for(Autonomous, field) else None
-
-
-register(LayersInC(_network_of))
 
 
 def ode_blocks(model: nn.Module) -> list[ODEBlock]:
