@@ -152,6 +152,7 @@ def shared() -> Any:
 
 OTHERS = [
     shared(),
+    forwarding(),
     offset(),
     offset(1),
     nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
@@ -184,7 +185,6 @@ def test_networks_of_other_forms_are_taken_too(net: nn.Module, solver: Any, take
     [
         *(hooked(where) for where in (None, 0, 1)),
         hooked(0, "register_forward_pre_hook"),
-        forwarding(),
         nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)).to(DOUBLE),
         network(2, 5, 2, activation=partial(nn.LeakyReLU, cast(float, torch.tensor(0.5)))),
         network(2, native.WIDTH_UP_TO + 1, 2),
