@@ -19,6 +19,7 @@ from torchdiffeq import odeint, odeint_adjoint
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show, side_by_side
+from benchmarks.users_fields import CNF, Latent, TimeMLP
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -28,45 +29,6 @@ with warnings.catch_warnings():
 
 STEPS, OURS, SLOW = 64, "Windermere", "Windermere, step by step"
 Pass: TypeAlias = Callable[[], Any]
-
-
-class WithTime(nn.Module):
-    """A network of the state and the time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = nn.Sequential(nn.Linear(3, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2))
-
-    def forward(self, t: Tensor, z: Tensor) -> Any:
-        return self.network(torch.cat([z, t.expand(len(z), 1)], dim=1))
-
-
-class Latent(nn.Module):
-    """A network of the state alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.network = nn.Sequential(nn.Linear(20, 100), nn.ELU(), nn.Linear(100, 100), nn.ELU(), nn.Linear(100, 20))
-
-    def forward(self, t: Tensor, z: Tensor) -> Any:
-        return self.network(z)
-
-
-class Flow(nn.Module):
-    """A flow and the logarithm of its density."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.field = WithTime()
-        self.network = self.field.network
-
-    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> Any:
-        with torch.enable_grad():
-            z = state[0].requires_grad_(True)
-            k = self.field(t, z)
-            slopes = (torch.autograd.grad(k[:, i].sum(), z, create_graph=True)[0][:, i] for i in range(2))
-            trace: Tensor = sum(slopes)  # type: ignore[assignment]
-        return k, -trace.unsqueeze(1)
 
 
 @dataclass(frozen=True)
@@ -84,11 +46,11 @@ class Case:
 
 
 CASES = (
-    Case(f"time MLP, {STEPS} Euler steps", WithTime, ((128, 2),), None),
-    Case("time MLP, dopri5 at 1e-5", WithTime, ((128, 2),)),
-    Case("time MLP, dopri5 at 1e-5, adjoint", WithTime, ((128, 2),), adjoint=True),
+    Case(f"time MLP, {STEPS} Euler steps", TimeMLP, ((128, 2),), None),
+    Case("time MLP, dopri5 at 1e-5", TimeMLP, ((128, 2),)),
+    Case("time MLP, dopri5 at 1e-5, adjoint", TimeMLP, ((128, 2),), adjoint=True),
     Case("latent, dopri5 at 1e-3, 100 times", Latent, ((50, 20),), (1e-3, 1e-4), outputs=100),
-    Case("flow, dopri5 at 1e-5, adjoint", Flow, ((512, 2), (512, 1)), adjoint=True, bar=0.55),
+    Case("flow, dopri5 at 1e-5, adjoint", CNF, ((512, 2), (512, 1)), adjoint=True, bar=0.55),
 )
 
 
@@ -111,7 +73,7 @@ def contenders(case: Case) -> Iterator[tuple[str, Pass]]:
         yield name, _ours(lambda: wm.solve(field, z, solver, times.tolist(), gradient=gradient).states, fast)
     yield "torchdiffeq", lambda: _back(solve(field, z, times, **settings))
     if len(parts) == 1:
-        yield from _in_jax(case, field.network, parts[0])
+        yield from _in_jax(case, field.net, parts[0])
 
 
 def _ours(solved: Callable[[], Any], fast: bool) -> Pass:

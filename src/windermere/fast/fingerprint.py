@@ -85,7 +85,7 @@ class _Look:
         self.found += what
 
     def at(self, value: Any, depth: int) -> None:
-        kind = type(value)
+        kind: Any = type(value)
         if kind in PLAIN:
             self.found += (kind.__name__, value if value == value else "nan")
         elif (before := self.seen.get(id(value))) is not None:
@@ -116,7 +116,8 @@ class _Look:
     def _module(self, module: nn.Module, depth: int) -> None:
         if is_hooked(module):
             raise UnknownFieldError("it has hooks")
-        own, kind = vars(module), type(module)
+        own = vars(module)
+        kind: Any = type(module)
         _refuse(kind, own["training"])
         self.found += ("module", kind, own["training"], len(own))
         for place in ("_parameters", "_buffers", "_modules"):
