@@ -77,7 +77,7 @@ def traced(problem: Problem) -> Traced:
     z = problem.z0
     if z.ndim != 2 or not 0 < z.numel() <= LARGEST_STATE:
         raise DeclinedError("its state is not rows of numbers, or too large")
-    found = _fingerprint(problem.field)
+    found = _fingerprint_of(problem)
     own = (found.structure, problem.layout.parts and tuple(p[1:] for p in problem.layout.parts))
     kind = (own, z.shape[1], z.dtype, z.device, torch.is_grad_enabled(), torch.get_default_dtype())
     known = shelf.programs.get((kind, z.shape[0])) or shelf.programs.get(kind)
@@ -92,6 +92,19 @@ def traced(problem: Problem) -> Traced:
     if isinstance(known, str):
         raise DeclinedError(known)
     return Traced(known.program, known.roots(found), known.recipe)
+
+
+_of_this_solve: "weakref.WeakKeyDictionary[Any, Fingerprint]" = weakref.WeakKeyDictionary()
+"""An adjoint's solve asks for its way back, and right after that for its way there: `Problem.tensors` is their own."""
+
+
+def _fingerprint_of(problem: Problem) -> Fingerprint:
+    if problem.tensors is None:
+        return _fingerprint(problem.field)
+    found = _of_this_solve.pop(problem.tensors, None) or _fingerprint(problem.field)
+    if problem.gradient not in ("backprop", "checkpoint"):
+        _of_this_solve[problem.tensors] = found
+    return found
 
 
 def _fingerprint(it: Any) -> Fingerprint:
