@@ -32,25 +32,33 @@ it Windermere can save depends on the field:
   `WINDERMERE_NATIVE=0`, PyTorch operations do the work without a word. While such networks train, PyTorch's own
   operations take one thread: they are so small that several threads would wait for one another, above all on a busy
   machine.
-- **Networks of linear layers on a CPU**: `wm.Autonomous(nn.Sequential(nn.Linear(...), nn.Tanh(), ...))` is solved in C
-  in the same way, its gradient included. Activations may be ReLU, LeakyReLU, Tanh, Sigmoid, Softplus, ELU and SiLU, in
-  float32 or float64. The state is [samples, units], with two times. Everything that PyTorch would do still happens: a
-  network with hooks or with other layers goes through PyTorch, and so does a gradient that is differentiated again. So
-  do large networks (a layer of more than 512 units, or more than 4 million products for a batch), where little is lost
-  to overhead.
+- **Your own field on a CPU**: its operations are watched once, at the first solve, and made into a program of a few
+  operations on rows, which C code follows at every later solve, there and back. What a field may be made of: linear
+  layers and products with matrices, the usual activations (GELU, SiLU, Mish and sines too), sums, products, quotients
+  and powers, slices and concatenations of columns, the time in any place, and derivatives that the field takes itself
+  (exact traces of flows, Hamiltonians). The state is [samples, units], or a tuple of such tensors, in float32 or
+  float64; steps are fixed or adaptive, states at times in between are landed on or interpolated, and gradients are
+  those of `backprop` or `adjoint`. The program is checked against the field, gradients included, before it is used,
+  and it is used again only as long as nothing has changed that the field depends on (modes, attributes, closures,
+  hooks; the numbers in its tensors are read each time). A field that does more than compute (hooks, counters, random
+  numbers, `print`), that reads numbers (`float(t)`), mixes samples or is not understood goes through PyTorch step by
+  step, as do `checkpoint`, control by sample and large networks (more than 512 units, or 16 million products for a
+  batch), where little is lost to overhead. The logger `windermere` says why, at level debug. `with
+  wm.fast_paths(False):` turns all of this off.
 - **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed
   steps, the training step is captured once as a CUDA graph and replayed.
 - **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the
   field and keep its hidden channels on chip. Otherwise the steps are compiled by PyTorch, captured and replayed.
-- **Any other `nn.Module`** goes through PyTorch step by step, as with torchdiffeq.
+- **Anything else** goes through PyTorch step by step, as with torchdiffeq.
 """
 OWN_FIELD = """
 ## A field of your own
 
-Milliseconds of a forward and backward pass of a tanh network, batch 128, float32, one CPU core; medians of 40 rounds in
-turns; dopri54 at 1e-4; diffrax and `lax.scan` in their fastest forms, compiled beforehand (`python -m benchmarks
-own_field`, {machine}, commit `{commit}`). *Linear layers* is `wm.Autonomous` of an `nn.Sequential`, *any other module*
-the same network in a module that Windermere knows nothing of.
+Milliseconds of a forward and backward pass, float32, one CPU core; medians of 20 rounds in turns; diffrax and
+`lax.scan` in their fastest forms, compiled beforehand (`python -m benchmarks own_field`, {machine}, commit
+`{commit}`). *Time MLP* is `net(cat([z, t]))` with 2-64-64-2 units and tanh, batch 128; *latent* 20-100-100-20 with
+ELU, batch 50, its states interpolated at 100 times; *flow* the time MLP with the exact trace of its Jacobian, by
+autograd inside the field, batch 512.
 
 {table}
 """
@@ -106,7 +114,7 @@ def _own_field() -> str:
     results = read_json(RESULTS / "own_field.json")
     where, seconds = results["environment"], results["seconds"]
     columns = list(dict.fromkeys(name for found in seconds.values() for name in found))
-    lines = ["| network: work | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = ["| field and work | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     for case, found in seconds.items():
         cells = (f"{1e3 * found[name]:.2f}" if name in found else "–" for name in columns)
         lines.append(f"| {case} | " + " | ".join(cells) + " |")

@@ -42,6 +42,7 @@ NAMES = [
     "torch._C._get_function_stack_at",
     "torch.utils._device.DeviceContext",
     "torch.utils._python_dispatch.TorchDispatchMode",
+    "torch._C._autograd._top_saved_tensors_default_hooks",
     "torch.nn.modules.module._has_any_global_hook",
     "torch.autograd.forward_ad._current_level",
     "torch._foreach_add_",

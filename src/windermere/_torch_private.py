@@ -6,7 +6,8 @@ the same: another way finds the answer, or we say "perhaps", which costs a fast 
 import.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -91,6 +92,21 @@ else:
         return True
 
 
+_saving_hooks = _find("torch._C._autograd._top_saved_tensors_default_hooks")
+
+
+@contextmanager
+def saving_plainly() -> Iterator[None]:
+    """Within it, autograd keeps tensors as they are, whatever hooks there are for those saved: inside of a checkpoint,
+    which runs all of its function again when one is asked for, a gradient of its own could not be taken. Without it:
+    as they are."""
+    if _saving_hooks is None or _saving_hooks(False) is None:
+        yield
+        return
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x):
+        yield
+
+
 _TorchDispatchMode: Any = _find("torch.utils._python_dispatch.TorchDispatchMode")
 
 
@@ -110,6 +126,17 @@ def _watching_mode() -> Any:
 DispatchMode: Any = _watching_mode()
 """Sees every operation that is carried out, those of autograd's way back too. Without it: None, and no field is
 traced or captured."""
+
+
+def name_of(operation: Any) -> tuple[str, bool]:
+    """What an operation is called, such as "add_", and whether it writes to what it is given. Without it: by how it is
+    spelled."""
+    schema = getattr(operation, "_schema", None)
+    if schema is None:
+        name = str(operation).split(".")[1]
+        return name, name.endswith("_") and not name.endswith("__")
+    return schema.name.rpartition("::")[2], schema.is_mutable
+
 
 # What PyTorch knows of tensors and modules
 

@@ -15,6 +15,9 @@ from windermere.solvers import Adaptive, FixedStep
 EULER, RK4, DOPRI54 = FixedStep("euler", step=1 / 8), FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)
 SOLVERS = pytest.mark.parametrize("solver", [EULER, RK4, DOPRI54, Adaptive("fehlberg21", tolerance=1e-2)], ids=str)
 
+SMOOTH = (nn.Tanh, nn.Sigmoid, nn.Softplus, nn.ELU, nn.SiLU, nn.GELU, nn.Mish)
+ACTIVATIONS = (nn.Identity, nn.ReLU, nn.LeakyReLU, *SMOOTH)
+
 
 class Unknown(nn.Module):
     """The same field, of which nothing is known."""
@@ -22,6 +25,7 @@ class Unknown(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.register_forward_pre_hook(lambda *_: None)  # whoever has hooks is left to PyTorch
 
     def forward(self, t: Tensor, z: Tensor) -> Any:
         return self.network(z)

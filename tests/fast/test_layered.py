@@ -9,21 +9,22 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 
+from tests.fast import layers
 from tests.fast.layers import DOPRI54, EULER, RK4, SOLVERS, Unknown, assert_as_pytorch, network
 from tests.fast.small_stack import is_solved_on_a_small_stack, succeeds
 from tests.fast.spheres import DOUBLE, assert_same, samples, solved, sphere_field
 from tests.torches import weight_norm
 from windermere.errors import FieldError, NonFiniteError
-from windermere.fast.cpu import compiled, layered, native
+from windermere.fast.cpu import compiled, native
 from windermere.nn import Autonomous
 from windermere.solvers import Adaptive, FixedStep, solve
 
-ACTIVATIONS = pytest.mark.parametrize("activation", [*layered.ACTIVATIONS, partial(nn.LeakyReLU, 0.3)])
+ACTIVATIONS = pytest.mark.parametrize("activation", [*layers.ACTIVATIONS, partial(nn.LeakyReLU, 0.3)])
 
 
 @pytest.fixture(autouse=True)
 def _compiled() -> None:
-    if compiled.library("double", "layers") is None:
+    if compiled.library("double", "rows") is None:
         pytest.skip("no C compiler here")
 
 
@@ -52,7 +53,7 @@ def test_any_units_and_any_number_of_samples_are_taken(units: tuple[int, ...], b
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("activation", layered.ACTIVATIONS)
+@pytest.mark.parametrize("activation", layers.ACTIVATIONS)
 def test_activations_are_right_to_a_few_roundings(activation: Any, dtype: torch.dtype) -> None:
     """By a field whose second rate is an activation of the first coordinate, and its derivative by the way back."""
     net = network(2, 1, 2, activation=activation).to(dtype)
@@ -68,8 +69,9 @@ def test_activations_are_right_to_a_few_roundings(activation: Any, dtype: torch.
     wanted = torch.where(exact > 0, exact, exact.expm1()) if activation is nn.ELU else activation()(exact)
     wanted_slope = torch.autograd.grad(wanted.sum(), exact)[0]
     rounding = torch.finfo(dtype).eps
-    assert ((found.double() - wanted).abs() <= 4 * rounding * wanted.abs()).all()
-    torch.testing.assert_close(slope.double(), wanted_slope, rtol=8 * rounding, atol=8 * rounding)
+    lost = rounding if activation is nn.GELU else 0  # by PyTorch, which subtracts from 1
+    assert ((found.double() - wanted).abs() <= 4 * rounding * wanted.abs() + lost).all()
+    torch.testing.assert_close(slope.double(), wanted_slope, rtol=9 * rounding, atol=9 * rounding)
 
 
 def test_members_of_one_sample_each_take_steps_of_their_own() -> None:
@@ -147,31 +149,47 @@ def shared() -> Any:
     return nn.Sequential(layer, nn.Tanh(), layer).to(DOUBLE)
 
 
+OTHERS = [
+    shared(),
+    forwarding(),
+    offset(),
+    offset(1),
+    nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
+    nn.Sequential(weight_norm(nn.Linear(2, 5)), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
+    nn.Sequential(nn.Tanh(), nn.Linear(2, 2)).to(DOUBLE),
+    nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Tanh()).to(DOUBLE),
+    nn.Sequential(nn.Linear(2, 5), nn.ReLU(inplace=True), nn.Linear(5, 2)).to(DOUBLE),
+    network(2, 5, 2, activation=partial(nn.GELU, "tanh")),
+    network(2, 5, 2, activation=partial(nn.ELU, 0.5)),
+    network(2, 5, 2, activation=partial(nn.Softplus, beta=2)),
+    network(2, 5, 2, activation=partial(nn.LeakyReLU, -0.5)),
+    network(2, *[3] * 16, 2),
+]
+
+
+def named(net: nn.Module) -> str:
+    return str(net).replace("\n", "")[:60]
+
+
+@SOLVERS
+@pytest.mark.parametrize("net", OTHERS, ids=named)
+def test_networks_of_other_forms_are_taken_too(net: nn.Module, solver: Any, taken: list[str]) -> None:
+    assert_as_pytorch(net, 0.1 * samples(4, 2), solver)
+    assert taken in (["there", "back"], ["adapt", "back"])
+
+
 @SOLVERS
 @pytest.mark.parametrize(
     "net",
     [
         *(hooked(where) for where in (None, 0, 1)),
         hooked(0, "register_forward_pre_hook"),
-        forwarding(),
-        shared(),
-        offset(),
-        offset(1),
-        nn.Sequential(Own(2, 5), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
-        nn.Sequential(weight_norm(nn.Linear(2, 5)), nn.Tanh(), nn.Linear(5, 2)).to(DOUBLE),
-        nn.Sequential(nn.Tanh(), nn.Linear(2, 2)).to(DOUBLE),
-        nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Tanh()).to(DOUBLE),
         nn.Sequential(nn.Linear(2, 2), nn.LayerNorm(2)).to(DOUBLE),
-        network(2, 5, 2, activation=nn.GELU),
-        network(2, 5, 2, activation=partial(nn.ELU, 0.5)),
-        network(2, 5, 2, activation=partial(nn.Softplus, beta=2)),
-        network(2, 5, 2, activation=partial(nn.LeakyReLU, -0.5)),
         network(2, 5, 2, activation=partial(nn.LeakyReLU, cast(float, torch.tensor(0.5)))),
-        network(2, *[3] * 16, 2),
-        network(2, native.UNITS_UP_TO + 1, 2),
+        network(2, native.WIDTH_UP_TO + 1, 2),
         nn.Sequential(),
     ],
-    ids=lambda net: str(net).replace("\n", "")[:60],
+    ids=named,
 )
 def test_whatever_else_a_network_does_is_left_to_pytorch(net: nn.Module, solver: Any, taken: list[str]) -> None:
     if len(list(net.parameters())):
@@ -247,7 +265,7 @@ def test_a_network_that_is_no_field_is_told_as_ever() -> None:
 
 
 @SOLVERS
-@pytest.mark.parametrize("activation", layered.ACTIVATIONS)
+@pytest.mark.parametrize("activation", layers.ACTIVATIONS)
 def test_what_is_not_a_number_is_noticed_in_every_weight(activation: Any, solver: Any) -> None:
     for place in range(4):
         net = network(2, 3, 2, activation=activation)
@@ -268,11 +286,12 @@ def test_a_rate_whose_square_is_no_number_is_told_as_ever() -> None:
 
 
 LARGEST = """
+from tests.fast import layers
 from tests.fast.layers import network
 from windermere.fast.cpu import native
 from windermere.nn import Autonomous
-most = native.UNITS_UP_TO
-field = Autonomous(network(most, *[most] * (native.DEPTH_UP_TO - 1), most))
+most = native.WIDTH_UP_TO
+field = Autonomous(network(most, *[most] * 15, most))
 z = torch.full((1, most), 0.1).double()
 native.PRODUCTS_UP_TO = 1 << 40
 """
@@ -284,6 +303,7 @@ def test_a_solve_of_the_largest_network_fits_on_a_small_stack() -> None:
 
 IN_SMALL_THREADS = """
 import ctypes, torch
+from tests.fast import layers
 from tests.fast.layers import network
 from windermere.fast.cpu import native, native_call
 from windermere.nn import Autonomous
@@ -293,7 +313,7 @@ c.pthread_attr_init(kind)
 c.pthread_attr_setstacksize(kind, ctypes.c_size_t(128 << 10))
 if not hasattr(c, "pthread_setattr_default_np") or c.pthread_setattr_default_np(kind):
     raise SystemExit
-most, native_call.WORTH_A_THREAD = native.UNITS_UP_TO, 1
+most, native_call.WORTH_A_THREAD = native.WIDTH_UP_TO, 1
 torch.set_num_threads(2)
 field = Autonomous(network(most, most, most))
 native.PRODUCTS_UP_TO = 1 << 40

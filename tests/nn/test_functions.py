@@ -209,7 +209,9 @@ class BehindItself(nn.Module):
 def test_a_network_that_is_not_registered_is_taken_into_float64_with_its_model(kind: Any) -> None:
     net = network()
     found, wanted = audit(kind(net, head()), data()), audit(Registered(network(), head()), data())
-    assert (found.notes, found.reference) == ((), wanted.reference)
+    assert found.notes == ()
+    assert found.reference.solver == wanted.reference.solver
+    assert found.reference.error == pytest.approx(wanted.reference.error, rel=1e-3)  # one of them may be solved in C
     assert next(net.parameters()).dtype == torch.float32
 
 

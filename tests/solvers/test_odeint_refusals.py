@@ -36,7 +36,7 @@ MISSING: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("how", "sentence"), MISSING, ids=[str(how) for how, _ in MISSING])
+@pytest.mark.parametrize(("how", "sentence"), MISSING, ids=[sentence for _, sentence in MISSING])
 def test_what_is_missing_is_told_in_a_sentence(how: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         wm.odeint(coupled, some_states(2, 2), at(0.0, 1.0), **how)

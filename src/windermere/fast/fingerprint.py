@@ -39,6 +39,7 @@ FOREIGN = (
 STANDARD = sys.stdlib_module_names
 BOOKKEEPING = frozenset(vars(nn.Module()))
 """What every module has: its parameters, buffers, modules and mode, and the hooks, of which it may have none."""
+NORMS = (nn.modules.batchnorm._NormBase,)
 DEPTH, MOST = 12, 4000
 
 
@@ -61,13 +62,20 @@ def fingerprint(of: Any) -> Fingerprint:
     """The fingerprint of a field; an `UnknownFieldError` where it has none."""
     look = _Look()
     look.at(of, 0)
-    return Fingerprint(tuple(look.found), tuple(look.shape), tuple(look.tensors))
+    structure, tensors = tuple(look.found), tuple(look.tensors)
+    return Fingerprint((*structure, *[x.data_ptr() for x in tensors]), structure, tensors)
+
+
+def objects_of(field: Any) -> list[Any]:
+    """All objects that a field leads to."""
+    look = _Look()
+    look.at(field, 0)
+    return look.alive
 
 
 @dataclass
 class _Look:
     found: list[Hashable] = field(default_factory=list)
-    shape: list[Hashable] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     seen: dict[int, int] = field(default_factory=dict)
     alive: list[Any] = field(default_factory=list)
@@ -75,30 +83,26 @@ class _Look:
 
     def note(self, *what: Hashable) -> None:
         self.found += what
-        self.shape += what
 
     def at(self, value: Any, depth: int) -> None:
-        kind = type(value)
+        kind: Any = type(value)
         if kind in PLAIN:
-            self.note(kind.__name__, value if value == value else "nan")
-        elif isinstance(value, FIXED):
-            self.note(str(value))
-        elif id(value) in self.seen:
-            self.note("again", self.seen[id(value)])
+            self.found += (kind.__name__, value if value == value else "nan")
+        elif (before := self.seen.get(id(value))) is not None:
+            self.found += ("again", before)
+        elif (way := _way_into(kind)) is _Look._fixed:
+            self.found.append(str(value))
+        elif way is None:
+            raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
         elif depth > DEPTH or len(self.seen) > MOST:
             raise UnknownFieldError("it holds too much to look at")
         else:
             self.seen[id(value)] = len(self.seen)
             self.alive.append(value)
-            self._into(value, depth + 1)
+            way(self, value, depth + 1)
 
-    def _into(self, value: Any, depth: int) -> None:
-        """Something that is met for the first time."""
-        kind: Any = type(value)
-        way = _way_into(kind)
-        if way is None:
-            raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
-        way(self, value, depth)
+    def _fixed(self, value: Any, depth: int) -> None:
+        self.note(str(value))
 
     def _code(self, value: Any, depth: int) -> None:
         self.note(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value)}")
@@ -107,28 +111,23 @@ class _Look:
         if type(x) not in (Tensor, nn.Parameter) or x.layout is not torch.strided or x.is_meta:
             raise UnknownFieldError("it holds a tensor of a special kind")
         self.note("tensor", x.shape, x.stride(), x.dtype, x.device, x.requires_grad, x.is_leaf)
-        self.found.append(x.data_ptr())
         self.tensors.append(x)
 
     def _module(self, module: nn.Module, depth: int) -> None:
-        if isinstance(module, torch.jit.ScriptModule):
-            raise UnknownFieldError("it is compiled by torch.jit")
         if is_hooked(module):
             raise UnknownFieldError("it has hooks")
-        if isinstance(module, nn.modules.batchnorm._NormBase) and module.training:
-            raise UnknownFieldError("it has batch norm in training mode")
         own = vars(module)
         kind: Any = type(module)
-        self.note("module", kind, module.training, len(own))
+        _refuse(kind, own["training"])
+        self.found += ("module", kind, own["training"], len(own))
         for place in ("_parameters", "_buffers", "_modules"):
             for name, value in own[place].items():
-                self.note(name)
+                self.found.append(name)
                 self.at(value, depth)
-        for name, value in own.items():
-            if name not in BOOKKEEPING:
-                self.note(name)
-                self.at(value, depth)
-        self._class(type(module), depth)
+        for name in [name for name in own if name not in BOOKKEEPING]:
+            self.found.append(name)
+            self.at(own[name], depth)
+        self._class(kind, depth)
 
     def _class(self, kind: type, depth: int) -> None:
         """The functions of classes that are not PyTorch's, and their plain attributes."""
@@ -208,7 +207,17 @@ class _Look:
         self.note("set", frozenset(value))
 
 
+@lru_cache(maxsize=1024)
+def _refuse(kind: type[nn.Module], training: bool) -> None:
+    """Refuse modules of some types."""
+    if issubclass(kind, torch.jit.ScriptModule):
+        raise UnknownFieldError("it is compiled by torch.jit")
+    if issubclass(kind, NORMS) and training:
+        raise UnknownFieldError("it has batch norm in training mode")
+
+
 _WAYS: tuple[tuple[Any, Callable[[_Look, Any, int], None]], ...] = (
+    (FIXED, _Look._fixed),
     (Tensor, _Look._tensor),
     (nn.Module, _Look._module),
     (types.FunctionType, _Look._function),

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from windermere._torch_private import is_dynamo_compiling, uncompiled
 from windermere.errors import UsageError
-from windermere.fast.cpu.layered import LayersInC
-from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, register, solve
-from windermere.solvers.field import stands_for
+from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, solve
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
@@ -115,7 +113,7 @@ def _checked(solver: Any) -> Any:
 class Autonomous(nn.Module):
     """A field from a network that takes no time: field(t, z) = network(z). See `ODEBlock` for an example.
 
-    On a CPU, a network of linear layers and activations is solved in C: see docs/speed.md.
+    On a CPU, a network of linear layers and activations is solved in C, as are most fields: see docs/speed.md.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -125,13 +123,6 @@ class Autonomous(nn.Module):
     def forward(self, t: Tensor, z: Tensor) -> Any:
         """network(z), whatever the time."""
         return self.network(z)
-
-
-def _network_of(field: object) -> nn.Module | None:
-    return field.network if isinstance(field, Autonomous) and stands_for(Autonomous, field) else None
-
-
-register(LayersInC(_network_of))
 
 
 def ode_blocks(model: nn.Module) -> list[ODEBlock]:

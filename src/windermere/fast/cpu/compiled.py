@@ -19,7 +19,7 @@ from typing import Any
 from windermere.fast.cpu.native_cache import cache_folder, is_sound, keep, sweep, workplace
 
 SOURCE = Path(__file__).with_name("native.c")
-PARTS = ("vectors", "sphere", "table", "layers", "adaptive")
+PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive")
 INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in PARTS)
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)

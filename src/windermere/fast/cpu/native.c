@@ -1,4 +1,4 @@
-/* Whole solves of a field (FIELD: native_sphere.h or native_layers.h), there and back: see native.py.
+/* Whole solves of a field (FIELD: native_sphere.h or native_rows.h), there and back: see native.py.
 
 Samples go in tiles (native_vectors.h) that know nothing of each other, so each thread takes some; with steps that
 depend on the error of a whole member, it takes some of the members. A *row* is what one evaluation starts from: z + h
@@ -14,13 +14,28 @@ enum { DONE, FULL, TROUBLE };
 
 const long vector_bytes = BYTES;
 
+/* One operation of a row program (native_rows.h). */
+typedef struct {
+    long code, kind, n, in;
+    long to, a, b, matrix;      /* addresses; where a matrix lies, or where a derivative is noted */
+    long to_step, a_step, b_step, add;
+    double x, y;
+} Instruction;
+
+/* Where a part of an external tensor lies in the layers or in a share: a row (out = 0), or a matrix. */
+typedef struct {
+    long external, offset, in, out, by_in, by_out, place;
+} Block;
+
 typedef struct {
     long members, samples, points, tiles; /* tiles of each member */
     long channels, width;        /* of a sphere network */
-    long depth;                  /* of a layered one: */
-    const long *units;           /* [depth + 1] */
-    const long *activations;     /* [depth] */
-    const double *slopes;        /* [depth] */
+    const Instruction *ops;      /* of a row program: so many there, and so many back */
+    long there, back;
+    const Block *block;          /* so many that are laid out, and so many with gradients */
+    long blocks, graded;
+    const double *constants;
+    long laid, noted, shared_out, working; /* sizes: of layers, notes, shares and of room to work in */
     long stages;                 /* that propagate */
     long evaluated;              /* with those that only the error estimate needs: the same, or one more that is the
                                     next step's first (FSAL) */
@@ -30,13 +45,20 @@ typedef struct {
     const REAL *const *weights;  /* of each layer's weight and bias [members][...], as PyTorch has them */
     REAL *const *gradients;
     REAL *layers;                /* [members][...]: what a field makes of its weights */
-    const double *tableau;       /* [evaluated + 2][evaluated]: a, b and the error's weights */
+    const double *tableau;       /* [evaluated + 3][evaluated]: a, b, the error's weights and the times c */
+    const double *dense;         /* [evaluated][degree] of the continuous extension; or null, where steps land on times */
+    long degree;
+    double *nodes;               /* as sizes, and one more: the times between steps */
     double *sizes;               /* [members][room], or where they are shared [room] */
     long *steps;                 /* [members], or one */
     const REAL *start;           /* [members][samples][points] */
-    REAL *end;
+    long inner;                  /* times asked for between the first and the last: of one member */
+    const double *inner_times;   /* [inner] */
+    long *inner_steps;           /* [inner]: how many steps lie before; of dense output, before the one that it is in */
+    REAL *end;                   /* [inner + 1][members][samples][points] */
     V *rows;                     /* [members][tiles][...][points] */
-    V *rates;                    /* [members][tiles][evaluated][entries]; on a fixed grid's way back their cotangents */
+    V *rates;                    /* [members][tiles][evaluated][entries], and room to work in; on a fixed grid's way back
+                                    their cotangents */
     V *notes;                    /* [members][tiles][...][...]: what an evaluation leaves for its way back, for as many
                                     rows as are kept, or one */
     const REAL *on_end;          /* cotangents */
@@ -78,9 +100,26 @@ static V *rows_of(const Walk *walk, long tile, long step) {
 }
 
 /* The rates of a step: like all that grows with stages and channels not on the stack, as a thread's may be small. */
-static V *rates_of(const Walk *walk, long tile) { return walk->rates + tile * walk->evaluated * entries_of(walk); }
+static V *rates_of(const Walk *walk, long tile) {
+    return walk->rates + tile * (walk->evaluated * entries_of(walk) + work_size(walk));
+}
+
+static V *work_of(const Walk *walk, long tile) { return rates_of(walk, tile) + walk->evaluated * entries_of(walk); }
 
 static long steps_of(const Walk *walk, long member) { return walk->steps[walk->shared ? 0 : member]; }
+
+static const double *nodes_of(const Walk *walk, long member) {
+    return walk->nodes + (walk->shared ? 0 : member * (walk->room + 1));
+}
+
+/* The time of a stage of a step from one node to the next. */
+static REAL stage_time(const Walk *walk, long stage, double from, double to) {
+    const double c = walk->tableau[(walk->evaluated + 2) * walk->evaluated + stage];
+    return (REAL)(c == 1 ? to : from + c * (to - from));
+}
+
+/* The states at one of the times asked for, or their cotangents. */
+static long output(const Walk *walk, long k) { return k * walk->members * walk->samples * walk->points; }
 
 static const double *sizes_of(const Walk *walk, long member) {
     return walk->sizes + (walk->shared ? 0 : member * walk->room);
@@ -103,40 +142,93 @@ static void combine(V *to, const V *z, const V *rates, const double *weights, lo
 }
 
 static void tile_there(const Walk *walk, long tile) {
-    long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
+    long d = walk->points, stages = walk->stages, member = tile / walk->tiles, next = 0;
     const Field field = field_of(walk, member);
-    const double *sizes = sizes_of(walk, member);
+    const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
     long steps = steps_of(walk, member);
-    V *rates = rates_of(walk, tile);
+    V *rates = rates_of(walk, tile), *work = work_of(walk, tile);
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < steps; n++) {
         V *rows = rows_of(walk, tile, n);
         for (long i = 0; i < stages; i++) {
+            const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
-            evaluate(&field, rows + i * d, notes_of(walk, tile, n * stages + i), rates + i * d);
+            evaluate(walk, &field, t, rows + i * d, notes_of(walk, tile, n * stages + i), work, rates + i * d);
         }
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
+        for (; next < walk->inner && walk->inner_steps[next] == n + 1; next++)
+            store(walk, tile, rows_of(walk, tile, n + 1), walk->end + output(walk, next));
     }
-    store(walk, tile, rows_of(walk, tile, steps), walk->end);
+    store(walk, tile, rows_of(walk, tile, steps), walk->end + output(walk, walk->inner));
+}
+
+/* The weights of a step's rates in the state at a time within it. */
+static void dense_weights(const Walk *walk, double from, double to, double time, double *weights) {
+    const double at = (time - from) / (to - from);
+    for (long i = 0; i < walk->evaluated; i++) {
+        weights[i] = 0;
+        for (long j = walk->degree - 1; j >= 0; j--) weights[i] = (weights[i] + walk->dense[i * walk->degree + j]) * at;
+        weights[i] *= to - from;
+    }
+}
+
+/* What cotangents of the states within a step add to those of its rates: all but the last one's, where that is the next
+   step's first, or it alone. Where there is an `on_start`, they are added to it, too. */
+static void add_dense(const Walk *walk, long tile, long step, V *on_rates, V *on_start, int last) {
+    long d = walk->points, member = tile / walk->tiles, all = walk->evaluated;
+    const double *nodes = nodes_of(walk, member);
+    double weights[all];
+    V on[d];
+    for (long k = 0; k < walk->inner; k++) {
+        if (walk->inner_steps[k] != step) continue;
+        load(walk, tile, walk->on_end + output(walk, k), on, 1);
+        dense_weights(walk, nodes[step], nodes[step + 1], walk->inner_times[k], weights);
+        for (long i = last ? all - 1 : 0; i < (last ? all : walk->stages); i++)
+            for (long q = 0; q < d; q++) on_rates[(last ? 0 : i) * d + q] += (REAL)weights[i] * on[q];
+        for (long q = 0; on_start && q < d; q++) on_start[q] += on[q];
+    }
+}
+
+/* The cotangents of states at times asked for where a step ended. */
+static void add_landed(const Walk *walk, long tile, long steps, V *on_state) {
+    long d = walk->points;
+    V on[d];
+    for (long k = 0; k < walk->inner; k++) {
+        if (walk->inner_steps[k] != steps) continue;
+        load(walk, tile, walk->on_end + output(walk, k), on, 1);
+        for (long q = 0; q < d; q++) on_state[q] += on[q];
+    }
 }
 
 static void tile_back(const Walk *walk, long tile) {
-    long d = walk->points, stages = walk->stages, member = tile / walk->tiles;
+    long d = walk->points, stages = walk->stages, member = tile / walk->tiles, steps = steps_of(walk, member);
     const Field field = field_of(walk, member);
-    const double *sizes = sizes_of(walk, member), *b = walk->tableau + walk->evaluated * walk->evaluated;
+    const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
+    const double *b = walk->tableau + walk->evaluated * walk->evaluated;
     REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
-    V z[d], on_row[d], *on_rates = rates_of(walk, tile);
+    V z[d], on_row[d], *on_rates = rates_of(walk, tile), *work = work_of(walk, tile);
+    const int dense = walk->dense && walk->inner, handed_on = dense && walk->evaluated > stages;
     memset(share, 0, share_size(walk) * sizeof(REAL));
-    load(walk, tile, walk->on_end, z, 1);
-    for (long n = steps_of(walk, member) - 1; n >= 0; n--) {
+    load(walk, tile, walk->on_end + output(walk, walk->inner), z, 1);
+    if (handed_on) { /* the rate at the very end, which only states within the last step depend on */
+        const V *notes = notes_of(walk, tile, steps * stages);
+        memset(on_rates, 0, d * sizeof(V));
+        add_dense(walk, tile, steps - 1, on_rates, 0, 1);
+        pull_back(walk, &field, (REAL)nodes[steps], rows_of(walk, tile, steps), notes, work, on_rates, on_row, 1, &on);
+        for (long q = 0; q < d; q++) z[q] += on_row[q];
+    }
+    for (long n = steps - 1; n >= 0; n--) {
+        if (walk->inner && !dense) add_landed(walk, tile, n + 1, z);
         for (long i = 0; i < stages; i++)
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
+        if (dense) add_dense(walk, tile, n, on_rates, z, 0);
+        if (handed_on && n) add_dense(walk, tile, n - 1, on_rates, 0, 1);
         for (long i = stages - 1; i >= 0; i--) {
-            const V *row = rows_of(walk, tile, n) + i * d;
-            const V *notes = notes_of(walk, tile, n * stages + i);
-            pull_back(&field, row, notes, on_rates + i * d, on_row, 1, &on);
+            const V *row = rows_of(walk, tile, n) + i * d, *notes = notes_of(walk, tile, n * stages + i);
+            const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
+            pull_back(walk, &field, t, row, notes, work, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)
                 for (long q = 0; q < d; q++)
@@ -179,9 +271,11 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
 
 #include "native_adaptive.h"
 
-/* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take. */
+/* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take, and room to work
+   in on a tile. */
 void measure(const Walk *walk, long *found) {
     found[0] = layers_size(walk), found[1] = notes_size(walk) * LANES, found[2] = share_size(walk);
+    found[3] = work_size(walk) * LANES;
 }
 
 void there(const Walk *walk, long threads) {

@@ -1,39 +1,36 @@
-"""Whole solves in C, for CPUs (native.c): of the sphere networks, and of networks of linear layers (layered.py).
+"""Whole solves in C, for CPUs (native.c): of the sphere networks, and of row programs (rows.py).
 
 Where there is no compiler, or `WINDERMERE_NATIVE=0`, PyTorch operations do the same work. The same inputs give the same
 bits, however many threads there are: gradients are added in a fixed order.
 
 Shapes: S members, B samples, d points, C channels; a state is [S, B, d]. *Weights* are each layer's weight and bias,
-with a leading member axis; a sphere network's are those of Conv1d(1, C, 1), Conv1d(C, C, 3, padding=1) and
-Conv1d(C, 1, 1).
+with a leading member axis: of Conv1d(1, C, 1), Conv1d(C, C, 3, padding=1) and Conv1d(C, 1, 1). A row program's are its
+external tensors.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere._torch_private import is_in_a_mode
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_graded
-from windermere.fast.cpu.native_plan import Choice, Network
+from windermere.fast.cpu.native_plan import Choice, Network, Steps
 from windermere.solvers import FastAdjoint, FastPath, Problem, Tableau, Walked
 from windermere.solvers.field import Rate
 from windermere.solvers.grid import Grid
 from windermere.solvers.paths import Adjoined
-from windermere.solvers.runge_kutta import step_through
 from windermere.solvers.torch_modes import is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
 """The largest sphere network that C solves: tables and shares of gradients grow with the square of the channels, and a
 tile's states lie on a thread's stack."""
-UNITS_UP_TO, DEPTH_UP_TO, PRODUCTS_UP_TO = 512, 16, 1 << 22
-"""The most units and layers of a layered network that C solves, and the most products of one evaluation of a batch.
-With more to do, PyTorch's own products have no overhead to speak of."""
+WIDTH_UP_TO, PRODUCTS_UP_TO = 512, 1 << 24
+"""The widest rows of a program that C follows, and the most products of one evaluation of a batch. With more to do,
+PyTorch's own products have no overhead to speak of."""
 PLAIN, STRIDED = (Tensor, nn.Parameter), torch.strided
 VALUES_BROUGHT = 8192
 """A state on a GPU with at most so many values has its adjoint solved on the host."""
@@ -51,45 +48,52 @@ class Native:
     weights: Weights
     slow: Rate
     """The field by way of PyTorch, from these very weights."""
-    rate: Callable[[Weights], Rate] | None = None
-    """The field as PyTorch operations, where its gradient may be differentiated again; it does not depend on time."""
+    again: Callable[[Steps], Again] | None = None
+    """A solve with these steps by PyTorch's operations, where its gradient may be differentiated again."""
 
 
 class InC(FastPath):
     """Solves in C of the fields that `native_of` knows."""
 
-    def native_of(self, field: Any) -> Native | None:
-        """What native.c has to know of a field; None where it is not this path's."""
+    def native_of(self, problem: Problem) -> Native | None:
+        """What native.c has to know of a problem's field; None where it is not this path's."""
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether problems like this one are this path's, whatever their field is."""
+        return problem.is_plain
 
     def fixed(self, problem: Problem) -> Walked | None:
         z, grid = problem.z0, problem.grid
-        if not problem.is_plain or problem.gradient == "checkpoint" or grid.nodes.ndim >= z.ndim:
+        if not self.takes(problem) or problem.gradient == "checkpoint" or grid.nodes.ndim >= z.ndim:
             return None  # the last of these: members of one sample each
-        native = self.native_of(problem.field)
+        native = self.native_of(problem)
         if native is None or not can_walk(z, native):
             return None
-        end = walk_in_c(problem.tableau, grid, z, native)
-        return Walked.over_grid(problem.tableau.propagating, grid.taken, [z, end])
+        return Walked.over_grid(problem.tableau.propagating, grid.taken, walk_in_c(problem.tableau, grid, z, native))
 
     def adaptive(self, problem: Problem) -> Walked | None:
-        if not problem.is_plain or problem.gradient == "checkpoint":
+        if not self.takes(problem) or problem.gradient == "checkpoint":
             return None
-        native = self.native_of(problem.field)
+        native = self.native_of(problem)
         return None if native is None or not can_adapt(problem, problem.z0, native) else adapt_in_c(problem, native)
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
-        """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
-        native = self.native_of(problem.field) if problem.layout.parts is None else None
-        if native is None or not _can_adjoin(problem, problem.z0, native):
+        native = self.native_of(problem) if problem.layout.parts is None else None
+        return None if native is None else way_back(problem, native)
+
+
+def way_back(problem: Problem, native: Native) -> FastAdjoint | None:
+    """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
+    if not _can_adjoin(problem, problem.z0, native):
+        return None
+
+    def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
+        own = replace(problem, times=times)
+        if not _can_adjoin(own, z, native):
             return None
+        return _adjoin_on_host(own, z, a, native) if _is_brought(z) else adjoin_in_c(own, z, a, native)
 
-        def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
-            own = replace(problem, times=times)
-            if not _can_adjoin(own, z, native):
-                return None
-            return _adjoin_on_host(own, z, a, native) if _is_brought(z) else adjoin_in_c(own, z, a, native)
-
-        return FastAdjoint(adjoin, tuple(native.weights), native.slow)
+    return FastAdjoint(adjoin, tuple(native.weights), native.slow)
 
 
 def _can_adjoin(problem: Problem, z: Tensor, native: Native) -> bool:
@@ -122,18 +126,23 @@ def can_walk(z: Tensor, native: Native) -> bool:
     watched = is_looked_through() or is_in_a_mode()
     if watched or z.shape[-1:] != (network.points,) or dtype not in C_TYPES or z.ndim not in (2, 3):
         return False
-    lead = z.shape[:-2]
-    shapes = [lead + shape for shape in network.shapes] if lead else network.shapes
-    fitting = all(w.shape == shape for w, shape in zip(weights, shapes, strict=True))
     plain = all(x.dtype is dtype and x.is_cpu and type(x) in PLAIN and x.layout is STRIDED for x in (z, *weights))
-    return fitting and plain and _is_small(z, network) and library(C_TYPES[dtype], network.field) is not None
+    fitting = _is_fitting(z, weights, network) and _is_small(z, network)
+    return fitting and plain and library(C_TYPES[dtype], network.field) is not None
+
+
+def _is_fitting(z: Tensor, weights: Weights, network: Network) -> bool:
+    lead = z.shape[:-2]
+    if network.program is not None:
+        return not lead and all(w.numel() == size for w, size in zip(weights, network.program.sizes, strict=True))
+    return all(w.shape == lead + shape for w, shape in zip(weights, network.shapes, strict=True))
 
 
 def _is_small(z: Tensor, network: Network) -> bool:
-    if network.field == "sphere":
+    if network.program is None:
         return network.channels <= CHANNELS_UP_TO and network.points <= POINTS_UP_TO and z.numel() > 0
-    samples = z.numel() // network.points
-    return 0 < samples * network.products <= PRODUCTS_UP_TO and max(network.units) <= UNITS_UP_TO
+    program = network.program
+    return 0 < len(z) * program.products <= PRODUCTS_UP_TO and program.widest <= WIDTH_UP_TO
 
 
 def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
@@ -144,27 +153,26 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
     return by_member and extra == tableau.fsal and can_walk(z, native)
 
 
-def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> Tensor:
-    """z at the end of a grid; for a model alone the member axis is left out."""
+def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> list[Tensor]:
+    """z at the times asked for; for a model alone the member axis is left out."""
     call = Call(tableau, grid, z, native.weights, native.network)
-    call.again = _again(native, tableau, grid.steps)
-    return call.on_tape(call.there("there", call.longest), z, native.weights)
+    if native.again is not None:
+        call.again = native.again(Steps(tableau, grid.nodes, np.array(grid.stops[1:-1], np.int64)))
+    return _states(call, call.there("there", call.longest), z, native)
 
 
-def _again(native: Native, tableau: Tableau, sizes: NDArray[np.float64]) -> Again | None:
-    """The same solve by operations, of a model alone."""
-    if (rate := native.rate) is None:
-        return None
-    return lambda z, weights: step_through(tableau, rate(weights), [float(h) for h in sizes], z)
+def _states(call: Call, end: Tensor, z: Tensor, native: Native) -> list[Tensor]:
+    found = call.on_tape(end, z, native.weights)
+    return [z, *(found.unbind(0) if call.walk.inner else (found,))]
 
 
 def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     """A solve with steps of each member's own; None where something is out of the ordinary."""
-    tableau, z = problem.tableau, problem.z0
+    tableau, z, dense = problem.tableau, problem.z0, problem.interpolate
     room = STEPS_AT_FIRST if is_graded(z, native.weights) else 1
     while True:
         choice = Choice.of(problem, room)
-        call = Call(tableau, choice, z, native.weights, native.network)
+        call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
         end = call.there("adapt", STEPS_AT_FIRST)
         if not (choice.status == FULL).any():
             break
@@ -172,8 +180,10 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     if (choice.status != DONE).any():
         return None
     call.longest = int(choice.steps.max())
-    call.again = _again(native, tableau, choice.sizes[0, : call.longest])
-    states = [z, call.on_tape(end, z, native.weights)]
+    if native.again is not None:
+        nodes, inner = choice.nodes[0, : call.longest + 1], choice.inner_steps
+        call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
+    states = _states(call, end, z, native)
     return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
 
 

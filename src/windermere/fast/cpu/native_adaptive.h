@@ -8,7 +8,7 @@ typedef struct {
     const Walk *walk;
     Field field;
     long member, step; /* steps accepted so far, where rows are kept; else 0 */
-    double h;
+    double t, reached, h;
 } Trial;
 
 static V *trial_rates(const Trial *trial, long k) {
@@ -25,17 +25,17 @@ static REAL *trial_share(const Trial *trial, long k, int pending) {
     return walk->shares + ((pending * walk->members + trial->member) * walk->tiles + k) * share_size(walk);
 }
 
-/* The rate at stage i of tile k. */
-static void evaluate_stage(const Trial *trial, long k, long i) {
+/* The rate at stage i of tile k, at a time. */
+static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
     const Walk *walk = trial->walk;
-    long d = walk->points, entries = entries_of(walk);
+    long d = walk->points, entries = entries_of(walk), tile = trial->member * walk->tiles + k;
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    V *notes = notes_of(walk, trial->member * walk->tiles + k, trial->step * walk->stages + i);
-    evaluate(&trial->field, row, notes, rate);
+    V *notes = notes_of(walk, tile, trial->step * walk->stages + i), *work = work_of(walk, tile);
+    evaluate(walk, &trial->field, t, row, notes, work, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
     const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
-    pull_back(&trial->field, row, notes, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
+    pull_back(walk, &trial->field, t, row, notes, work, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
 
@@ -65,17 +65,18 @@ static double first_step(Trial *trial) {
     double d0 = 0, d1 = 0, d2 = 0, span = walk->finish - walk->begin;
     for (long k = 0; k < walk->tiles; k++) {
         V *z = trial_rows(trial, k), *rate = trial_rates(trial, k);
-        evaluate_stage(trial, k, 0);
+        evaluate_stage(trial, k, 0, (REAL)walk->begin);
         d0 += squares(trial, k, z, z, z), d1 += squares(trial, k, rate, z, z);
     }
     d0 = rms(trial, d0), d1 = rms(trial, d1);
     if (!isfinite(d0) || !isfinite(d1) || walk->rounding * d0 > 0.5) return NAN;
     double h0 = fmin(d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1, fabs(span));
-    const double one = 1;
+    const double one = 1, far = fmax(walk->begin, walk->finish), near = fmin(walk->begin, walk->finish);
+    const double probed = fmin(fmax(walk->begin + copysign(h0, span), near), far);
     for (long k = 0; k < walk->tiles; k++) {
         V *z = trial_rows(trial, k), *rates = trial_rates(trial, k), change[entries];
         combine(z + entries, z, rates, &one, 1, copysign(h0, span), entries);
-        evaluate_stage(trial, k, 1);
+        evaluate_stage(trial, k, 1, (REAL)probed);
         for (long q = 0; q < entries; q++) change[q] = rates[entries + q] - rates[q];
         d2 += squares(trial, k, change, z, z);
     }
@@ -95,10 +96,10 @@ static double tried(Trial *trial, int first_is_known) {
         V *rows = trial_rows(trial, k), *end = rows + walk->stages * entries, *rates = trial_rates(trial, k);
         V error[entries];
         if (walk->adjoint) memset(trial_share(trial, k, 1), 0, share_size(walk) * sizeof(REAL));
-        if (!first_is_known) evaluate_stage(trial, k, 0);
+        if (!first_is_known) evaluate_stage(trial, k, 0, (REAL)trial->t);
         for (long i = 1; i < all; i++) {
             combine(rows + i * entries, rows, rates, walk->tableau + i * all, i, trial->h, entries);
-            evaluate_stage(trial, k, i);
+            evaluate_stage(trial, k, i, stage_time(walk, i, trial->t, trial->reached));
         }
         if (all == walk->stages) combine(end, rows, rates, b, all, trial->h, entries);
         combine(error, 0, rates, error_weights, all, trial->h, entries);
@@ -134,26 +135,49 @@ static void begin(const Trial *trial) {
     }
 }
 
+/* Store the state, as that at a time asked for. */
+static void land(const Trial *trial, long at) {
+    const Walk *walk = trial->walk;
+    for (long k = 0; k < walk->tiles; k++)
+        store(walk, trial->member * walk->tiles + k, trial_rows(trial, k), walk->end + output(walk, at));
+}
+
+/* Store the state at a time within the step that was tried. */
+static void pass(const Trial *trial, long at) {
+    const Walk *walk = trial->walk;
+    double weights[walk->evaluated];
+    V state[walk->points];
+    dense_weights(walk, trial->t, trial->reached, walk->inner_times[at], weights);
+    for (long k = 0; k < walk->tiles; k++) {
+        combine(state, trial_rows(trial, k), trial_rates(trial, k), weights, walk->evaluated, 1, walk->points);
+        store(walk, trial->member * walk->tiles + k, state, walk->end + output(walk, at));
+    }
+}
+
 static void finish(const Trial *trial) {
     const Walk *walk = trial->walk;
+    land(trial, walk->inner);
     for (long k = 0; k < walk->tiles; k++) {
         long tile = trial->member * walk->tiles + k;
-        store(walk, tile, trial_rows(trial, k), walk->end);
         if (walk->adjoint) store(walk, tile, trial_rows(trial, k) + walk->points, walk->on_start);
     }
 }
 
 static void member_adapted(const Walk *walk, long member) {
-    Trial trial = {walk, field_of(walk, member), member, 0, 0};
-    long fsal = walk->evaluated > walk->stages, known = !walk->adjoint, taken = 0;
-    double t = walk->begin, *sizes = walk->sizes + member * walk->room;
+    Trial trial = {walk, field_of(walk, member), member, 0, walk->begin, walk->begin, 0};
+    long fsal = walk->evaluated > walk->stages, known = !walk->adjoint, taken = 0, next = 0;
+    const double sign = walk->finish > walk->begin ? 1 : -1;
+    double *sizes = walk->sizes + member * walk->room, *nodes = walk->nodes + member * (walk->room + 1);
     begin(&trial);
     double h = first_step(&trial);
     walk->evaluations[member] = 2, walk->rejected[member] = 0, walk->status[member] = TROUBLE;
     if (!isfinite(h)) return;
-    while (t != walk->finish) {
-        double left = fabs(walk->finish - t), length = h >= left * (1 - 1e-10) ? left : h;
-        trial.h = copysign(length, walk->finish - t);
+    nodes[0] = trial.t;
+    while (trial.t != walk->finish) {
+        const double to = !walk->dense && next < walk->inner ? walk->inner_times[next] : walk->finish;
+        double left = fabs(to - trial.t), length = h >= left * (1 - 1e-10) ? left : h;
+        trial.h = copysign(length, to - trial.t);
+        trial.reached = length == left ? to : trial.t + trial.h;
         double ratio = tried(&trial, known);
         walk->evaluations[member] += walk->evaluated - known;
         if (!isfinite(ratio)) return;
@@ -162,15 +186,23 @@ static void member_adapted(const Walk *walk, long member) {
         double proposal = length * fmin(fmax(factor, ratio < 1 ? 1 : walk->most_shrinking), walk->most_growth);
         h = accepted ? fmax(proposal, h) : proposal;
         if (accepted) {
-            t = length == left ? walk->finish : t + trial.h;
-            if (walk->keep) sizes[taken] = trial.h;
+            for (; walk->dense && next < walk->inner && sign * (walk->inner_times[next] - trial.reached) <= 0; next++) {
+                walk->inner_steps[next] = taken;
+                pass(&trial, next);
+            }
+            if (walk->keep) sizes[taken] = trial.h, nodes[taken + 1] = trial.reached;
             accept(&trial);
+            trial.t = trial.reached;
             taken++;
+            if (!walk->dense && next < walk->inner && trial.t == to) {
+                walk->inner_steps[next] = taken;
+                land(&trial, next++);
+            }
         } else walk->rejected[member]++;
         known = !walk->adjoint && (fsal || !accepted);
         if (!accepted && h < walk->smallest) return;
-        if (t != walk->finish && taken + walk->rejected[member] >= walk->budget) return;
-        if (t != walk->finish && walk->keep && taken == walk->room) {
+        if (trial.t != walk->finish && taken + walk->rejected[member] >= walk->budget) return;
+        if (trial.t != walk->finish && walk->keep && taken == walk->room) {
             walk->status[member] = FULL;
             return;
         }

@@ -1,6 +1,7 @@
 """The memory of a solve in C, calls of native.c's functions with it, and its gradient."""
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,6 +40,23 @@ def threads_for_c_alone() -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         _threads.reset(token)
+
+
+_kept_rooms = threading.local()
+KEPT_ROOM = 1 << 24
+"""Bytes of room to work in that a thread keeps from call to call: to ask the system for it takes as long as a small
+solve."""
+
+
+def _room(name: str, entries: int, like: Tensor) -> Tensor:
+    """Room for so many numbers that this thread uses under this name, until it asks for it again."""
+    if entries * like.itemsize > KEPT_ROOM:
+        return like.new_empty(entries)
+    kept: Tensor | None = getattr(_kept_rooms, name, None)
+    if kept is None or kept.dtype != like.dtype or kept.numel() < entries:
+        kept = like.new_empty(entries)
+        setattr(_kept_rooms, name, kept)
+    return kept
 
 
 def is_graded(z: Tensor, weights: Weights) -> bool:
@@ -121,20 +139,25 @@ class Call:
         weights: Weights,
         network: Network,
         adjoint: bool = False,
+        dense: bool = False,
     ) -> None:
-        """For a model alone the member axis is left out of the state and the weights."""
+        """For a model alone the member axis is left out of the state and the weights. With `dense` output, steps pass
+        over the times asked for between the first and the last."""
         self.network, self.keep = network, not adjoint and is_graded(z, weights)
         self.again: Again | None = None
         """The same solve by operations that can be differentiated as often as one likes."""
         kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
         lanes = vector_bytes(real, network.field) // z.element_size()
-        plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint)
+        plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint, dense)
         self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
         self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
-        self.memory: Tensor | None = self.start.new_empty(sum(plan.parts.values()))
+        entries = sum(plan.parts.values())
+        self.memory: Tensor | None = (
+            self.start.new_empty(entries) if self.keep else _room("memory", entries, self.start)
+        )
         """None once the tape has it."""
         self.walk.start = self.start.data_ptr()
         self.pointers = _pointers(self.weights)
@@ -146,6 +169,7 @@ class Call:
                 setattr(self.walk, name, number)
             for name, array in self.choice.arrays.items():
                 setattr(self.walk, name, array.ctypes.data)
+            self.walk.inner = len(self.choice.inner_times)
 
     def place(self, walk: NativeWalk, memory: Tensor) -> None:
         """Let a walk's parts lie in this memory."""
@@ -155,8 +179,10 @@ class Call:
             address += entries * memory.element_size()
 
     def there(self, name: str, steps: int) -> Tensor:
-        """The state at the end, by a function of native.c, in about so many steps."""
-        end = torch.empty_like(self.start)
+        """The state at the end, by a function of native.c, in about so many steps; or [times, ...] where states at
+        others after the first were asked for as well."""
+        inner = self.walk.inner
+        end = self.start.new_empty((inner + 1, *self.start.shape)) if inner else torch.empty_like(self.start)
         self.walk.end = end.data_ptr()
         self.run(name, self.walk, steps)
         return end
@@ -187,9 +213,9 @@ class Call:
         self, name: str, walk: NativeWalk, steps: int, on_end: Tensor, on_start: Tensor | None
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
-        gradients = [torch.empty_like(w) for w in self.weights]
+        gradients = [torch.zeros_like(w) for w in self.weights]
         rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
-        scratch = self.start.new_empty(rates + walk.members * walk.tiles * self.plan.share)
+        scratch = _room("scratch", rates + walk.members * walk.tiles * self.plan.share, self.start)
         walk.rates = scratch.data_ptr()
         walk.shares, walk.on_end = walk.rates + rates * scratch.element_size(), on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()

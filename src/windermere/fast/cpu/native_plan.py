@@ -4,14 +4,15 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from windermere.fast.cpu.compiled import library
+from windermere.fast.cpu.instructions import code_of
+from windermere.fast.program import Program
 from windermere.solvers import Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
@@ -19,35 +20,27 @@ from windermere.solvers.grid import Grid
 
 @dataclass(frozen=True)
 class Network:
-    """What native.c has to know of a field beside its weights: each layer's weight and bias."""
+    """What native.c has to know of a field beside its weights."""
 
     field: str
-    """The kind of field: "sphere" (native_sphere.h) or "layers" (native_layers.h)."""
+    """The kind of field: "sphere" (native_sphere.h) or "rows" (native_rows.h)."""
     points: int
     channels: int = 0
-    """The channels of a sphere network; 0 for a layered one."""
-    units: tuple[int, ...] = ()
-    """The units of a layered network, with the points at both ends; the next two say what follows each layer."""
-    activations: tuple[int, ...] = ()
-    slopes: tuple[float, ...] = ()
+    """The channels of a sphere network; 0 for a row program."""
+    program: Program | None = None
+    graded: frozenset[int] = frozenset()
+    """Which of a program's external tensors need gradients."""
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the weights, without the member axis."""
-        if self.field == "layers":
-            return [shape for i, o in pairwise(self.units) for shape in ((o, i), (o,))]
+        """The shapes of a sphere network's weights, without the member axis."""
         c = self.channels
         return [(c, 1, 1), (c,), (c, c, 3), (c,), (1, c, 1), (1,)]
-
-    @cached_property
-    def products(self) -> int:
-        """How many products one evaluation of a layered network takes for one sample."""
-        return sum(i * o for i, o in pairwise(self.units))
 
     @property
     def work(self) -> float:
         """About how long one evaluation on a tile takes, in half microseconds."""
-        return self.products / 512 if self.field == "layers" else self.points
+        return self.points if self.program is None else self.program.products / 512
 
 
 network_of = lru_cache(maxsize=16)(Network)
@@ -61,17 +54,38 @@ class NativeWalk(ctypes.Structure):
     """The objects whose addresses the struct holds, kept alive here: torch.compile lets go of local variables that are
     not read again."""
     _fields_ = (
-        *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width", "depth")),
-        *((name, ctypes.c_void_p) for name in ("units", "activations", "slopes")),
+        *((name, ctypes.c_long) for name in ("members", "samples", "points", "tiles", "channels", "width")),
+        ("ops", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("there", "back")),
+        ("block", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("blocks", "graded")),
+        ("constants", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("laid", "noted", "shared_out", "working")),
         *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
         *((name, ctypes.c_void_p) for name in ("weights", "gradients")),
-        *((name, ctypes.c_void_p) for name in ("layers", "tableau", "sizes", "steps", "start", "end")),
+        *((name, ctypes.c_void_p) for name in ("layers", "tableau", "dense")),
+        ("degree", ctypes.c_long),
+        *((name, ctypes.c_void_p) for name in ("nodes", "sizes", "steps", "start")),
+        ("inner", ctypes.c_long),
+        *((name, ctypes.c_void_p) for name in ("inner_times", "inner_steps", "end")),
         *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
         ("adjoint", ctypes.c_long),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
         *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "rejected", "status")),
     )
+
+
+class Steps(NamedTuple):
+    """The steps that a model alone took."""
+
+    tableau: Tableau
+    nodes: NDArray[np.float64]
+    """The times between steps, with both ends."""
+    inner_steps: NDArray[np.int64]
+    """How many steps lie before each time asked for between them, or before the step that it is in."""
+    inner_times: NDArray[np.float64] | None = None
+    """These times, where steps passed over them."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +96,12 @@ class Choice:
     tolerances: Mapping[str, NDArray[np.float64]]
     sizes: NDArray[np.float64]
     """[members, room]"""
+    nodes: NDArray[np.float64]
+    """[members, room + 1]: the times between steps."""
+    inner_times: NDArray[np.float64]
+    """Those asked for between the first and the last."""
+    inner_steps: NDArray[np.int64]
+    """How many steps lie before each of them; where they are passed over, before the step that they are in."""
     steps: NDArray[np.int64]
     evaluations: NDArray[np.int64]
     rejected: NDArray[np.int64]
@@ -97,12 +117,15 @@ class Choice:
         numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING}
         tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
         counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
-        return cls(numbers, tolerances, np.zeros((len(solvers), room)), *counts)
+        sizes, nodes = (np.zeros((len(solvers), n)) for n in (room, room + 1))
+        between = np.array(problem.times[1:-1], np.float64)
+        return cls(numbers, tolerances, sizes, nodes, between, np.zeros(len(between), np.int64), *counts)
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         counts = {"evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
-        return {**self.tolerances, "sizes": self.sizes, "steps": self.steps, **counts}
+        inner = {"inner_times": self.inner_times, "inner_steps": self.inner_steps}
+        return {**self.tolerances, "sizes": self.sizes, "nodes": self.nodes, "steps": self.steps, **inner, **counts}
 
 
 @dataclass(frozen=True)
@@ -129,34 +152,43 @@ def plan_of(
     lanes: int,
     keep: bool,
     adjoint: bool,
+    dense: bool,
 ) -> Plan:
-    """The plan for steps on a grid, or for at most so many chosen steps, with vectors of so many numbers (`lanes`). It
-    is cached, as a training asks for the same one at each iteration."""
+    """The plan for steps on a grid, or for at most so many chosen steps, with vectors of so many numbers (`lanes`), and
+    perhaps `dense` output. It is cached, as a training asks for the same one at each iteration."""
     *lead, samples, points = shape
     (members,) = lead or (1,)
     width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
-    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau), "slopes": np.array(network.slopes, float)}
-    arrays |= {name: np.array(getattr(network, name), np.int64) for name in ("units", "activations")}
+    arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
     numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
-    numbers |= {"channels": network.channels, "width": width, "depth": len(network.activations)}
+    numbers |= {"channels": network.channels, "width": width}
     numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
+    if network.program is not None:
+        code = code_of(network.program, network.graded if keep or adjoint else None, lanes)
+        arrays |= {"ops": code.ops, "block": code.blocks, "constants": code.constants}
+        numbers |= {"there": code.there, "back": len(code.ops) - code.there, **code.sizes}
+        numbers |= {"blocks": code.laid, "graded": len(code.blocks) - code.laid}
+    if dense:
+        arrays["dense"] = np.array(tableau.dense, np.float64)
+        numbers["degree"] = len(tableau.dense[0])
     if isinstance(steps, Grid):
-        numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1}
-        arrays |= {"sizes": steps.steps, "steps": steps.taken}
+        inner = np.array(steps.stops[1:-1], np.int64)
+        numbers |= {"room": steps.steps.shape[-1], "shared": steps.nodes.ndim == 1, "inner": len(inner)}
+        arrays |= {"sizes": steps.steps, "nodes": steps.nodes, "steps": steps.taken, "inner_steps": inner}
     else:
         numbers["room"] = steps
     walk = NativeWalk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
-    layers, notes, share = _measured(walk, real, network.field)
+    layers, notes, share, work = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
-    parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages}
+    parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages + members * tiles * work}
     parts |= {"notes": members * tiles * notes * (rows if keep else 1)}
     return Plan(walk, arrays, parts, share * (1 + adjoint))
 
 
 def _measured(walk: NativeWalk, real: str, field: str) -> tuple[int, ...]:
-    """Numbers that a member's layers, a row's notes on a tile and a tile's share of the gradients take."""
-    found = (ctypes.c_long * 3)()
+    """Numbers that a member's layers, a row's notes on a tile, a tile's share of the gradients and its work take."""
+    found = (ctypes.c_long * 4)()
     loaded = library(real, field)
     assert loaded is not None
     loaded.measure(ctypes.byref(walk), found)
@@ -165,7 +197,7 @@ def _measured(walk: NativeWalk, real: str, field: str) -> tuple[int, ...]:
 
 @cache
 def table(tableau: Tableau) -> NDArray[np.float64]:
-    """[stages + 2, stages]: a, b, and the weights of the error where there is an estimate."""
+    """[stages + 3, stages]: a, b, the weights of the error where there is an estimate, and c."""
     error = (0.0,) * tableau.stages if tableau.b_embedded is None else tableau.error_weights
-    lines = [(*line, *(0.0,) * tableau.stages)[: tableau.stages] for line in (*tableau.a, tableau.b, error)]
+    lines = [(*line, *(0.0,) * tableau.stages)[: tableau.stages] for line in (*tableau.a, tableau.b, error, tableau.c)]
     return np.array(lines, np.float64)

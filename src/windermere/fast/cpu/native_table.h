@@ -12,6 +12,8 @@ static long layers_size(const Walk *walk) {
 
 static long share_size(const Walk *walk) { return table_size(walk) + LANES; }
 
+static long work_size(const Walk *walk) { return 0; }
+
 static long notes_size(const Walk *walk) { return walk->points * walk->width / PAIR; }
 
 /* A member's table, and its weights as they were when the solve began: they may change before the way back. */

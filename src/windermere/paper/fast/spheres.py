@@ -122,6 +122,7 @@ class SpheresInC(InC):
 
     spheres_of: SpheresOf
 
-    def native_of(self, field: Any) -> Native | None:
+    def native_of(self, problem: Problem) -> Native | None:
+        field = problem.field
         spheres = self.spheres_of(field)
         return None if spheres is None else spheres.native

@@ -1,0 +1,124 @@
+"""Fields of all kinds whose operations are row-wise (trace.py), solved in C on a CPU: native_rows.h.
+
+A field is traced once and then found again as long as nothing changes that it depends on (traced.py). Whatever is not
+understood goes through PyTorch step by step.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from windermere._torch_private import is_in_a_mode
+from windermere.fast.cpu.native import InC, Native, way_back
+from windermere.fast.cpu.native_call import C_TYPES, Again, Weights
+from windermere.fast.cpu.native_plan import Steps, network_of
+from windermere.fast.program import Program, evaluate
+from windermere.fast.trace import DeclinedError
+from windermere.fast.traced import Traced, traced
+from windermere.solvers import FastAdjoint, Problem, Tableau
+from windermere.solvers.paths import Adjoined
+from windermere.solvers.runge_kutta import combine, stage_nodes, stages
+from windermere.solvers.torch_modes import is_looked_through
+
+
+class RowsInC(InC):
+    """Solves in C of fields whose program is known."""
+
+    def takes(self, problem: Problem) -> bool:
+        """States of rows, and not of an ensemble; with fixed steps, times that are landed on."""
+        z = problem.z0
+        plain = z.ndim == 2 and z.is_cpu and z.dtype in C_TYPES and not problem.layout.groups
+        asked = not problem.record and (bool(problem.adaptive) or not problem.interpolate) and len(problem.solvers) == 1
+        return plain and asked and not is_looked_through() and not is_in_a_mode()
+
+    def native_of(self, problem: Problem) -> Native | None:
+        found = self.traced(problem)
+        return None if found is None else _native(found, problem)
+
+    def traced(self, problem: Problem) -> Traced | None:
+        try:
+            return traced(problem)
+        except DeclinedError as reason:
+            _say(f"{type(problem.field).__name__} is solved step by step: {reason}")
+            return None
+
+    def adjoint(self, problem: Problem) -> FastAdjoint | None:
+        """The continuous adjoint of a module that depends on its own parameters alone, as it has to without this."""
+        if not self.takes(problem) or not isinstance(problem.field, nn.Module):
+            return None
+        found = self.traced(problem)
+        known = {id(p) for p in problem.field.parameters()}
+        if found is None or any(x.requires_grad and id(x) not in known for x in found.roots):
+            return None
+        way = way_back(problem, _native(found, problem))
+        if way is None:
+            return None
+        return FastAdjoint(_to_roots(way, found), tuple(found.roots), problem.field)
+
+
+@lru_cache(maxsize=256)
+def _say(what: str) -> None:
+    """Tell it once."""
+    logging.getLogger("windermere").debug(what)
+
+
+def _native(found: Traced, problem: Problem) -> Native:
+    program, weights = found.program, found.externals()
+    graded = frozenset(k for k, w in enumerate(weights) if w.requires_grad)
+    network = network_of("rows", program.points, program=program, graded=graded)
+    return Native(network, weights, problem.field, lambda steps: _again(program, steps))
+
+
+def _to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float], Tensor, Tensor], Adjoined | None]:
+    """The same with gradients of what the external tensors are made of."""
+
+    def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
+        done = way.adjoin(times, z, a)
+        return None if done is None else done._replace(gradient=_pulled_back(found, done.gradient))
+
+    return adjoin
+
+
+def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
+    if not found.recipe.steps:
+        by_root = dict(zip(found.recipe.wanted, gradients, strict=True))
+        return [by_root[k].view_as(x) if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
+    with torch.enable_grad():
+        roots = [x.detach().requires_grad_() for x in found.roots]
+        made = [(x, g.view_as(x)) for x, g in zip(found.recipe.made(roots), gradients, strict=True) if x.requires_grad]
+    on = torch.autograd.grad([x for x, _ in made], roots, [g for _, g in made], allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(roots, on, strict=True)]
+
+
+def _again(program: Program, steps: Steps) -> Again:
+    """The same solve by PyTorch's operations."""
+
+    def again(z: Tensor, weights: Weights) -> Tensor:
+        def rate(t: Tensor, z: Tensor) -> Tensor:
+            return evaluate(program, weights, t, z)
+
+        tableau, ends = steps.tableau, []
+        count = tableau.stages if steps.inner_times is not None else tableau.propagating
+        for n, (start, end) in enumerate(pairwise(steps.nodes)):
+            times = [z.new_tensor(t) for t in stage_nodes(tableau, start, end)[:count]]
+            rates = stages(tableau, rate, times, z, float(end - start))
+            inner = np.flatnonzero(steps.inner_steps == (n if steps.inner_times is not None else n + 1))
+            if steps.inner_times is not None:
+                ends += [_within(tableau, start, end, steps.inner_times[k], z, rates) for k in inner]
+            z = combine(z, float(end - start), tableau.b, rates)
+            if steps.inner_times is None:
+                ends += [z for _ in inner]
+        return torch.stack([*ends, z]) if len(steps.inner_steps) else z
+
+    return again
+
+
+def _within(tableau: Tableau, start: float, end: float, time: float, z: Tensor, rates: Sequence[Tensor]) -> Tensor:
+    """The state at a time within a step."""
+    powers = ((time - start) / (end - start)) ** np.arange(1, len(tableau.dense[0]) + 1)
+    return combine(z, float(end - start), (np.asarray(tableau.dense) @ powers).tolist(), rates)

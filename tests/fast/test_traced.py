@@ -1,0 +1,394 @@
+"""What a field's program is, when it is found again, and which fields are left to PyTorch: whoever changes a field gets
+what they changed."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn import functional
+
+import windermere as wm
+from tests.fast.fields import WithTime, made
+from tests.fast.layers import network
+from tests.fast.spheres import DOUBLE, assert_same, samples
+from windermere.fast import program, trace, traced
+from windermere.fast.cpu import compiled
+
+EULER = wm.FixedStep("euler", step=1 / 4)
+
+
+@pytest.fixture(autouse=True)
+def _compiled() -> None:
+    if compiled.library("double", "rows") is None:
+        pytest.skip("no C compiler here")
+    traced._shelves.clear()
+
+
+@pytest.fixture
+def traces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry for each field that was watched."""
+    seen: list[int] = []
+
+    def watched(*given: Any) -> Any:
+        seen.append(len(seen))
+        return trace.trace(*given)
+
+    monkeypatch.setattr(traced, "trace", watched)
+    return seen
+
+
+def end(field: Any, z: Tensor, solver: Any = EULER) -> Tensor:
+    return torch.as_tensor(wm.solve(field, z, solver).final)
+
+
+def slow(field: Any, z: Tensor, solver: Any = EULER) -> Tensor:
+    with wm.fast_paths(False):
+        return end(field, z, solver)
+
+
+# Operations, one by one
+
+UNARY: list[Callable[[Tensor], Tensor]] = [
+    *(torch.relu, torch.tanh, torch.sigmoid, torch.sin, torch.cos, torch.exp, torch.abs, torch.erf, torch.square),
+    *(functional.leaky_relu, functional.softplus, functional.elu, functional.silu, functional.mish, functional.gelu),
+    *(partial(functional.gelu, approximate="tanh"), partial(functional.elu, alpha=0.3), torch.selu),
+    *(partial(functional.softplus, beta=3.0), partial(functional.leaky_relu, negative_slope=0.4), torch.neg),
+    *(lambda x: torch.log(x.abs() + 0.1), lambda x: torch.sqrt(x.abs() + 0.1), lambda x: torch.log1p(x.exp())),
+    *(lambda x: x**2, lambda x: x**3, lambda x: x**4, lambda x: (x.abs() + 1) ** 1.7, lambda x: 1 / (x + 9)),
+    *(lambda x: (x.abs() + 1) ** -0.5, lambda x: torch.rsqrt(x.abs() + 1), lambda x: 2 - x, lambda x: x.clamp(-1, 1)),
+    *(lambda x: torch.where(x > 0.3, x, 2 * x), lambda x: torch.sign(x) * x, lambda x: torch.sin(2e6 * x) / 1e7),
+]
+MIXING: list[Callable[[Tensor, Tensor], Tensor]] = [
+    *(lambda x, w: x + w[0], lambda x, w: x * w[0] - w[1, 0], lambda x, w: x / (w[0].abs() + 1), lambda x, w: x @ w),
+    *(lambda x, w: (w @ x.t()).t(), lambda x, w: x @ w[:2, :2] @ w[1:].t()[:2] if len(w) < 3 else x @ w.t()),
+    *(lambda x, w: torch.addmm(w[0], x, w), lambda x, w: functional.linear(x, w, w[:, 0]), lambda x, w: x.flip(1) @ w),
+    *(lambda x, w: torch.stack([x[:, 0] * w[0, 0], x[:, 2], x[:, 1]], 1), lambda x, w: x.roll(1, 1) * x),
+    *(lambda x, w: torch.cat([x[:, 1:], x[:, :1]], 1), lambda x, w: x * x.sum(1, keepdim=True)),
+    *(lambda x, w: x.mean(1, keepdim=True).expand(-1, 3) * w.diagonal(), lambda x, w: x[:, [2, 0, 1]]),
+    *(lambda x, w: torch.bmm(x.unsqueeze(1), torch.stack([x, x, 2 * x], 2)).squeeze(1), lambda x, w: x * 0 + w[0]),
+    *(lambda x, w: torch.lerp(x, 2 * x, 0.5), lambda x, w: torch.addcmul(x, x, w[0], value=0.3)),
+    *(lambda x, w: (x.unsqueeze(1) * w).sum(2), lambda x, w: torch.einsum("bi,ij->bj", x, w)),
+    *(lambda x, w: x @ (w * w[0]).tanh() + w.sum(), lambda x, w: torch.maximum(x, w[0])),
+]
+
+
+def assert_follows(function: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """A program's value and gradients, by its slow interpreter, are the function's; and so is a solve in C."""
+    w = nn.Parameter(samples(3, 3))
+    x, other = (2 * samples(13, 3)).requires_grad_(), (samples(5, 3) - 0.3).requires_grad_()
+    found = trace.trace(lambda t, z: function(z, w), torch.zeros((), dtype=DOUBLE), x)
+    value = program.evaluate(found.program, found.recipe.made(found.roots), torch.zeros((), dtype=DOUBLE), other)
+    wanted, on = function(other, w), samples(5, 3)
+    assert_same([value], [wanted])
+    gradients = [torch.autograd.grad(v, [other, w], on, allow_unused=True) for v in (value, wanted)]
+    one, another = ([torch.zeros(1) if g is None else g for g in some] for some in gradients)
+    assert_same(one, another)
+
+
+@pytest.mark.parametrize("function", UNARY)
+def test_a_function_of_each_number_is_followed(function: Callable[[Tensor], Tensor]) -> None:
+    assert_follows(lambda x, w: function(x))
+
+
+@pytest.mark.parametrize("function", UNARY)
+def test_and_in_c(function: Callable[[Tensor], Tensor], taken: list[str]) -> None:
+    z, found = (2 * samples(13, 3)).requires_grad_(), []
+    for fast in (True, False):
+        with wm.fast_paths(fast):
+            final = end(lambda t, z: 0.1 * function(0.5 * z), z)
+        found.append([final, *torch.autograd.grad(final.sum(), z)])
+    assert_same(found[0], found[1])
+    assert taken == ["there", "back"]
+
+
+@pytest.mark.parametrize("function", MIXING)
+def test_what_mixes_columns_and_weights_is_followed(function: Any) -> None:
+    assert_follows(function)
+
+
+# What is found again
+
+
+def test_a_field_is_watched_once(traces: list[int], taken: list[str]) -> None:
+    field = made(WithTime)
+    for _ in range(5):
+        end(field, samples(6, 2)).sum().backward()  # type: ignore[no-untyped-call]
+    assert len(traces) == 1
+    assert taken == ["there", "back"] * 5
+
+
+def test_a_fresh_lambda_for_each_call_is_watched_once(traces: list[int], taken: list[str]) -> None:
+    net = network(3, 5, 2)
+    for _ in range(5):
+        end(lambda t, z: net(torch.cat([z, t.expand(len(z), 1)], 1)), samples(6, 2))
+    assert len(traces) == 1
+    assert taken == ["there"] * 5
+
+
+def test_after_two_numbers_of_samples_all_are_known(traces: list[int]) -> None:
+    field = made(WithTime)
+    for n in range(3, 12):
+        assert_same([end(field, samples(n, 2))], [slow(field, samples(n, 2))])
+    assert len(traces) == 2
+
+
+def test_new_numbers_in_the_same_tensors_are_seen(traces: list[int]) -> None:
+    field, z = made(WithTime), samples(6, 2)
+    ends = [end(field, z)]
+    with torch.no_grad():
+        for parameter in field.parameters():
+            parameter.mul_(1.5)
+    ends.append(end(field, z))
+    field.load_state_dict({name: 0.5 * value for name, value in field.state_dict().items()})
+    ends.append(end(field, z))
+    field.network[0].weight = nn.Parameter(torch.zeros_like(field.network[0].weight))  # type: ignore[index, union-attr]
+    ends.append(end(field, z))
+    assert len(traces) == 1
+    assert all(not torch.equal(a, b) for a, b in pairwise(ends))
+    assert_same([ends[-1]], [slow(field, z)])
+
+
+class Scaled(nn.Module):
+    scale = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.factor, self.table = network(2, 5, 2), 1.0, {"shift": [0.0]}
+        self.drop, self.plain = nn.Dropout(0.5).eval(), torch.ones(2, dtype=DOUBLE)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        moved = self.factor * self.network(self.drop(z)) * self.plain + self.table["shift"][0]
+        return self.helped(moved) if self.training else -moved
+
+    def helped(self, x: Tensor) -> Tensor:
+        return GAIN * self.scale * x
+
+
+GAIN = 1.0
+
+
+def other_factor(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.factor = 2.0
+
+
+def other_entry(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.table["shift"][0] = 0.25
+
+
+def other_setting_of_its_class(field: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scaled, "scale", 3.0)
+
+
+def other_global(field: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(globals(), "GAIN", 1.5)
+
+
+def other_mode(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.eval()
+
+
+def other_forward(field: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scaled, "forward", lambda self, t, z: -2 * z)
+
+
+def other_method(field: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Scaled, "helped", lambda self, x: x - 1)
+
+
+def other_layer(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.network[1] = nn.Sigmoid()
+
+
+def other_attribute(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.plain = 2 * torch.ones(2, dtype=DOUBLE)
+
+
+def hook(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.network[1].register_forward_hook(lambda module, given, out: 2 * out)
+
+
+def own_forward(field: Any, patch: pytest.MonkeyPatch) -> None:
+    field.network[1].forward = torch.sin
+
+
+CHANGES = [
+    *(other_factor, other_entry, other_setting_of_its_class, other_global, other_mode, other_forward, other_method),
+    *(other_layer, other_attribute, hook, own_forward),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_changes_between_two_solves_is_seen(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    field, z = Scaled(), samples(6, 2)
+    field.drop.p = 0.0
+    before = end(field, z)
+    assert_same([before], [slow(field, z)])
+    change(field, monkeypatch)
+    after = end(field, z)
+    assert not torch.allclose(before, after)
+    assert_same([after], [slow(field, z)])
+
+
+def test_what_a_lambda_closes_over_is_looked_at_each_time(taken: list[str]) -> None:
+    z, scale, weight = samples(6, 2), 1.0, samples(2)
+
+    def field(t: Tensor, z: Tensor) -> Tensor:
+        return scale * weight * z
+
+    for scale, weight in ((1.0, samples(2)), (2.0, samples(2)), (2.0, 3 * samples(2))):  # noqa: B007
+        assert_same([end(field, z)], [slow(field, z)])
+    assert taken == ["there"] * 3
+
+
+def test_parameters_put_there_for_a_while_get_their_gradients() -> None:
+    block, x, found = wm.ODEBlock(made(WithTime), EULER), samples(4, 2).requires_grad_(), []
+    for fast in (True, False):
+        with wm.fast_paths(fast):
+            weight = x.sin().mean() * torch.ones(12, 3, dtype=DOUBLE)
+            given: Any = functional_call(block, {"field.network.0.weight": weight}, x)
+            found.append(list(torch.autograd.grad(given.square().sum(), x)))
+    assert_same(found[0], found[1])
+
+
+def test_a_program_keeps_no_field_alive() -> None:
+    def solved() -> list[Any]:
+        field, net = made(WithTime), network(2, 5, 2)
+        end(field, samples(6, 2))
+        end(lambda t, z: net(z), samples(6, 2))
+        return [weakref.ref(field), weakref.ref(net), weakref.ref(net[0].weight)]
+
+    gone = solved()
+    gc.collect()
+    assert [it() for it in gone] == [None] * 3
+
+
+# What is declined
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.network, self.calls, self.log = network(2, 5, 2), 0, list[int]()
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        self.calls += 1
+        self.log.append(self.calls)
+        return self.network(z)
+
+
+def test_a_field_that_counts_its_calls_is_called(taken: list[str]) -> None:
+    field = Counting()
+    for solves in (1, 2, 3):
+        end(field, samples(6, 2))
+        assert (field.calls, field.log) == (4 * solves, list(range(1, 4 * solves + 1)))
+    assert taken == []
+
+
+def test_a_function_that_writes_to_what_is_around_it_is_called(taken: list[str]) -> None:
+    calls, times = 0, list[float]()
+
+    def counting(t: Tensor, z: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return -z
+
+    end(counting, samples(6, 2))
+
+    def noting(t: Tensor, z: Tensor) -> Tensor:
+        times.append(0.0)
+        return -z
+
+    end(noting, samples(6, 2))
+    assert (calls, len(times), taken) == (4, 4, [])
+
+
+KEPT = torch.zeros(2, dtype=DOUBLE)
+
+
+def in_numpy(t: Tensor, z: Tensor) -> Tensor:
+    return torch.from_numpy(-np.asarray(z.detach()))
+
+
+def stopped(t: Tensor, z: Tensor) -> Tensor:
+    return z * z.detach()
+
+
+def kept(t: Tensor, z: Tensor) -> Tensor:
+    KEPT.add_(1)
+    return -z * KEPT
+
+
+class Rounding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, *on: Tensor) -> Tensor:
+        return 3 * on[0]
+
+
+def rounded(t: Tensor, z: Tensor) -> Any:
+    return Rounding.apply(z)  # type: ignore[no-untyped-call]
+
+
+def talking(t: Tensor, z: Tensor) -> Tensor:
+    print("here")
+    return -z
+
+
+DECLINED: list[Callable[[Tensor, Tensor], Tensor]] = [
+    *(lambda t, z: z * float(t), lambda t, z: -z if t < 0.5 else z, lambda t, z: -z if z.sum() > 0 else z),
+    *(lambda t, z: -z + 0 * torch.randn_like(z), lambda t, z: functional.dropout(z, 0.0 + 1e-9) - z),
+    *(lambda t, z: z - z.mean(0), lambda t, z: z @ z.t() @ z, lambda t, z: z.flip(0), lambda t, z: z.cumsum(0)),
+    *(lambda t, z: torch.softmax(z, 0), lambda t, z: z[torch.argsort(z[:, 0])], lambda t, z: z.float().double()),
+    *(in_numpy, stopped, kept, talking, rounded, lambda t, z: z * torch.arange(6.0).double()[:, None]),
+]
+
+
+@pytest.mark.parametrize("field", DECLINED)
+def test_what_is_more_than_a_computation_on_rows_is_left_to_pytorch(field: Any, taken: list[str]) -> None:
+    KEPT.zero_()
+    z = samples(6, 2).requires_grad_()
+    torch.manual_seed(0)
+    found = end(field, z)
+    KEPT.zero_()
+    torch.manual_seed(0)
+    wanted = slow(field, z)
+    assert torch.equal(found, wanted)
+    assert taken == []
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(2), nn.Dropout(0.5)])
+def test_so_is_a_layer_in_training_that_is_another_thing_each_time(layer: nn.Module, taken: list[str]) -> None:
+    net = nn.Sequential(nn.Linear(2, 2), layer).to(DOUBLE)
+    end(wm.Autonomous(net), samples(6, 2))
+    assert taken == []
+
+
+def test_a_field_that_raises_does_so_as_ever() -> None:
+    def raising(t: Tensor, z: Tensor) -> Tensor:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        end(raising, samples(6, 2))
+
+
+def test_a_compiled_field_is_left_alone(taken: list[str]) -> None:
+    field = made(WithTime)
+    field._orig_mod = nn.Identity()  # as torch.compile names what it has compiled
+    end(field, samples(6, 2))
+    assert taken == []
+
+
+def test_fast_paths_can_be_turned_off(taken: list[str]) -> None:
+    slow(made(WithTime), samples(6, 2))
+    assert taken == []
