@@ -50,7 +50,7 @@ solve."""
 
 def _room(name: str, entries: int, like: Tensor) -> Tensor:
     """Room for so many numbers that this thread uses under this name, until it asks for it again."""
-    if entries * like.itemsize > KEPT_ROOM:
+    if entries * like.element_size() > KEPT_ROOM:
         return like.new_empty(entries)
     kept: Tensor | None = getattr(_kept_rooms, name, None)
     if kept is None or kept.dtype != like.dtype or kept.numel() < entries:
