@@ -39,7 +39,7 @@ FOREIGN = (
 STANDARD = sys.stdlib_module_names
 BOOKKEEPING = frozenset(vars(nn.Module()))
 """What every module has: its parameters, buffers, modules and mode, and the hooks, of which it may have none."""
-NORMS = (nn.modules.batchnorm._NormBase,)
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 DEPTH, MOST = 12, 4000
 
 
