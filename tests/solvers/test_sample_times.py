@@ -183,12 +183,11 @@ def test_a_tuple_of_states_has_each_sample_at_its_own_times(solver: Any) -> None
             torch.testing.assert_close(part[: len(times), i], own[:, 0], rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("solver", PRECISE, ids=["adaptive", "fixed"])
+@pytest.mark.parametrize("solver", [PRECISE[0], FEW[1]], ids=["adaptive", "fixed"])
 @WAYS
-@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-def test_the_gradient_is_that_of_finite_differences(solver: Any, interpolate: bool, gradient: Any) -> None:
+def test_the_gradient_is_that_of_finite_differences(solver: Any, interpolate: bool) -> None:
     def states(z: Tensor, speed: Tensor) -> Any:
-        return solve(gentle(speed), z, solver, TIMES, gradient=gradient, interpolate=interpolate).states
+        return solve(gentle(speed), z, solver, TIMES, interpolate=interpolate).states
 
     speed = torch.tensor(0.8, dtype=DOUBLE, requires_grad=True)
     # steps are chosen outside of the gradient, so with a difference they move, which the tolerance hides
