@@ -276,8 +276,9 @@ def _check_progress(
 
 def smallest_step(times: Sequence[Any], dtype: torch.dtype) -> Any:
     """Ten roundings: of the span in the state's dtype, or of the time itself, which is a double. By group as times."""
-    span, latest = abs(times[-1] - times[0]), np.maximum(abs(times[0]), abs(times[-1]))
-    return 10 * np.maximum(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest)
+    larger: Any = np.maximum if isinstance(times[0], np.ndarray) else max
+    span, latest = abs(times[-1] - times[0]), larger(abs(times[0]), abs(times[-1]))
+    return 10 * larger(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest)
 
 
 def _culprits(groups: Flags, values: Sequence[Tensor], problem: Problem) -> Tensor:

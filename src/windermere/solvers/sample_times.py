@@ -16,14 +16,17 @@ from windermere.solvers.solver import UNORDERED, Adaptive, OnGrid, Solver, Times
 TimesGiven: TypeAlias = Sequence[Any] | NDArray[Any] | Tensor
 """Times for all, [n], or rows of them by sample, [B, n]."""
 Rows: TypeAlias = NDArray[np.float64]
+ROWS = (tuple, list)
 
 
 def are_by_sample(times: Any) -> bool:
     """Whether these are rows of times, one for each sample, not times that all samples share."""
-    if isinstance(times, tuple | list):
+    if isinstance(times, ROWS):
         first: Any = times[0] if times else None
-        return isinstance(first, tuple | list) or (getattr(first, "ndim", 0) > 0 and len(first) > 1)
-    return getattr(times, "ndim", 1) > 1
+        if type(first) is float:  # so it is in most solves, and they should be quick
+            return False
+        return isinstance(first, ROWS) or (getattr(first, "ndim", 0) > 0 and len(first) > 1)
+    return times is not None and getattr(times, "ndim", 1) > 1
 
 
 def check_sample_times(times: Any, samples: int) -> Times:
@@ -60,7 +63,7 @@ def check_steps_by_sample(solvers: Sequence[Solver], *, ensemble: bool) -> None:
 
 def _rows(times: Any) -> Rows:
     try:
-        rows = [_numbers(row) for row in times] if isinstance(times, tuple | list) else _numbers(times)
+        rows = [_numbers(row) for row in times] if isinstance(times, ROWS) else _numbers(times)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise UsageError(f"times must be rows of numbers, one for each sample, not {describe_value(times)}") from error
     if isinstance(rows, list) and len({row.shape for row in rows}) > 1:
@@ -75,7 +78,7 @@ def _numbers(values: Any) -> Rows:
         raise TypeError
     if isinstance(values, Tensor):
         return np.asarray(values.detach().cpu().double().numpy())
-    return np.asarray([float(t) for t in values] if isinstance(values, tuple | list) else values, np.float64)
+    return np.asarray([float(t) for t in values] if isinstance(values, ROWS) else values, np.float64)
 
 
 def _are_in_order(rows: Rows) -> NDArray[np.bool_]:

@@ -1,7 +1,7 @@
 """`solve`: a field, a state, a solver and times in; a solution out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, overload
 
 import numpy as np
@@ -204,8 +204,9 @@ def _pose(
         gradient = "backprop"
     rate, ledger = packed_rate(layout, prepared.rate), Ledger.current()
     asked: Any = {"gradient": gradient, "record": record, "interpolate": between, "compile": compile}
-    problem = Problem(field, rate, prepared.tensors, z, layout, solvers, moments, **asked, paths=paths, ledger=ledger)
-    return replace(problem, paths=()) if problem.by_sample else problem  # no fast path has times by sample
+    if isinstance(moments[0], np.ndarray):  # no fast path has times by sample
+        paths = ()
+    return Problem(field, rate, prepared.tensors, z, layout, solvers, moments, **asked, paths=paths, ledger=ledger)
 
 
 def _moments(times: Any, z0: State, solvers: Sequence[Solver], members: int | None) -> tuple[Times, Layout]:
