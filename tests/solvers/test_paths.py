@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -169,3 +169,13 @@ def test_a_field_with_a_method_called_prepare_is_not_asked_whatever_it_is_declar
             return -z
 
     assert torch.equal(solved(of=Prepares()), solved())
+
+
+@pytest.mark.parametrize("solver", [FIXED, replace(ADAPTIVE, control="sample")], ids=["fixed", "adaptive"])
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
+def test_no_path_is_asked_where_each_sample_has_times_of_its_own(solver: Any, gradient: Any) -> None:
+    register(path := Noting(answer=7.0))
+    times = [(0, 1), (0, 2), (1, 0)]
+    start = torch.ones(3, 2, requires_grad=True)
+    torch.autograd.grad(wm.solve(nn.Bilinear(1, 2, 2), start, solver, times, gradient=gradient).final.sum(), start)
+    assert path.asked == []

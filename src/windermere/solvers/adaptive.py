@@ -6,7 +6,7 @@ outside the gradient. Shapes: [*groups] for all NumPy arrays; () where all of th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,10 +19,12 @@ from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
-from windermere.solvers.solver import Adaptive
+from windermere.solvers.solver import Adaptive, Times
 
 SAFETY, MOST_GROWTH, MOST_SHRINKING = 0.9, 10.0, 0.2
 Flags = NDArray[np.bool_]
+Moment: TypeAlias = float | Numbers
+"""A time: one for all, or where samples have times of their own one for each group."""
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,16 @@ class Clock:
     accepted: NDArray[np.int64]
     rejected: NDArray[np.int64]
 
-    def attempt(self, end: float) -> Numbers:
+    def attempt(self, end: Moment) -> Numbers:
         """The steps to try now: as proposed, or shortened to land on `end`; 0 for groups that are there."""
         left = abs(end - self.t)
         return np.where(self.h >= left * (1 - 1e-10), left, self.h)
 
-    def reach(self, h: Numbers, end: float) -> Numbers:
+    def reach(self, h: Numbers, end: Moment) -> Numbers:
         """Where these steps lead. One that lands does so exactly: t + h may err past the end by rounding."""
         return np.where(h == abs(end - self.t), end, self.t + np.copysign(h, end - self.t))
 
-    def decide(self, h: Numbers, ratio: Numbers, end: float, order: int) -> Flags:
+    def decide(self, h: Numbers, ratio: Numbers, end: Moment, order: int) -> Flags:
         """Accept or reject the steps tried, and propose the next ones."""
         active = self.t != end
         accept: Flags = active & (ratio <= 1)
@@ -141,10 +143,10 @@ def walk_adaptively(problem: Problem, between: Between | None = None) -> Walked:
     return Walked(visited, clock.evaluations, clock.accepted, clock.rejected, recorded)
 
 
-def _walk_of_none(problem: Problem, times: Sequence[float]) -> Walked:
+def _walk_of_none(problem: Problem, times: Times) -> Walked:
     """An empty batch has no error to control: one step to each time, with the rate at the start, will do."""
     z = problem.z0
-    moments = [np.full(problem.layout.groups, float(t)) for t in times]
+    moments = [np.full(problem.layout.groups, t) for t in times]
     once = np.ones(problem.layout.groups, np.int64)
     k = problem.remember(problem.rate, once)(problem.layout.columns(moments[0], z), z)
     states = [z, *(z + k for _ in times[1:])]
@@ -156,23 +158,23 @@ def _start(problem: Problem, tolerance: Tolerance) -> tuple[Clock, Tensor]:
     """The field at the start, and each group's first step (norms in units of the tolerance): two evaluations."""
     z, layout, times = problem.z0, problem.layout, problem.ends
     span = times[-1] - times[0]
-    t = np.full(layout.groups, float(times[0]))
-    k = problem.remember(problem.rate, np.ones(layout.groups, np.int64))(layout.columns(t, z), z)
+    t, once = np.full(layout.groups, times[0]), np.full(layout.groups, span != 0, np.int64)  # one may stay at its start
+    k = problem.remember(problem.rate, once)(layout.columns(t, z), z)
     with torch.no_grad():
         scale = tolerance.scale(z)
         d0, d1 = _rms(z / scale, problem), _rms(k / scale, problem)
         if (lost := np.asarray(~np.isfinite(d1))).any():
             culprits = _culprits(lost, (k,), problem)
-            raise non_finite("the field", times[0], culprits, problem).after(np.ones(layout.groups, np.int64))
+            raise non_finite("the field", times[0], culprits, problem).after(once)
         h0 = np.minimum(probing_step(d0, d1), abs(span))
         probe = combine(z, by_group(np.copysign(h0, span), layout, z), (1.0,), (k,))
-        probed = np.clip(t + np.copysign(h0, span), min(times), max(times))
+        probed = np.clip(t + np.copysign(h0, span), np.minimum(*times), np.maximum(*times))
         change = problem.rate(layout.columns(probed, z), probe) - k
-        d2 = _rms(change / scale, problem) / h0
+        d2 = _rms(change / scale, problem) / np.where(h0 == 0, 1.0, h0)
     # A probe that went too far to be finite says only that: begin small, and let the error estimate decide.
     h = np.where(np.isfinite(d2), proposed_step(h0, d1, d2, problem.tableau.embedded_order), 1e-3 * h0)
     counts = np.zeros(layout.groups, np.int64)
-    return Clock(t, np.minimum(h, abs(span)), counts + 2, counts.copy(), counts.copy()), k
+    return Clock(t, np.minimum(h, abs(span)), 2 * once, counts.copy(), counts.copy()), k
 
 
 def _attempt(
@@ -236,7 +238,7 @@ def _check_progress(
     clock: Clock,
     rejected: Flags,
     ratio: Numbers,
-    times: Sequence[float],
+    times: Times,
     values: tuple[Tensor, Tensor],
 ) -> None:
     """Stop where a field is not finite, where steps vanish, and where the budget is spent.
@@ -247,7 +249,7 @@ def _check_progress(
     spent = (clock.accepted + clock.rejected >= budget) & (clock.t != times[-1])
     if not rejected.any() and not spent.any():
         return
-    smallest = smallest_step(times, values[0].dtype)
+    smallest = np.full(clock.t.shape, smallest_step(times, values[0].dtype))
     vanished = rejected & (clock.h < smallest)
     overflowed = rejected & np.isinf(ratio)
     if overflowed.any() and (not values[0].isfinite().all() or (vanished & overflowed).any()):
@@ -255,26 +257,28 @@ def _check_progress(
     if vanished.any():
         whose = f", for {int(vanished.sum())} of {vanished.size} groups" if vanished.size > 1 else ""
         raise VanishingStepError(
-            f"at t = {_first(clock.t, vanished):.6g} the step shrank below {smallest:.1g} with "
+            f"at t = {_first(clock.t, vanished):.6g} the step shrank below {_first(smallest, vanished):.1g} with "
             f"{_solver_of(solvers, vanished)}{whose}: the solution blows up, or the field is stiff or "
             "jumps there; loosen the tolerance, solve in float64, or regularise the field"
         )
     if spent.any():
         t = _first(clock.t, spent)
-        landings = sum(abs(s - times[0]) <= abs(t - times[0]) for s in times[1:])
+        passed = [abs(s - times[0]) <= abs(clock.t - times[0]) for s in times[1:]]
+        landings, end = int(_first(np.sum(passed, axis=0), spent)), np.full(clock.t.shape, times[-1])
         landed = f"{landings} of them only landed on times asked for, so raise max_steps or leave out interpolate=False"
         advice = landed if 2 * landings > budget else "loosen the tolerance or raise max_steps"
         raise StepBudgetError(
             f"{budget} steps ({_first(clock.rejected, spent):g} of them rejected) brought the solve only to "
-            f"t = {t:.6g} on its way to {times[-1]:g}, last step {_first(clock.h, spent):.2g}, "
+            f"t = {t:.6g} on its way to {_first(end, spent):g}, last step {_first(clock.h, spent):.2g}, "
             f"with {_solver_of(solvers, spent)}: {advice}"
         )
 
 
-def smallest_step(times: Sequence[float], dtype: torch.dtype) -> float:
-    """Ten roundings: of the span in the state's dtype, or of the time itself, which is a double."""
-    span, latest = abs(times[-1] - times[0]), max(map(abs, times))
-    return float(10 * max(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest))
+def smallest_step(times: Sequence[Any], dtype: torch.dtype) -> Any:
+    """Ten roundings: of the span in the state's dtype, or of the time itself, which is a double. By group as times."""
+    larger: Any = np.maximum if isinstance(times[0], np.ndarray) else max
+    span, latest = abs(times[-1] - times[0]), larger(abs(times[0]), abs(times[-1]))
+    return 10 * larger(torch.finfo(dtype).eps * span, np.finfo(np.float64).eps * latest)
 
 
 def _culprits(groups: Flags, values: Sequence[Tensor], problem: Problem) -> Tensor:

@@ -21,6 +21,7 @@ from windermere.solvers.members import by_sample, members_of
 from windermere.solvers.paths import FastAdjoint
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.runge_kutta import check_kept
+from windermere.solvers.sample_times import check_steps_by_sample
 from windermere.solvers.solver import Solver, stopping_at
 from windermere.solvers.tableaus import Tableau
 
@@ -86,7 +87,7 @@ class _WayBack:
             a = self._between(rate, (times[i], times[i - 1]), states[i], a) + grad[i - 1]
         return a, *rate.gradient
 
-    def _between(self, rate: "AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Tensor:
+    def _between(self, rate: "AdjointRate", times: tuple[Any, Any], z: Tensor, a: Tensor) -> Tensor:
         done = None if self.fast is None else self.fast.adjoin(times, z, a)
         if self.fast is not None and done is not None:
             rate.add(part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad)
@@ -101,7 +102,7 @@ class _WayBack:
         self.problem.count("backward", walked.evaluations)
         return walked.states[-1].unbind(rate.axis)[1]
 
-    def _reversed(self, rate: "AdjointRate", times: tuple[float, float], z: Tensor, a: Tensor) -> Problem:
+    def _reversed(self, rate: "AdjointRate", times: tuple[Any, Any], z: Tensor, a: Tensor) -> Problem:
         """The solve of a state and its cotangent, stacked."""
         shape, groups, pair = self.problem.layout.shape, self.problem.layout.groups, rate.axis
         stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
@@ -115,9 +116,11 @@ class _WayBack:
 def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[Tensor] | None]:
     """The way back, by a fast path where one has it, and all tensors that it depends on; None where nobody says."""
     solvers = _adjoint_solvers(settings, problem)
+    if problem.by_sample:
+        check_steps_by_sample(solvers, ensemble=False)
     if problem.interpolate:  # on their way back, all land on the times asked for
         solvers = stopping_at(problem.times, solvers)
-    layout = problem.layout.regrouped(samples=by_sample(solvers))
+    layout = problem.layout.regrouped(samples=problem.by_sample or by_sample(solvers))
     back = replace(problem, solvers=tuple(solvers), layout=layout, interpolate=False, record=False)
     if problem.compile:  # what is compiled cannot be differentiated twice, by the state and then by the parameters
         back = replace(back, rate=packed_rate(layout, problem.field), compile=False)

@@ -1,10 +1,12 @@
-"""Walking a grid that is known beforehand: one for all, or in an ensemble one for each member.
+"""Walking a grid that is known beforehand: one for all, or one for each member or sample.
 
-Shapes: N steps, S members, c stages. Members with fewer steps than the longest stay at the end (steps of size 0).
+Shapes: N steps, S members (or samples), c stages. Those with fewer steps than the longest stay at the end (steps of
+size 0).
 """
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from windermere.errors import NonFiniteError
 from windermere.solvers.dense_output import Between
+from windermere.solvers.grid import Grid
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
 from windermere.solvers.torch_modes import is_batched
@@ -49,7 +52,7 @@ def stages_of(problem: Problem) -> int:
 def walk_grid(problem: Problem, between: Between | None = None) -> Walked:
     """Step through the grid. Where members differ, those that are through keep their state exactly."""
     tableau, grid, z, cost = problem.tableau, problem.grid, problem.z0, stages_of(problem)
-    visited, recorded = [z], [(grid.nodes[..., 0], z)] if problem.record else []
+    visited, recorded = _arrived(0, z, grid, []), [(grid.nodes[..., 0], z)] if problem.record else []
     moves = grid.steps.T != 0
     spent = cost * moves
     plan = zip(stage_times(problem), step_sizes(problem), moving_members(problem), strict=True)
@@ -67,9 +70,16 @@ def walk_grid(problem: Problem, between: Between | None = None) -> Walked:
         z = stepped if moving is None else torch.where(moving, stepped, z)
         if problem.record:
             recorded.append((grid.nodes[..., i + 1], z))
-        if i + 1 in grid.stops:
-            visited.append(z)
+        visited = _arrived(i + 1, z, grid, visited)
     return Walked.over_grid(cost, grid.taken, visited, recorded)
+
+
+def _arrived(node: int, z: Tensor, grid: Grid, visited: list[Tensor]) -> list[Tensor]:
+    """The states visited and this one, as often as its node was asked for: where all samples repeat their last time,
+    more than once."""
+    while len(visited) < len(grid.stops) and grid.stops[len(visited)] == node:
+        visited.append(z)
+    return visited
 
 
 def is_finite(value: Tensor) -> bool:
@@ -84,7 +94,7 @@ def explain_non_finite(problem: Problem) -> NonFiniteError:
     """Walk again without gradients, and say where the first value that is not finite appeared."""
     grid, z = problem.grid, problem.z0.detach()
     if not z.isfinite().all():
-        return non_finite("the initial state", grid.nodes[..., 0].flat[0], ~z.isfinite(), problem)
+        return non_finite("the initial state", grid.nodes[..., 0], ~z.isfinite(), problem)
     with torch.no_grad():
         plan = zip(
             stage_times(problem),
@@ -113,8 +123,10 @@ ON_THE_WAY_BACK = {
 """What an adjoint's solve starts from, goes by and comes to."""
 
 
-def non_finite(what: str, t: float, bad: Tensor, problem: Problem) -> NonFiniteError:
-    """How many samples are concerned: entries along the leading axes (member and sample)."""
+def non_finite(what: str, t: Any, bad: Tensor, problem: Problem) -> NonFiniteError:
+    """How many samples are concerned: entries along the leading axes (member and sample). `t` may be by group."""
+    if np.ndim(t):
+        t = t[bad.reshape(*problem.layout.groups, -1).any(dim=-1).cpu().numpy()][0]
     samples = problem.layout.samples(bad)
     advice = "take a smaller step or learning rate, or look for a division or logarithm in the field"
     named = what if problem.layout.pair is None else ON_THE_WAY_BACK[what]

@@ -1,6 +1,6 @@
-"""Fixed grids: one for all, or in an ensemble one for each member.
+"""Fixed grids: one for all, in an ensemble one for each member, or one for each sample with times of its own.
 
-Shapes: N steps, S members. Members with fewer steps than the longest stay at the end (steps of size 0).
+Shapes: N steps, S members (or samples). Members with fewer steps than the longest stay at the end (steps of size 0).
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.solvers.solver import FixedStep, OnGrid
+from windermere.solvers.solver import MOST_STEPS, SAME_STEP, FixedStep, OnGrid, Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +45,10 @@ class Steps(NamedTuple):
     """[S], int32: the number of steps."""
 
 
-def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Sequence[float]) -> Grid:
+def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Times) -> Grid:
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
+    if isinstance(times[0], np.ndarray) and isinstance(solvers[0], FixedStep):
+        return _grid_by_sample(solvers[0], times)
     distinct = solvers[:1] if all(s is solvers[0] or s == solvers[0] for s in solvers) else solvers
     return _grid(tuple(distinct), tuple(times))
 
@@ -62,3 +64,25 @@ def _grid(distinct: tuple[FixedStep | OnGrid, ...], times: tuple[float, ...]) ->
         stops.append(stops[-1] + longest)
     nodes = np.concatenate(pieces, axis=1)
     return Grid(nodes[0] if len(distinct) == 1 else nodes, tuple(stops))
+
+
+def _grid_by_sample(solver: FixedStep, times: Times) -> Grid:
+    """For each sample the grid that it would have alone, between the same two of its times as long as the longest."""
+    legs = [_legs(solver, start, end) for start, end in pairwise(times)]
+    stops = np.cumsum([0, *(leg.shape[1] for leg in legs)])
+    return Grid(np.concatenate([times[0][:, None], *legs], axis=1), tuple(stops.tolist()))
+
+
+def _legs(solver: FixedStep, start: NDArray[np.float64], end: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[S, N]: `solver.nodes` without the first, of all samples at once, with the last one repeated."""
+    span = end - start
+    exact = abs(span) / solver.step
+    for i in np.flatnonzero(exact > MOST_STEPS)[:1]:
+        solver.nodes(float(start[i]), float(end[i]))  # says what is wrong
+    whole = np.round(exact)
+    even = abs(whole - exact) <= SAME_STEP * exact
+    steps = np.where(even, whole, np.ceil(exact))[:, None]
+    size = np.where(even, span / np.maximum(whole, 1), np.copysign(solver.step, span))[:, None]
+    none = float(not steps.size)  # an empty batch takes one step: its field is seen, and has gradients of zero
+    place = np.arange(1.0, steps.max(initial=none) + 1)
+    return np.where(place < steps, place * size + start[:, None], end[:, None])

@@ -40,7 +40,7 @@ class Layout:
         """The same state with other groups: all of it or each member, and where `samples` each sample."""
         grouped = self.ensemble + samples
         if grouped > self.lead:
-            raise UsageError("error control by sample needs a state whose parts share their leading sample axis")
+            raise UsageError("samples with steps of their own need a state whose parts share their leading sample axis")
         groups = tuple(self.shape[:grouped])
         return self if groups == self.groups else replace(self, groups=groups)
 

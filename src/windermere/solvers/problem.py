@@ -13,7 +13,7 @@ from windermere.solvers.counting import Ledger, Role, Tally
 from windermere.solvers.field import Field, Rate, Tensors
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.layout import Layout
-from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver
+from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver, Times
 from windermere.solvers.tableaus import Tableau
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Problem:
     layout: Layout
     solvers: tuple[Solver, ...]
     """A single one, or in an ensemble one for each member, all of one method and kind."""
-    times: tuple[float, ...]
+    times: Times
+    """The same for all samples; or one array [samples] for each time, where samples have times of their own."""
     gradient: "Gradient" = "backprop"
     """The one to solve for; "backprop" where no gradient is wanted at all."""
     record: bool = False
@@ -87,13 +88,24 @@ class Problem:
         return make_grid(self.fixed, self.ends if self.interpolate else self.times)
 
     @property
-    def ends(self) -> tuple[float, float]:
+    def ends(self) -> tuple[Any, Any]:
         return self.times[0], self.times[-1]
+
+    @property
+    def by_sample(self) -> bool:
+        """Whether each sample has times of its own."""
+        return isinstance(self.times[0], np.ndarray)
+
+    @property
+    def span(self) -> float:
+        """The time from start to end, of the sample that has the longest."""
+        start, end = self.ends
+        return float(np.max(abs(end - start), initial=0.0)) if self.by_sample else abs(end - start)
 
     @cached_property
     def is_plain(self) -> bool:
         """Whether one tensor is taken from a first time to a last, and nothing else is wanted on the way."""
-        return len(self.times) == 2 and not self.record and self.layout.parts is None
+        return len(self.times) == 2 and not (self.record or self.by_sample) and self.layout.parts is None
 
     def ungrouped(self) -> "Problem":
         """The same, where members share a grid and so are one group."""

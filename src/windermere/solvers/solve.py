@@ -22,7 +22,8 @@ from windermere.solvers.layout import Layout, State, lay_out
 from windermere.solvers.members import by_sample, members_of
 from windermere.solvers.paths import prepare
 from windermere.solvers.problem import Problem, Walked
-from windermere.solvers.solver import Adaptive, Solvers, check_times, default_times, stopping_at
+from windermere.solvers.sample_times import TimesGiven, are_by_sample, check_sample_times, check_steps_by_sample
+from windermere.solvers.solver import Adaptive, Solver, Solvers, Times, check_times, default_times, stopping_at
 from windermere.solvers.torch_modes import check_transforms, is_transformed
 
 Kind = TypeVar("Kind", bound=State, covariant=True, default=State)
@@ -64,7 +65,8 @@ class Solution(Generic[Kind]):
     first one included. `stats` says what it cost. `trajectory` has every step, if `record=True` asked for it.
     """
 
-    times: tuple[float, ...]
+    times: tuple[float, ...] | NDArray[np.float64]
+    """Those asked for; an array [samples, n] where each sample has its own."""
     states: Kind
     """[len(times), ...]: the states at the times asked for, the first one included."""
     final: Kind
@@ -77,7 +79,7 @@ def solve(
     field: Field,
     z0: Tensor,
     solver: Solvers,
-    times: Sequence[float] | None = None,
+    times: TimesGiven | None = None,
     *,
     gradient: Gradient = "backprop",
     interpolate: bool | None = None,
@@ -91,7 +93,7 @@ def solve(
     field: Field,
     z0: tuple[Tensor, ...],
     solver: Solvers,
-    times: Sequence[float] | None = None,
+    times: TimesGiven | None = None,
     *,
     gradient: Gradient = "backprop",
     interpolate: bool | None = None,
@@ -104,7 +106,7 @@ def solve(
     field: Field,
     z0: State,
     solver: Solvers,
-    times: Sequence[float] | None = None,
+    times: TimesGiven | None = None,
     *,
     gradient: Gradient = "backprop",
     interpolate: bool | None = None,
@@ -117,7 +119,9 @@ def solve(
     z0: the first state, [samples, ...], or a tuple of such tensors.
     solver: a `FixedStep`, `OnGrid` or `Adaptive`. For an ensemble, whose state is [members, samples, ...], a sequence
         of solvers, one for each member.
-    times: rising or falling; (0, 1) unless the solver has a grid of its own.
+    times: rising or falling; (0, 1) unless the solver has a grid of its own. A tensor, array or sequence of rows
+        [samples, n] gives each sample its own start, times and end: it needs steps of its own for that,
+        `Adaptive(..., control="sample")` or a `FixedStep`. A row with fewer times repeats its last one.
     gradient: "backprop" through the solver, "checkpoint" (the same gradient in less memory), "adjoint", or an `Adjoint`
         with settings of its own.
     interpolate: True steps as if only the last time were asked for, and interpolates the states between, at the
@@ -136,7 +140,7 @@ def solve(
     problem, walked = _solved(field, z0, solver, times, gradient, record, interpolate, compile)
     layout = problem.layout
     return Solution(
-        times=problem.times,
+        times=np.stack(problem.times, axis=-1) if problem.by_sample else problem.times,
         states=layout.unpack(torch.stack(walked.states), extra=1),
         final=layout.unpack(walked.states[-1]),
         stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
@@ -148,7 +152,7 @@ def final_state(
     field: Field,
     z0: State,
     solver: Solvers,
-    times: Sequence[float] | None = None,
+    times: TimesGiven | None = None,
     *,
     gradient: Gradient = "backprop",
     compile: bool = False,
@@ -162,7 +166,7 @@ def _solved(
     field: Field,
     z0: State,
     solver: Solvers,
-    times: Sequence[float] | None,
+    times: TimesGiven | None,
     gradient: Gradient,
     record: bool,
     interpolate: bool | None = None,
@@ -178,7 +182,7 @@ def _pose(
     field: Field,
     z0: State,
     solver: Solvers,
-    times: Sequence[float] | None,
+    times: TimesGiven | None,
     gradient: Gradient,
     record: bool,
     interpolate: bool | None,
@@ -187,13 +191,12 @@ def _pose(
     """All that a solve needs, checked and made ready once."""
     solvers, members = members_of(solver)
     adaptive = isinstance(solvers[0], Adaptive)
-    times = check_times(times if times is not None else default_times(solvers[0]))
-    layout = lay_out(z0, members=members, samples=by_sample(solvers))
+    moments, layout = _moments(times, z0, solvers, members)
     z = layout.pack(z0)
     prepared, paths = prepare(compiled(field) if compile else field, z)
-    between = len(times) > 2 and (adaptive if interpolate is None else interpolate)
-    if has_to_land(len(times) - 2):
-        between, solvers = False, tuple(stopping_at(times, solvers))
+    between = len(moments) > 2 and (adaptive if interpolate is None else interpolate)
+    if has_to_land(len(moments) - 2):
+        between, solvers = False, tuple(stopping_at(moments, solvers))
     check_gradient(gradient)
     if is_transformed():
         check_transforms(adaptive=adaptive, gradient=gradient)
@@ -201,7 +204,19 @@ def _pose(
         gradient = "backprop"
     rate, ledger = packed_rate(layout, prepared.rate), Ledger.current()
     asked: Any = {"gradient": gradient, "record": record, "interpolate": between, "compile": compile}
-    return Problem(field, rate, prepared.tensors, z, layout, solvers, times, **asked, paths=paths, ledger=ledger)
+    if isinstance(moments[0], np.ndarray):  # no fast path has times by sample
+        paths = ()
+    return Problem(field, rate, prepared.tensors, z, layout, solvers, moments, **asked, paths=paths, ledger=ledger)
+
+
+def _moments(times: Any, z0: State, solvers: Sequence[Solver], members: int | None) -> tuple[Times, Layout]:
+    """The times, for all or by sample, and the groups that have steps of their own."""
+    if are_by_sample(times):
+        check_steps_by_sample(solvers, ensemble=members is not None)
+        layout = lay_out(z0, members=None, samples=True)
+        return check_sample_times(times, *layout.groups), layout
+    shared = check_times(times if times is not None else default_times(solvers[0]))
+    return shared, lay_out(z0, members=members, samples=by_sample(solvers))
 
 
 def _walk(problem: Problem) -> Walked:
@@ -214,7 +229,7 @@ def _walk(problem: Problem) -> Walked:
         raise
     problem.count("forward", walked.evaluations)
     problem.count("steps", walked.accepted)
-    note_span(problem.solvers[0], abs(problem.times[-1] - problem.times[0]))
+    note_span(problem.solvers[0], problem.span)
     return walked
 
 

@@ -19,6 +19,9 @@ SAME_STEP = 1e-6
 MOST_STEPS = 10_000_000
 """A fixed grid has no step budget, but one longer than this is a slip, and would only fill the memory."""
 
+Times: TypeAlias = tuple[Any, ...]
+"""Floats; where each sample has times of its own, arrays [samples]."""
+
 UNORDERED = (str, bytes, set, frozenset, dict)
 """Types that can be iterated over but do not hold a sequence of times in order: they are refused as times."""
 
@@ -258,8 +261,7 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """At least two finite times, each after the one before, or each before it."""
-    if _needs_gradient(times):
-        raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
+    check_times_are_numbers(times)
     try:
         values = None if isinstance(times, UNORDERED) else tuple(float(t) for t in times)
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -270,6 +272,12 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
     if not all(map(isfinite, values)) or sides not in ({True}, {False}):
         raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
     return values
+
+
+def check_times_are_numbers(times: Any) -> None:
+    """Times are numbers to a solve: those that need a gradient would go without it."""
+    if _needs_gradient(times):
+        raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
 
 
 def stopping_at(times: Sequence[float], solvers: Sequence[Solver]) -> list[Solver]:
@@ -283,8 +291,14 @@ def default_times(solver: Solver) -> tuple[float, ...]:
 
 def _needs_gradient(times: Any) -> bool:
     entries = times if isinstance(times, tuple | list) else (times,)
-    wanting = any(type(t) is not float and getattr(t, "requires_grad", False) for t in entries)
+    wanting = any(type(t) is not float and _wants_gradient(t) for t in entries)
     return wanting and torch.is_grad_enabled()
+
+
+def _wants_gradient(time: Any) -> bool:
+    """Of one time, or of a row of them."""
+    entries = time if isinstance(time, tuple | list) else (time,)
+    return any(getattr(t, "requires_grad", False) for t in entries)
 
 
 def _number(name: str, value: float) -> float:
