@@ -137,14 +137,17 @@ def solve(
     >>> solution.states.shape, solution.stats.evaluations
     (torch.Size([3, 3, 2]), 32)
     """
-    problem, walked = _solved(field, z0, solver, times, gradient, record, interpolate, compile)
+    return _solution(*_solved(field, z0, solver, times, gradient, record, interpolate, compile))
+
+
+def _solution(problem: Problem, walked: Walked) -> Solution[Any]:
     layout = problem.layout
     return Solution(
         times=np.stack(problem.times, axis=-1) if problem.by_sample else problem.times,
         states=layout.unpack(torch.stack(walked.states), extra=1),
         final=layout.unpack(walked.states[-1]),
         stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
-        trajectory=_trajectory(walked, layout) if record else None,
+        trajectory=_trajectory(walked, layout) if problem.record else None,
     )
 
 

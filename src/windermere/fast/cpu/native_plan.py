@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from windermere.fast.cpu.compiled import library
-from windermere.fast.cpu.instructions import code_of
+from windermere.fast.cpu.instructions import Code, code_of
 from windermere.fast.program import Program
 from windermere.solvers import Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
@@ -164,10 +164,7 @@ def plan_of(
     numbers |= {"channels": network.channels, "width": width}
     numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
     if network.program is not None:
-        code = code_of(network.program, network.graded if keep or adjoint else None, lanes)
-        arrays |= {"ops": code.ops, "block": code.blocks, "constants": code.constants}
-        numbers |= {"there": code.there, "back": len(code.ops) - code.there, **code.sizes}
-        numbers |= {"blocks": code.laid, "graded": len(code.blocks) - code.laid}
+        _add_program(code_of(network.program, network.graded if keep or adjoint else None, lanes), arrays, numbers)
     if dense:
         arrays["dense"] = np.array(tableau.dense, np.float64)
         numbers["degree"] = len(tableau.dense[0])
@@ -184,6 +181,13 @@ def plan_of(
     parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages + members * tiles * work}
     parts |= {"notes": members * tiles * notes * (rows if keep else 1)}
     return Plan(walk, arrays, parts, share * (1 + adjoint))
+
+
+def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str, int]) -> None:
+    """What native.c has to know of a row program."""
+    arrays |= {"ops": code.ops, "block": code.blocks, "constants": code.constants}
+    numbers |= {"there": code.there, "back": len(code.ops) - code.there, **code.sizes}
+    numbers |= {"blocks": code.laid, "graded": len(code.blocks) - code.laid}
 
 
 def _measured(walk: NativeWalk, real: str, field: str) -> tuple[int, ...]:
