@@ -138,6 +138,15 @@ def name_of(operation: Any) -> tuple[str, bool]:
     return schema.name.rpartition("::")[2], schema.is_mutable
 
 
+def written_by(operation: Any) -> list[tuple[int, str]]:
+    """Place and name of each argument that an operation writes to. Without it: the first, if it is spelled so."""
+    schema = getattr(operation, "_schema", None)
+    if schema is None:
+        return [(0, "self")] if name_of(operation)[1] else []
+    arguments = enumerate(schema.arguments)
+    return [(k, x.name) for k, x in arguments if x.alias_info is not None and x.alias_info.is_write]
+
+
 # What PyTorch knows of tensors and modules
 
 is_batched_by_autograd: Callable[[Tensor], bool] = _find(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windermere._torch_private import DispatchMode
+from windermere._torch_private import DispatchMode, name_of, written_by
 from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
 
 READING = frozenset(
@@ -81,7 +81,7 @@ def _watching(given: Sequence[Tensor]) -> Any:
             return result
 
         def _check(self, func: Any, args: Any, named: dict[str, Any]) -> None:
-            name = str(func._schema.name).removeprefix("aten::")
+            name, _ = name_of(func)
             if torch.Tag.nondeterministic_seeded in func.tags:
                 raise NotReplayableError(f"it draws random numbers ({name})")
             if name in READING or torch.Tag.data_dependent_output in func.tags:
@@ -104,9 +104,8 @@ def _memory(x: Tensor) -> int:
 
 def _written(func: Any, args: Sequence[Any], named: dict[str, Any]) -> Iterator[Tensor]:
     """The tensors that an operation writes to."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from _tensors(args[place] if place < len(args) else named.get(argument.name))
+    for place, name in written_by(func):
+        yield from _tensors(args[place] if place < len(args) else named.get(name))
 
 
 def _tensors(given: Any) -> Iterator[Tensor]:
