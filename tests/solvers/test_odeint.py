@@ -12,6 +12,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import windermere as wm
 from tests.solvers.fields import DOUBLE, Network, Recorder, coupled, elementwise, some_states
+from tests.torches import needs_compile
 from windermere.errors import StepBudgetError, UsageError
 from windermere.solvers import odeint_options
 
@@ -319,6 +320,7 @@ def test_evaluations_are_counted() -> None:
     assert count.forward == 40
 
 
+@needs_compile
 def test_a_compiled_function_may_call_it() -> None:
     def end(y0: Tensor) -> Tensor:
         return wm.odeint(coupled, y0 * 1.0, torch.tensor([0.0, 1.0]), method="rk4")[-1]
