@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 SCRIPTS = {
+    "gpu_fields": ([], 300),
     "gpu_training": (["--out"], 120),
     "gpu_peers": ([], 300),
     "gpu_images": (["--out"], 300),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from benchmarks.users_fields import CNF, JOBS, Job, ours, theirs
 from benchmarks.users_fields_jax import jax_contenders
+from windermere.records import environment
 
 
 def milliseconds(contenders: dict[str, Any], rounds: int = 15) -> dict[str, float]:
@@ -74,15 +75,15 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares th
 
 def main(out: Path, names: list[str]) -> None:
     logging.basicConfig(level=logging.INFO)
-    result: dict[str, Any] = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
+    result: dict[str, Any] = {"environment": environment("cuda"), "jobs": {}}
     for name, job in JOBS.items():
         if names and not any(word in name for word in names):
             continue
         try:
-            result[name] = measure(job)
+            result["jobs"][name] = measure(job)
         except Exception as error:  # noqa: BLE001 - the others go on
-            result[name] = f"{type(error).__name__}: {error}"
-        print(name, json.dumps(result[name]), flush=True)
+            result["jobs"][name] = f"{type(error).__name__}: {error}"
+        print(name, json.dumps(result["jobs"][name]), flush=True)
         out.write_text(json.dumps(result, indent=1))
 
 

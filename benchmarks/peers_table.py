@@ -49,6 +49,13 @@ it Windermere can save depends on the field:
   steps, the training step is captured once as a CUDA graph and replayed.
 - **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the
   field and keep its hidden channels on chip. Otherwise the steps are compiled by PyTorch, captured and replayed.
+- **Any other field on a GPU**: from the second solve of its kind on, a *step* is captured as a CUDA graph, there and
+  back, and replayed. Number, time and size of the step lie on the device, so that another number of steps or another
+  tolerance needs no new capture; an adaptive step decides on the device whether it is accepted. The way back computes
+  a step again from its state. A field is captured only if two watched calls show that it can be replayed: it computes
+  with tensors only, all of them found among its parameters, buffers, attributes and closures, and changes nothing. A
+  fingerprint of all that it depends on is compared at every solve. Whatever reads numbers, draws some, counts its
+  calls, has hooks or is not understood goes step by step (the logger `windermere` says why).
 - **Anything else** goes through PyTorch step by step, as with torchdiffeq.
 """
 OWN_FIELD = """
