@@ -67,7 +67,7 @@ def _fields(found: Found) -> str:
         f"## One H200: a field of your own\n\n{_made(found)}. Milliseconds of a forward and backward pass, medians in "
         "turns.\n*CNF* has the exact trace by autograd inside the field; *odenet* is the field of torchdiffeq's MNIST "
         "example, 64x7x7, batch\n128. The other fields are those of the table above. Products are float32, in JAX too; "
-        "PyTorch's convolutions take TF32,\nas is its default (with TF32, diffrax took 11.0 and 19.9 ms for the odenet, "
+        "PyTorch's convolutions take TF32,\nas is its default (with TF32 diffrax took 11.0 and 19.9 ms for the odenet, "
         "and `lax.scan` 7.7).\n\n"
         f"{_table(('field and work', 'Windermere, captured', 'Windermere, step by step', *FIELDS[2:]), *rows)}\n"
         f"A capture takes {later:.1f} s at most, once Triton has compiled our kernels; the first one on a machine took "
