@@ -14,8 +14,8 @@ from windermere.errors import WindermereError
 from windermere.solvers import Adaptive, Solver
 
 POINTS = 16
-NO_ORDER = 0.3
-"""The order of convergence below which refining brings nothing."""
+NOT_CLOSER = 0.8
+"""A ratio of successive differences from which on refining brings nothing: an order of 0.3 where steps are halved."""
 UNRESOLVED = 1.0
 """h L from which on a step is too long for the field's fastest modes; where it is less, rk4 converges unless
 neighbouring solutions part from each other."""
@@ -25,8 +25,10 @@ neighbouring solutions part from each other."""
 class Signs:
     """What the last three refinements showed."""
 
+    ratio: float
+    """Median of successive differences, the last over the one before; not finite where squares of them overflow."""
     order: float
-    """Observed, not finite where squares of differences overflow."""
+    """What it says of the order of convergence."""
     rounded: bool
     """Whether the last difference is rounding only."""
 
@@ -34,7 +36,7 @@ class Signs:
 def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | None, failure: str | None) -> str:
     """In words; `solver` is the finest that was tried."""
     stiff = None if isinstance(solver, Adaptive) else _stiffness(subject, x, solver, done)
-    if failure is None and signs is not None and not np.isfinite(signs.order):
+    if failure is None and signs is not None and not np.isfinite(signs.ratio):
         failure = f"its solutions are too large to be measured, under {solver}"
     fast = "" if stiff is None else f" (h L is {stiff:.2g} at {solver}, above {UNRESOLVED:g})"
     if failure is not None:
@@ -43,7 +45,7 @@ def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | Non
         return "its budget did not allow enough refinements to judge them"
     if signs.rounded:
         return "rounding: refinements differ by no more than that, and yet decisions change with it"
-    if signs.order < NO_ORDER:
+    if not signs.ratio < NOT_CLOSER:
         finer = "tightening the tolerance" if isinstance(solver, Adaptive) else "halving the step"
         return f"{finer} does not bring solutions closer: the field is {_nature(solver, stiff, fast)}"
     if isinstance(solver, Adaptive):

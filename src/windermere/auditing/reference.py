@@ -16,7 +16,7 @@ from windermere.auditing.refinement import (
     refinements,
 )
 from windermere.auditing.scoring import Numbers, distance
-from windermere.auditing.subject import Change, Pass, Subject
+from windermere.auditing.subject import Pass, Subject
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, Solver
 from windermere.solvers.landing import landing
@@ -78,43 +78,70 @@ def reference_flow(
     in `keep` are kept, unless they had to land.
     """
     solver = subject.solvers[-1]
-    known = own.evaluations or _assumed_evaluations(solver)
-    limit = budget or _limit(known)
-    spent, cost = 0, max(1, known)
+    limit = budget or _limit(own.evaluations or _assumed_evaluations(solver))
+    spent = 0.0
     solves: list[_Solve] = []
     kept: dict[Solvers, Pass] = {}
     best, signs = UNKNOWN, None
     for refinement in refinements(subject, own):
-        change, used = refinement.change, cost
-        try:
-            with landing() as landings:
-                done, dtype = _finest_pass(subject, x, change)
-            # Where a callable's evaluations can't be seen they are taken to double, so that the budget ends some time.
-            used = done.evaluations or cost
-            failure = _name_solver(_not_finite(done) or flaw(done), change(solver))
-        except SolverError as error:
-            failure = str(error)
+        if solves and solves[-1].is_passed_by(refinement, solver):
+            continue
+        solve = _solve(subject, x, refinement, flaw)
         # Too coarse a step may blow up where a finer one does not.
-        solves = [] if failure else [*_coarser(solves, done, solver)[-2:], _Solve(refinement, done)]
-        solvers = tuple(change(each) for each in subject.solvers)
-        if solvers in keep and not failure and not landings.times:
-            kept[solvers] = done
-        spent, cost = spent + used, 2 * used
-        limit = budget or max(limit, _limit(solver.tableau.propagating * landings.times))
+        solves = [] if solve.done is None else [*_coarser(solves, solve, solver)[-2:], solve]
+        solvers = tuple(refinement.change(each) for each in subject.solvers)
+        if solve.done is not None and solvers in keep and not solve.landings:
+            kept[solvers] = solve.done
+        spent += solve.evaluations
+        limit = budget or max(limit, _limit(solver.tableau.propagating * solve.landings))
         if len(solves) == 3 and refinement.judged:
-            best, signs = _judge(solves, own, change(solver), dtype, still)
-        if best.converged or spent + cost > limit:
+            best, signs = _judge(solves, own, refinement.change(solver), still)
+        if best.converged or spent + 2 * solve.evaluations > limit:
             break
-    reason = None if best.converged else why(subject, x, change(solver), best.done or own, signs, failure)
-    return replace(best, evaluations=spent, reason=reason, solved=kept)
+    finest = solve.refinement.change(solver)
+    reason = None if best.converged else why(subject, x, finest, best.done or own, signs, solve.failure)
+    return replace(best, evaluations=round(spent), reason=reason, solved=kept)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Solve:
-    """A refinement and its pass."""
+    """What became of a refinement."""
 
     refinement: Refinement
-    done: Pass
+    done: Pass | None
+    """None where it failed."""
+    failure: str | None
+    dtype: str
+    evaluations: float
+    landings: int
+    """Output times that it had to land on."""
+
+    def is_passed_by(self, finer: Refinement, solver: Solver) -> bool:
+        """Whether it landed so often that it took as many steps already, and the finer one would be the same."""
+        return bool(self.landings) and not isinstance(solver, Adaptive) and finer.evaluations <= self.evaluations
+
+
+def _solve(subject: Subject, x: Any, refinement: Refinement, flaw: Flaw) -> _Solve:
+    """In float64 if the model can."""
+    done, dtype = None, "float64"
+    with landing() as landings:
+        try:
+            try:
+                done = subject.forward(x, refinement.change, double=True)
+            except DoublePrecisionError:
+                dtype = "its own precision" if subject.library == "predict" else "float32"
+                done = subject.forward(x, refinement.change)
+            failure = _name_solver(_not_finite(done) or flaw(done), refinement.change(subject.solvers[-1]))
+        except SolverError as error:
+            failure = str(error)
+    return _Solve(
+        refinement=refinement,
+        done=None if failure else done,
+        failure=failure,
+        dtype=dtype,
+        evaluations=(done and done.evaluations) or refinement.evaluations,
+        landings=landings.times,
+    )
 
 
 def _limit(own: int) -> int:
@@ -127,10 +154,10 @@ def _assumed_evaluations(own: Solver) -> int:
     return 0 if isinstance(own, Adaptive) else round(own.tableau.propagating / own.precision)
 
 
-def _coarser(solves: list[_Solve], done: Pass, solver: Solver) -> list[_Solve]:
+def _coarser(solves: list[_Solve], finer: _Solve, solver: Solver) -> list[_Solve]:
     """Without a last one of as many fixed steps: steps longer than the time span are all the same single step, and
     their agreement would pass for convergence."""
-    same = solves and 0 < done.evaluations == solves[-1].done.evaluations
+    same = solves and finer.evaluations == solves[-1].evaluations
     return solves[:-1] if same and not isinstance(solver, Adaptive) else solves
 
 
@@ -146,17 +173,10 @@ def _name_solver(flaw: str | None, solver: Solver) -> str | None:
     return None if flaw is None else f"{flaw}, under {solver}"
 
 
-def _finest_pass(subject: Subject, x: Any, change: Change) -> tuple[Pass, str]:
-    """In float64 if the model can."""
-    try:
-        return subject.forward(x, change, double=True), "float64"
-    except DoublePrecisionError:
-        return subject.forward(x, change), "its own precision" if subject.library == "predict" else "float32"
-
-
-def _judge(solves: list[_Solve], own: Pass, solver: Solver, dtype: str, still: Still) -> tuple[Reference, Signs]:
+def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still) -> tuple[Reference, Signs]:
     """Successive differences of three refinements tell the order, and that the share of the last one that is left."""
-    coarse, middle, fine = (each.done for each in solves)
+    coarse, middle, fine = (each.done for each in solves if each.done is not None)
+    dtype = solves[-1].dtype
     a, b, c = (each.refinement.size for each in solves)
     before, last = distance(coarse, middle), distance(middle, fine)
     scale = float(np.median(_sizes(fine)))
@@ -178,7 +198,7 @@ def _judge(solves: list[_Solve], own: Pass, solver: Solver, dtype: str, still: S
         done=fine, error=error, order=order if seen else None, solver=str(solver), dtype=dtype, evaluations=0,
         converged=converged, reason=None,
     )  # fmt: skip
-    return reference, Signs(order=order, rounded=rounded)
+    return reference, Signs(ratio=ratio, order=order, rounded=rounded)
 
 
 def _sizes(done: Pass) -> Numbers:

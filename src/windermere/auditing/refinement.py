@@ -18,8 +18,8 @@ from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 FIRST_MULTIPLES = (1, 2, 4)
 """The first solves, in multiples of the coarsest one's steps: where they are the same, solvers of the table too."""
 OFF_THE_GRID = 7
-"""The next is on other nodes, and judged first. Features of time as fast as sin(16 pi t) are the same on all nodes of 1,
-2 and 4 steps, which would agree without having seen them. From there on steps are halved."""
+"""The next is on other nodes, and judged first: features of time such as cos(16 pi t) have the same value on all nodes
+of 1, 2 and 4 steps, which would agree without having seen them. From there on steps are halved."""
 PLENTY = 3.5 * 16, 3.5
 """So many steps, or so many times the own ones, are taken for fine; of fewer more is asked."""
 SHARE_OF_OWN = 0.1
@@ -45,6 +45,8 @@ class Refinement:
     """Whether it may be the reference."""
     share: float
     """By which the errors that it may have are multiplied."""
+    evaluations: float
+    """What it is taken to cost where that can't be counted; ever more, so that a budget ends some time."""
 
 
 def refinements(subject: Subject, own: Pass) -> Iterator[Refinement]:
@@ -56,17 +58,18 @@ def refinements(subject: Subject, own: Pass) -> Iterator[Refinement]:
         last = round(np.log10(_loosest(solver) / FINEST_TOLERANCE))
         for k in range(last + 1):
             change = partial(_finer, BESIDE_ADAPTIVE * 2.0**-k, 10.0**-k)
-            yield Refinement(change=change, size=2.0**-k, judged=True, share=1.0)
+            yield Refinement(change=change, size=2.0**-k, judged=True, share=1.0, evaluations=2.0**k)
         return
     steps = own.evaluations / solver.tableau.propagating / len(subject.solvers) or 1 / solver.precision
     longest = _longest(steps, solver.order)
     for k, multiple in enumerate(_multiples()):
-        few = multiple * steps / longest < max(PLENTY[0], PLENTY[1] * steps)
+        taken = multiple * steps / longest
         yield Refinement(
             change=partial(_finer, longest / multiple, 10.0**-k),
             size=1 / multiple,
             judged=multiple >= OFF_THE_GRID,
-            share=OF_FEW_STEPS if few else 1.0,
+            share=OF_FEW_STEPS if taken < max(PLENTY[0], PLENTY[1] * steps) else 1.0,
+            evaluations=4 * taken * len(subject.solvers),
         )
 
 
@@ -96,8 +99,8 @@ def _finer(factor: float, tightened: float, own: Solver) -> Solver:
 
 
 def observed_order(ratio: float, sizes: tuple[float, float, float]) -> float:
-    """The order p at which solves with three step sizes a > b > c differ by such a ratio, the last two's difference over
-    that of the first two: (b^p - c^p) / (a^p - b^p). Between 0.01, where refining brings nothing, and 5."""
+    """The order p at which solves with three step sizes a > b > c differ by such a ratio, (b^p - c^p) / (a^p - b^p):
+    the difference of the last two over that of the first two. Between 0.01, where refining brings nothing, and 5."""
     a, b, c = sizes
     orders = np.linspace(5, 0.01, 1000)
     return float(np.interp(ratio, (b**orders - c**orders) / (a**orders - b**orders), orders))

@@ -209,8 +209,8 @@ def try_out(
     *,
     done: Pass | None = None,
 ) -> Result:
-    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so. `done` is
-    its pass where the search for the reference took it already."""
+    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so. `done`
+    is its pass where the search for the reference took it already."""
     solver = candidate(subject.solvers[-1])
     try:
         done = done or _forward(subject, x, candidate)
