@@ -163,8 +163,10 @@ def audit(
     rungs = [c for c in ladder(own) if c in whole.results]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen = parts[0]
-    subject.enter(EVIDENCE)
-    drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference) if evidence else Drawn()
+    drawn = Drawn()
+    if evidence:
+        subject.enter(EVIDENCE)
+        drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
     return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, doubt)
 
 
