@@ -2,7 +2,18 @@
 
 import sys
 
-from benchmarks import calibration, crossings, frontier, known_cases, memory, own_field, peers, phenomenon, sphere_step
+from benchmarks import (
+    audit_cost,
+    calibration,
+    crossings,
+    frontier,
+    known_cases,
+    memory,
+    own_field,
+    peers,
+    phenomenon,
+    sphere_step,
+)
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
@@ -13,6 +24,7 @@ BENCHMARKS = {
     "crossings": crossings.run,
     "known_cases": known_cases.run,
     "calibration": calibration.run,
+    "audit_cost": audit_cost.run,
     "frontier": frontier.bars_of_results,
 }
 

@@ -12,7 +12,8 @@ from torchdiffeq import odeint
 import windermere as wm
 from tests.auditing.test_known_cases import ring
 from windermere.auditing.adapters.torchdiffeq import TorchdiffeqSubject
-from windermere.auditing.reference import reference_flow, refinements
+from windermere.auditing.reference import reference_flow
+from windermere.auditing.refinement import refinements
 from windermere.auditing.subject import ModelSubject, PredictSubject
 from windermere.solvers.landing import MOST_LANDINGS, has_to_land, is_landing, landing
 
@@ -100,7 +101,7 @@ def test_the_field_is_evaluated_at_every_time_by_the_reference_and_not_by_what_i
     own = subject.forward(x, None)
     reference = reference_flow(subject, x, own, still=lambda *_: True)
     assert reference.converged
-    change = next(iter(refinements(subject, own)))
+    change = next(iter(refinements(subject, own))).change
     inner = set(TIMES[1:-1])
 
     def first_refinement() -> None:
@@ -128,6 +129,14 @@ def test_steps_that_only_land_do_not_spend_the_budget_of_the_reference() -> None
     reference = reference_flow(subject, x, subject.forward(x, None), still=lambda *_: True)
     assert (reference.converged, reference.reason) == (True, None)
     assert reference.evaluations > 3 * 6 * 400
+
+
+def test_where_output_times_are_many_no_refinement_is_solved_that_landing_makes_the_same_as_the_one_before() -> None:
+    x = ring(8)
+    subject = TorchdiffeqSubject(WithTorchdiffeq(wm.FixedStep("euler", step=1 / 64), np.linspace(0, 1, 65)), x)
+    reference = reference_flow(subject, x, subject.forward(x, None), still=lambda *_: True)
+    assert reference.converged
+    assert reference.evaluations <= 4 * (64 + 128 + 256)
 
 
 def test_landing_ends_with_its_scope_and_leaves_more_times_than_can_be_landed_on() -> None:

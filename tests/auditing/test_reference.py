@@ -1,5 +1,6 @@
 """The reference flow: honest about its own error, and a reason where it is not found."""
 
+from math import pi
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
-from windermere.auditing.reference import reference_flow, refinements
+from windermere.auditing.reference import reference_flow
+from windermere.auditing.refinement import left_over, observed_order, refinements
 from windermere.auditing.scoring import distance
 from windermere.auditing.subject import ModelSubject, PredictSubject
 from windermere.errors import AuditError
@@ -85,11 +87,52 @@ def test_the_estimate_of_its_own_error_is_near_the_truth_on_a_field_that_is_not_
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_refining_begins_with_sixteen_steps_or_more_in_each_block(blocks: int) -> None:
-    own = wm.FixedStep.of("euler", steps=4)
+@pytest.mark.parametrize(
+    ("own", "steps"),
+    [
+        (wm.FixedStep.of("euler", steps=1), (1, 2, 4, 7, 14)),
+        (wm.FixedStep.of("euler", steps=2), (1, 2, 4, 7, 14)),
+        (wm.FixedStep.of("euler", steps=64), (8, 16, 32, 56, 112)),
+        (wm.FixedStep.of("rk4", steps=1), (1, 2, 4, 7, 14)),
+        (wm.FixedStep.of("rk4", steps=16), (8, 16, 32, 56, 112)),
+    ],
+)
+def test_refining_begins_at_what_the_own_error_asks_for(blocks: int, own: wm.FixedStep, steps: tuple[int, ...]) -> None:
     subject = ModelSubject(nn.Sequential(*(wm.ODEBlock(Rotation(1.0), own) for _ in range(blocks))))
-    changes = refinements(subject, subject.forward(ring(), None))
-    assert [next(changes)(own) for _ in range(2)] == [wm.FixedStep.of("rk4", steps=n) for n in (16, 32)]
+    refined = refinements(subject, subject.forward(ring(), None))
+    assert [next(refined).change(own) for _ in steps] == [wm.FixedStep.of("rk4", steps=n) for n in steps]
+
+
+@pytest.mark.parametrize("order", [0.5, 1.0, 2.0, 4.0])
+@pytest.mark.parametrize("sizes", [(1.0, 0.5, 0.25), (1 / 2, 1 / 4, 1 / 7), (1 / 4, 1 / 7, 1 / 14)])
+def test_differences_of_three_solves_tell_the_order_and_the_error_that_is_left(
+    order: float, sizes: tuple[float, float, float]
+) -> None:
+    coarse, middle, fine = (3 * size**order for size in sizes)
+    found = observed_order((middle - fine) / (coarse - middle), sizes)
+    assert found == pytest.approx(order, abs=1e-3)
+    assert (middle - fine) * left_over(found, sizes[1:]) == pytest.approx(fine, rel=1e-2)
+
+
+class Beat(nn.Module):
+    """z' = 1 + a cos(2 pi f t): the flow goes on by 1, whatever a is; at multiples of 1/f the rate is always 1 + a."""
+
+    def __init__(self, frequency: int) -> None:
+        super().__init__()
+        self.frequency = frequency
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.ones_like(z) * (1 + torch.cos(2 * pi * self.frequency * t))
+
+
+@pytest.mark.parametrize("frequency", [8, 16, 32, 64])
+def test_a_feature_of_time_that_repeats_on_every_coarse_grid_is_seen_all_the_same(frequency: int) -> None:
+    block = wm.ODEBlock(Beat(frequency), wm.FixedStep.of("euler", steps=2))
+    subject, x = ModelSubject(block), ring()
+    reference = reference_flow(subject, x, subject.forward(x, None), still=lambda *_: True)
+    assert reference.converged
+    assert reference.done is not None
+    assert reference.done.outputs.numpy() == pytest.approx(x.numpy() + 1, abs=1e-2)
 
 
 def test_tolerances_that_happen_to_take_the_same_steps_are_not_exact_for_that() -> None:

@@ -6,8 +6,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from windermere.auditing import AuditProgress
 from windermere.cli import terminal
-from windermere.cli.terminal import describe, download_progress, study_progress, training_progress
+from windermere.cli.terminal import audit_progress, describe, download_progress, study_progress, training_progress
 from windermere.paper.studies.running import Progress
 from windermere.paper.training import Report, StopSign
 
@@ -95,3 +96,34 @@ def test_a_download_off_a_terminal_shows_nothing(capsys: pytest.CaptureFixture[s
     with download_progress("mnist") as progress:
         progress(5, 10)
     assert capsys.readouterr().err.strip() == ""
+
+
+AUDIT = AuditProgress(phase="reference flow", solver="rk4, h = 1/7", batch=1, batches=2, evaluations=34.4)
+
+
+def test_an_audit_off_a_terminal_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with audit_progress() as report:
+        report(AUDIT)
+    assert capsys.readouterr().err.strip() == ""
+
+
+def test_an_audit_on_a_terminal_shows_phase_batch_and_evaluations_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=80, record=True, file=StringIO())
+    monkeypatch.setattr(terminal, "stderr", console)
+    with audit_progress() as report:
+        report(AUDIT)
+    assert "reference flow: rk4, h = 1/7, batch 1 of 2, 34 evaluations a sample 0:00:00" in console.export_text()
+
+
+def test_an_audit_that_is_interrupted_ends_and_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=80, file=StringIO())
+    monkeypatch.setattr(terminal, "stderr", console)
+
+    def stopped() -> None:
+        with audit_progress() as report:
+            report(AUDIT)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert not console._live_stack

@@ -2,6 +2,7 @@
 
 from windermere.auditing.audit import audit
 from windermere.auditing.candidates import Candidate
+from windermere.auditing.progress import AuditProgress
 from windermere.auditing.verdict import Evidence, Line, Outcome, Verdict
 
-__all__ = ["Candidate", "Evidence", "Line", "Outcome", "Verdict", "audit"]
+__all__ = ["AuditProgress", "Candidate", "Evidence", "Line", "Outcome", "Verdict", "audit"]

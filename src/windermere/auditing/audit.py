@@ -24,9 +24,10 @@ from windermere.auditing.options import (
     check_metric,
     check_numbers,
 )
+from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Watched
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder, safe_elsewhere, safe_precision
-from windermere.auditing.samples import choose
+from windermere.auditing.samples import Batch, choose, size
 from windermere.auditing.scoring import (
     Measure,
     Metric,
@@ -90,6 +91,7 @@ def audit(
     budget: int | None = None,
     batch_axis: int | None = None,
     shared: Iterable[str | int] | str | int = (),
+    report: Report | None = None,
 ) -> Verdict:
     """Ask a trained model whether it is a flow, or tied to its solver. Returns a `Verdict`; print it.
 
@@ -112,6 +114,7 @@ def audit(
         model gets fewer samples. The metric gets outputs with the samples along their first axis, whichever it was.
     shared: the inputs that all samples share, by name (an argument of forward, a key) or position: ("t",) or (1,) for
         the times of forward(x, t). They are never cut into samples. Numbers are shared without being named.
+    report: is called with a `windermere.auditing.AuditProgress` before each pass, to show how far the audit is.
 
     >>> import torch
     >>> import windermere as wm
@@ -134,21 +137,25 @@ def audit(
     if first is None:
         raise UsageError("an audit needs samples, but there are none in the batches given")
     with telling_of_missing_forwards(model):
-        subject = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
+        found = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
+    subject = Watched(found, report, len(chosen.batches) if isinstance(chosen.batches, list) else None)
     measure = Measure(metric or accuracy, metric is None, threshold)
+    alone = own_only(subject, 1, first, measure)
 
     def undecided(why: str) -> Verdict:
         """Without a sweep: its numbers would mean nothing."""
         population = chosen.population if next(pieces, None) is None else "the first batch"
-        return _verdict(own_only(subject, *first, measure), [], Drawn(), subject, measure, agreement, population, why)
+        return _verdict(alone, [], Drawn(), subject, measure, agreement, population, why)
 
-    if (why := why_not_comparable(subject, first[0])) is not None:
+    if (why := why_not_comparable(subject, first[0], alone.done)) is not None:
         return undecided(why)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
     asked = within_span(in_order([*swept, *ladder(own)]), subject, first[0])
     try:
-        parts = [examine(subject, x, y, asked, measure, budget) for x, y in (first, *pieces)]
+        parts = [examine(subject, alone, first, asked, measure, budget)]
+        for number, batch in enumerate(pieces, start=2):
+            parts.append(examine(subject, own_only(subject, number, batch, measure), batch, asked, measure, budget))
     except MissedSolvesError as error:
         return undecided(str(error))
     whole = _join(parts)
@@ -156,7 +163,10 @@ def audit(
     rungs = [c for c in ladder(own) if c in whole.results]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen = parts[0]
-    drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference) if evidence else Drawn()
+    drawn = Drawn()
+    if evidence:
+        subject.enter(EVIDENCE)
+        drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
     return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, doubt)
 
 
@@ -169,10 +179,12 @@ def why_not_solving(subject: Subject, whole: Examined) -> str | None:
 
 
 def examine(
-    subject: Subject, x: Any, y: Any, asked: Sequence[Candidate], measure: Measure, budget: int | None
+    subject: Watched, alone: Examined, batch: Batch, asked: Sequence[Candidate], measure: Measure, budget: int | None
 ) -> Examined:
-    """One batch under its own solver, the reference flow and all solvers asked for."""
-    alone = own_only(subject, x, y, measure)
+    """One batch, which was solved by its own solver, under the reference flow and all solvers asked for."""
+    x, y = batch
+    solvers = {c: tuple(c(each) for each in subject.solvers) for c in asked}
+    subject.enter(FLOW)
     reference = reference_flow(
         subject,
         x,
@@ -180,16 +192,22 @@ def examine(
         still=lambda one, other: measure.still(one, other, y),
         flaw=lambda done: measure.flaw(done, y),
         budget=budget,
+        keep=set(solvers.values()),
     )
     found, solver = reference.done if reference.converged else None, subject.solvers[-1]
     own = measure.result(solver, alone.done, y, found)
     flow = None if found is None else measure.result(solver, found, y, found)
-    results = {c: try_out(subject, x, y, c, found, measure) for c in asked}
-    return replace(alone, own=own, flow=flow, results=results, reference=reference)
+    subject.enter(TABLE)
+    solved = reference.solved
+    results = {c: try_out(subject, x, y, c, found, measure, done=solved.get(solvers[c])) for c in asked}
+    return replace(alone, own=own, flow=flow, results=results, reference=replace(reference, solved={}))
 
 
-def own_only(subject: Subject, x: Any, y: Any, measure: Measure) -> Examined:
+def own_only(subject: Watched, number: int, batch: Batch, measure: Measure) -> Examined:
     """One batch under its own solver."""
+    x, y = batch
+    subject.begin(number, size(x))
+    subject.enter(OWN)
     done = subject.forward(x, None)
     measure.check(done, y)
     own = measure.result(subject.solvers[-1], done, y, None)
@@ -234,7 +252,7 @@ def _verdict(
     whole: Examined,
     rungs: Sequence[Candidate],
     drawn: Drawn,
-    subject: Subject,
+    subject: Watched,
     measure: Measure,
     agreement: float,
     population: str,
@@ -252,8 +270,6 @@ def _verdict(
     other = safe_elsewhere(list(whole.results.values()), own, flow, agreement=agreement)
     chance = None if whole.classes is None else no_better_than_chance(own.scores, whole.classes)
     digits = Digits(threshold, shares=measure.name == ACCURACY)
-    # Three with its own solver: two to see whether it is deterministic, one that counts.
-    spent = sum(each.evaluations for each in whole.results.values()) + 3 * own.evaluations + whole.reference.evaluations
     return Verdict(
         outcome=outcome,
         sentence=sentence(outcome, line, facts, compared, digits, measure.name, doubt, chance),
@@ -271,6 +287,6 @@ def _verdict(
         safe=safe,
         evidence=drawn.evidence,
         notes=subject.notes,
-        evaluations=(spent / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
+        evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
         plane=drawn.plane,
     )

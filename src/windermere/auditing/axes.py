@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from windermere.auditing.samples import first, size, twice
-from windermere.auditing.subject import Change, Insight, Pass, Subject
+from windermere.auditing.subject import FEW, Change, Insight, Pass, Subject
 from windermere.errors import AuditError, UsageError, WindermereError, describe_error
 from windermere.nn.shared import cut_places
-
-FEW = 8
-"""Samples that are tried against twice as many."""
 
 
 class BySample:

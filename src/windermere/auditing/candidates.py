@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from windermere.auditing.axes import FEW
 from windermere.auditing.samples import first as first_samples
-from windermere.auditing.subject import Subject
+from windermere.auditing.subject import FEW, Subject
 from windermere.checks import as_number, tidy
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, adaptive_names, counting

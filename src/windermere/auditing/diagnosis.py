@@ -15,7 +15,7 @@ from windermere.solvers import Adaptive, Solver
 
 POINTS = 16
 NOT_CLOSER = 0.8
-"""A ratio of successive differences from which on refining brings nothing: an order of 0.3."""
+"""A ratio of successive differences from which on refining brings nothing: an order of 0.3 where steps are halved."""
 UNRESOLVED = 1.0
 """h L from which on a step is too long for the field's fastest modes; where it is less, rk4 converges unless
 neighbouring solutions part from each other."""
@@ -27,6 +27,8 @@ class Signs:
 
     ratio: float
     """Median of successive differences, the last over the one before; not finite where squares of them overflow."""
+    order: float
+    """What it says of the order of convergence."""
     rounded: bool
     """Whether the last difference is rounding only."""
 
@@ -40,7 +42,7 @@ def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | Non
     if failure is not None:
         return f"the field is stiff{fast}, and {failure}" if _exceeds(stiff) else failure
     if signs is None:
-        return "its budget did not allow three refinements"
+        return "its budget did not allow enough refinements to judge them"
     if signs.rounded:
         return "rounding: refinements differ by no more than that, and yet decisions change with it"
     if not signs.ratio < NOT_CLOSER:
@@ -48,7 +50,7 @@ def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | Non
         return f"{finer} does not bring solutions closer: the field is {_nature(solver, stiff, fast)}"
     if isinstance(solver, Adaptive):
         return f"a tolerance of {solver.precision:.0e} is not fine enough, and the budget is spent"
-    slow = f"solutions approach each other only with order {-np.log2(signs.ratio):.1f}, too slowly for the budget"
+    slow = f"solutions approach each other only with order {signs.order:.1f}, too slowly for the budget"
     return f"{slow}: the field is stiff{fast}" if _exceeds(stiff) else slow
 
 

@@ -200,12 +200,20 @@ def failed_result(solver: Solver, reason: str) -> Result:
 
 
 def try_out(
-    subject: Subject, x: Any, labels: Any, candidate: Candidate, reference: Pass | None, measure: Measure
+    subject: Subject,
+    x: Any,
+    labels: Any,
+    candidate: Candidate,
+    reference: Pass | None,
+    measure: Measure,
+    *,
+    done: Pass | None = None,
 ) -> Result:
-    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so."""
+    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so. `done`
+    is its pass where the search for the reference took it already."""
     solver = candidate(subject.solvers[-1])
     try:
-        done = _forward(subject, x, candidate)
+        done = done or _forward(subject, x, candidate)
     except SolverError as error:
         return failed_result(solver, str(error))
     flaw = measure.flaw(done, labels)

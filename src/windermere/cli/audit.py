@@ -23,6 +23,7 @@ from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
 from windermere.cli.reading import check_device
+from windermere.cli.terminal import audit_progress
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
@@ -94,8 +95,9 @@ def audit_target(
 
 def _audited(found: Target, **options: Any) -> Verdict:
     try:
-        with redirect_stdout(sys.stderr):  # the user's code may print: standard output is for the answer
-            return _in_flags(audit(found.model, found.batches, **options))
+        # The user's code may print: standard output is for the answer.
+        with audit_progress() as report, redirect_stdout(sys.stderr):
+            return _in_flags(audit(found.model, found.batches, report=report, **options))
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises

@@ -10,14 +10,17 @@ from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
+    SpinnerColumn,
     TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from windermere.auditing import AuditProgress
 from windermere.cli.console import stderr
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.running import Progress
@@ -129,3 +132,19 @@ def download_progress(title: str) -> Iterator[Callable[[int, int], None]]:
     with Bar(*columns, console=stderr, disable=not stderr.is_terminal) as progress:
         task = progress.add_task("", total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def describe_audit(now: AuditProgress) -> str:
+    """The phase, the solver and the batch that are at work, and the evaluations so far."""
+    solver = "" if now.solver is None else f": {now.solver}"
+    batches = "" if now.batches is None else f" of {now.batches}"
+    return f"{now.phase}{solver}, batch {now.batch}{batches}, {now.evaluations:.0f} evaluations a sample"
+
+
+@contextmanager
+def audit_progress() -> Iterator[Callable[[AuditProgress], None]]:
+    """A line that tells what an audit is at, and is gone when it is done; off a terminal nothing."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Bar(*columns, console=stderr, disable=not stderr.is_terminal, transient=True) as progress:
+        task = progress.add_task("reading the model", total=None)
+        yield lambda now: progress.update(task, description=describe_audit(now))
