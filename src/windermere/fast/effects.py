@@ -1,4 +1,4 @@
-"""What a call does beside computing: what can be seen of it in its code, and undoing what it changed."""
+"""What a call does beside computing, as far as it can be seen in its code."""
 
 import dis
 from collections.abc import Iterable, Iterator
@@ -6,9 +6,7 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from torch import nn
-
-from windermere.fast.fingerprint import is_fixed
+from windermere.fast.code import is_fixed
 
 OUTWARD = frozenset({"print", "open", "input", "breakpoint", "exec", "eval", "logging", "logger", "log", "warnings"})
 OUTWARD |= {"time", "random", "datetime", "os"}
@@ -39,37 +37,3 @@ def _instructions(code: CodeType) -> Iterator[dis.Instruction]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _instructions(constant)
-
-
-class Undo:
-    """Remembers what lists, dictionaries, sets and attributes hold, to put it back."""
-
-    def __init__(self, objects: Iterable[Any]) -> None:
-        self.kept: list[tuple[Any, Any]] = []
-        for it in objects:
-            if isinstance(it, list | dict | set):
-                self.kept.append((it, it.copy()))
-            elif isinstance(it, nn.Module):
-                own = vars(it)
-                self.kept += [(own, own.copy()), *((own[k], own[k].copy()) for k in ("_parameters", "_buffers"))]
-            elif isinstance(attributes := getattr(it, "__dict__", None), dict) and not isinstance(it, FunctionType):
-                self.kept.append((attributes, attributes.copy()))
-
-    def now(self) -> None:
-        """Put back what was changed."""
-        for it, before in self.kept:
-            if isinstance(it, list) and not _is_same(it, before):
-                it[:] = before
-            elif isinstance(it, dict | set) and not (
-                list(it) == list(before) and _is_same(*map(_values, (it, before)))
-            ):
-                it.clear()
-                it.update(before)
-
-
-def _values(it: Any) -> Any:
-    return it.values() if isinstance(it, dict) else it
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))

@@ -2,45 +2,37 @@
 
 Fast paths that keep what they learned of a field (a traced program, a captured step) take it again only for a field of
 the same fingerprint. It has the values of plain attributes, of closures and of globals that the field's code names, and
-of each tensor where it lies and how, not its numbers: those are read at every solve. Whatever it cannot look into (an
+of each tensor how it lies in memory, not its numbers: those are read at every solve. Whatever it cannot look into (an
 object of a foreign kind, a generator) has no fingerprint.
 """
 
+import builtins
 import enum
-import sys
 import types
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from windermere._torch_private import is_hooked
+from windermere.fast.classes import Attribute, attributes_of, classes_of, is_looked_into, kind_of_module, slots_of
+from windermere.fast.code import BY_NAME, LOUD, is_fixed, is_standard, names_of
 
-PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType)
-FIXED = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, slice, enum.Enum)
-CODE = (type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)
-FOREIGN = (
-    "torch",
-    "numpy",
-    "math",
-    "typing",
-    "collections",
-    "functools",
-    "itertools",
-    "builtins",
-    "operator",
-    "abc",
-    "enum",
-)
-"""Packages whose functions and classes do not change while a program runs."""
-STANDARD = sys.stdlib_module_names
+PLAIN = frozenset((bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType))
+FIXED = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, enum.Enum, np.dtype)
+NAMES = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, np.ufunc)
+"""What is known by its name: Python's and NumPy's own functions."""
 BOOKKEEPING = frozenset(vars(nn.Module()))
 """What every module has: its parameters, buffers, modules and mode, and the hooks, of which it may have none."""
-NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-DEPTH, MOST = 12, 4000
+DEPTH, MOST = 24, 4000
+MOST_NUMBERS = 64
+"""Entries of a NumPy array that is looked at: a longer one takes time."""
+MOST_LOOSE = 1 << 22
+"""Entries of a tensor that may be copied for each solve; a larger one is known by its place in memory."""
 
 
 class UnknownFieldError(Exception):
@@ -56,177 +48,295 @@ class Fingerprint:
     """The key without the places of tensors in memory."""
     tensors: tuple[Tensor, ...]
     """All tensors that were found, in the same order for equal fingerprints."""
+    loose: frozenset[int]
+    """Which of them are known by their kind alone: neither parameters nor buffers, they may be others at each solve."""
+    met: tuple[Any, ...]
+    """All objects that were looked into."""
 
 
 def fingerprint(of: Any) -> Fingerprint:
     """The fingerprint of a field; an `UnknownFieldError` where it has none."""
     look = _Look()
-    look.at(of, 0)
-    structure, tensors = tuple(look.found), tuple(look.tensors)
-    return Fingerprint((*structure, *[x.data_ptr() for x in tensors]), structure, tensors)
-
-
-def objects_of(field: Any) -> list[Any]:
-    """All objects that a field leads to."""
-    look = _Look()
-    look.at(field, 0)
-    return look.alive
+    try:
+        look.at(of, 0)
+    except UnknownFieldError:
+        raise
+    except Exception as error:  # of attributes that are more than that
+        raise UnknownFieldError(f"it cannot be looked through ({type(error).__name__})") from error
+    structure, tensors, loose = tuple(look.found), tuple(look.tensors), frozenset(look.loose)
+    places = [x.data_ptr() for k, x in enumerate(tensors) if k not in loose]
+    return Fingerprint((*structure, *places), structure, tensors, loose, tuple(look.alive))
 
 
 @dataclass
 class _Look:
     found: list[Hashable] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
+    loose: list[int] = field(default_factory=list)
     seen: dict[int, int] = field(default_factory=dict)
     alive: list[Any] = field(default_factory=list)
     """What was looked at, so that no other object takes its identity meanwhile."""
+    met: set[tuple[type, str]] = field(default_factory=set)
+    """Attributes of classes that were seen."""
+    named: set[str] = field(default_factory=set)
+    """Every name in the code seen so far: a method of none of these names is not called."""
+    waiting: dict[str, list[tuple[Any, int]]] = field(default_factory=dict)
+    """Attributes of classes that no code seen so far has named."""
+    by_name: bool = False
+    """Whether some code may ask for attributes of any name."""
 
-    def note(self, *what: Hashable) -> None:
+    def note(self, *what: Any) -> None:
         self.found += what
 
     def at(self, value: Any, depth: int) -> None:
         kind: Any = type(value)
         if kind in PLAIN:
-            self.found += (kind.__name__, value if value == value else "nan")
-        elif (before := self.seen.get(id(value))) is not None:
-            self.found += ("again", before)
-        elif (way := _way_into(kind)) is _Look._fixed:
-            self.found.append(str(value))
-        elif way is None:
-            raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
+            unequal = kind is float and not (value < 0 or value > 0)  # a NaN equals nothing, and 0.0 equals -0.0
+            self.note(kind, str(value) if unequal else value)
+        elif isinstance(value, FIXED):
+            self.note(kind, str(value))
+        elif id(value) in self.seen:
+            self.note("again", self.seen[id(value)])
         elif depth > DEPTH or len(self.seen) > MOST:
             raise UnknownFieldError("it holds too much to look at")
         else:
             self.seen[id(value)] = len(self.seen)
             self.alive.append(value)
+            way: Any = _way_into(kind)
+            if way is None:
+                raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
             way(self, value, depth + 1)
 
-    def _fixed(self, value: Any, depth: int) -> None:
-        self.note(str(value))
+    # Tensors and numbers
 
-    def _code(self, value: Any, depth: int) -> None:
-        self.note(f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value)}")
-
-    def _tensor(self, x: Tensor, depth: int) -> None:
-        if type(x) not in (Tensor, nn.Parameter) or x.layout is not torch.strided or x.is_meta:
+    def _tensor(self, x: Tensor, depth: int, *, loose: bool = True) -> None:
+        if type(x) not in (Tensor, nn.Parameter) or x.layout is not torch.strided or x.is_meta or x.is_inference():
             raise UnknownFieldError("it holds a tensor of a special kind")
-        self.note("tensor", x.shape, x.stride(), x.dtype, x.device, x.requires_grad, x.is_leaf)
+        self.note("tensor", x.shape, x.stride(), x.dtype, x.device, x.requires_grad)
+        if loose and type(x) is Tensor and x.numel() <= MOST_LOOSE:
+            self.loose.append(len(self.tensors))
         self.tensors.append(x)
+        if x.__dict__:
+            self.at(x.__dict__, depth)
+
+    def _buffer(self, x: Tensor, depth: int) -> None:
+        """A tensor that stays where it is."""
+        if x is None or id(x) in self.seen:
+            self.at(x, depth)
+            return
+        self.seen[id(x)] = len(self.seen)
+        self.alive.append(x)
+        self._tensor(x, depth, loose=not x.is_leaf)
+
+    def _array(self, value: Any, depth: int) -> None:
+        """A NumPy array or number."""
+        if value.size > MOST_NUMBERS or value.dtype.hasobject:
+            raise UnknownFieldError("it holds a NumPy array: make it a buffer")
+        self.note(type(value), value.shape, value.dtype.str, value.tobytes())
+
+    # Modules and other objects
 
     def _module(self, module: nn.Module, depth: int) -> None:
+        kind: Any = type(module)
+        own = vars(module)
+        scripted, normed = kind_of_module(kind)
+        if scripted:
+            raise UnknownFieldError("it is compiled by torch.jit")
         if is_hooked(module):
             raise UnknownFieldError("it has hooks")
-        own = vars(module)
-        kind: Any = type(module)
-        _refuse(kind, own["training"])
-        self.found += ("module", kind, own["training"], len(own))
-        for place in ("_parameters", "_buffers", "_modules"):
+        training = own.get("training")
+        if normed and training and own["track_running_stats"]:
+            raise UnknownFieldError("it has batch norm in training mode")
+        self.note("module", kind, training, len(own))
+        self.at(kind.forward, depth)
+        for place, look in (("_parameters", _Look._buffer), ("_buffers", _Look._buffer), ("_modules", _Look.at)):
             for name, value in own[place].items():
-                self.found.append(name)
+                self.note(name)
+                look(self, value, depth)
+        for name, value in own.items():
+            if name not in BOOKKEEPING:
+                self.note(name)
                 self.at(value, depth)
-        for name in [name for name in own if name not in BOOKKEEPING]:
-            self.found.append(name)
-            self.at(own[name], depth)
-        self._class(kind, depth)
-
-    def _class(self, kind: type, depth: int) -> None:
-        """The functions of classes that are not PyTorch's, and their plain attributes."""
-        for base in _own_classes(kind):
-            if id(base) in self.seen:
-                continue
-            self.seen[id(base)] = len(self.seen)
-            for name, value in list(vars(base).items()):
-                if name.startswith("__") and name not in ("__call__", "__getattr__"):
-                    continue
-                inner = getattr(value, "__func__", None) or getattr(value, "fget", None) or value
-                if isinstance(inner, types.FunctionType | Tensor | list | dict | tuple) or type(inner) in PLAIN:
-                    self.note(name)
-                    self.at(inner, depth)
+        if classes_of(kind):
+            self._class(kind, depth, value=module)
 
     def _object(self, value: Any, depth: int) -> None:
-        self.note("object", type(value).__module__, type(value).__qualname__)
-        self._mapping(vars(value), depth)
-        self._class(type(value), depth)
+        self.note("object", type(value))
+        self.at(getattr(value, "__dict__", None), depth)
+        self._class(type(value), depth, value=value)
+
+    def _class(self, kind: type, depth: int, *, value: Any = None, made: bool = False) -> None:
+        """What objects of a class have of it: methods and attributes; and where objects are made, what makes them."""
+        if not is_fixed(type(kind).__module__):
+            raise UnknownFieldError(f"the class {kind.__name__} has a metaclass")
+        if value is not None:
+            for name, content in slots_of(kind, value):
+                self.note(name)
+                self.at(content, depth)
+        for attribute in attributes_of(kind, made=made):
+            mark = (attribute.base, attribute.name)
+            if mark not in self.met:
+                self.met.add(mark)
+                self._attribute(attribute, depth)
+
+    def _attribute(self, attribute: Attribute, depth: int) -> None:
+        if attribute.called or self.by_name or attribute.name in self.named:
+            self.note(attribute.name)
+            self.at(attribute.value, depth)
+        else:
+            self.waiting.setdefault(attribute.name, []).append((attribute.value, depth))
+
+    def _type(self, kind: type, depth: int) -> None:
+        self.note(kind)
+        if classes_of(kind):
+            self._class(kind, depth, made=True)
+
+    # Functions
+
+    def _function(self, function: types.FunctionType, depth: int) -> None:
+        home = function.__globals__.get("__name__") or ""
+        self.note("function", function.__code__)
+        self.at(function.__defaults__, depth)
+        self.at(function.__kwdefaults__, depth)
+        self._closure(function, depth)
+        if is_fixed(home):
+            return
+        if is_standard(home):
+            raise UnknownFieldError(f"it calls {home}.{function.__name__}")
+        if function.__dict__:
+            self.at(function.__dict__, depth)
+        self._code(function, depth)
+
+    def _closure(self, function: types.FunctionType, depth: int) -> None:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                content = cell.cell_contents
+            except ValueError:  # not filled yet
+                content = None
+            if name == "__class__" and isinstance(content, type):  # for super(): no objects are made
+                self._class(content, depth)
+            else:
+                self.at(content, depth)
+
+    def _code(self, function: types.FunctionType, depth: int) -> None:
+        names = names_of(function.__code__)
+        for module in names.imports:
+            if not is_fixed(module):
+                raise UnknownFieldError(f"it imports {module} when it is called")
+        for chain in names.chains:
+            self._global(chain, function.__globals__, depth)
+        for name in sorted(names.others - self.named):
+            self.named.add(name)
+            for value, at in self.waiting.pop(name, ()):
+                self.note(name)
+                self.at(value, at)
+
+    def _global(self, chain: tuple[str, ...], named: Mapping[str, Any], depth: int) -> None:
+        """What code names, such as config.alpha: of modules the attribute, of whatever else all that it holds."""
+        name, *attributes = chain
+        self.note(chain)
+        if name not in named:
+            self._builtin_name(name)
+            return
+        value = named[name]
+        while isinstance(value, types.ModuleType) and attributes:
+            if not is_fixed(value.__name__) and is_standard(value.__name__):
+                break
+            value = getattr(value, attributes.pop(0), None)
+        self.at(value, depth)
+
+    def _builtin_name(self, name: str) -> None:
+        if name in LOUD:
+            raise UnknownFieldError(f"it calls {name}")
+        if name in BY_NAME and not self.by_name:
+            self.by_name = True
+            for name, values in list(self.waiting.items()):
+                for value, depth in values:
+                    self.note(name)
+                    self.at(value, depth)
+            self.waiting.clear()
+        self.note(hasattr(builtins, name))
+
+    def _builtin(self, function: types.BuiltinFunctionType, depth: int) -> None:
+        """A function in C: of a module, or of an object that it may depend on."""
+        self.note("builtin", function.__name__)
+        self.at(function.__self__, depth)
 
     def _method(self, method: types.MethodType, depth: int) -> None:
         self.at(method.__func__, depth)
         self.at(method.__self__, depth)
 
     def _partial(self, value: "partial[Any]", depth: int) -> None:
-        for part in (value.func, value.args, value.keywords):
+        for part in (value.func, value.args, value.keywords, vars(value)):
             self.at(part, depth)
 
-    def _function(self, function: types.FunctionType, depth: int) -> None:
-        if is_fixed(function.__module__ or ""):
-            self.note(function.__module__, function.__qualname__)
-            return
-        self.alive.append(function.__code__)
-        self.note("function", id(function.__code__))
-        self.at(function.__defaults__ or (), depth)
-        self.at(function.__kwdefaults__ or {}, depth)
-        for cell in function.__closure__ or ():
-            try:
-                content = cell.cell_contents
-            except ValueError:  # not filled yet
-                content = None
-            if not isinstance(content, type) or content.__name__ != "super":
-                self.at(content, depth)
-        self._globals(function.__code__, function.__globals__, depth)
+    def _descriptor(self, value: Any, depth: int) -> None:
+        """What stands in a class for a function: a property, a static method and the like."""
+        self.note(type(value))
+        inner = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "func")]
+        for part in inner:
+            self.at(part, depth)
 
-    def _globals(self, code: types.CodeType, named: Mapping[str, Any], depth: int) -> None:
-        """The values of globals that the code names; of modules that are not foreign ones the attributes named."""
-        for name in code.co_names:
-            if name not in named:
-                continue
-            value = named[name]
-            self.note(name)
-            if isinstance(value, types.ModuleType):
-                if not is_fixed(value.__name__) and value.__name__ not in STANDARD:
-                    self._globals(code, vars(value), depth) if depth < DEPTH else None
-                continue
-            if not isinstance(value, type):
-                self.at(value, depth)
-        for inner in code.co_consts:
-            if isinstance(inner, types.CodeType):
-                self._globals(inner, named, depth)
+    def _python_module(self, module: types.ModuleType, depth: int) -> None:
+        if not is_fixed(module.__name__):
+            raise UnknownFieldError(f"it uses the module {module.__name__} as a whole")
+        self.note(module.__name__)
+
+    def _name(self, value: Any, depth: int) -> None:
+        self.note(str(value))
+
+    # Containers
 
     def _sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> None:
-        self.note(type(value).__name__, len(value))
+        self.note(type(value), len(value))
         for part in value:
             self.at(part, depth)
+        self._rest(value, depth)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> None:
-        self.note("mapping", len(value))
+        self.note(type(value), len(value))
         for key, part in value.items():
             self.at(key, depth)
             self.at(part, depth)
+        self._rest(value, depth)
 
     def _set(self, value: set[Any], depth: int) -> None:
         if not all(type(part) in PLAIN for part in value):
             raise UnknownFieldError("it holds a set of objects")
-        self.note("set", frozenset(value))
+        self.note(type(value), frozenset(value))
+        self._rest(value, depth)
 
+    def _slice(self, value: slice, depth: int) -> None:
+        self._sequence((value.start, value.stop, value.step), depth)
 
-@lru_cache(maxsize=1024)
-def _refuse(kind: type[nn.Module], training: bool) -> None:
-    """Refuse modules of some types."""
-    if issubclass(kind, torch.jit.ScriptModule):
-        raise UnknownFieldError("it is compiled by torch.jit")
-    if issubclass(kind, NORMS) and training:
-        raise UnknownFieldError("it has batch norm in training mode")
+    def _rest(self, value: Any, depth: int) -> None:
+        """What a container of a class of its own has beside its contents."""
+        kind: Any = type(value)
+        if classes_of(kind):
+            self._object(value, depth)
+
+    def _mode(self, value: Any, depth: int) -> None:
+        """torch.no_grad() and the like, which decorate functions."""
+        self.note(type(value), getattr(value, "mode", None))
 
 
 _WAYS: tuple[tuple[Any, Callable[[_Look, Any, int], None]], ...] = (
-    (FIXED, _Look._fixed),
     (Tensor, _Look._tensor),
     (nn.Module, _Look._module),
     (types.FunctionType, _Look._function),
     (types.MethodType, _Look._method),
+    (types.BuiltinFunctionType, _Look._builtin),
     (partial, _Look._partial),
+    ((property, staticmethod, classmethod, cached_property), _Look._descriptor),
+    ((np.ndarray, np.generic), _Look._array),
     ((list, tuple), _Look._sequence),
     (Mapping, _Look._mapping),
     ((set, frozenset), _Look._set),
-    (CODE, _Look._code),
+    (slice, _Look._slice),
+    (type, _Look._type),
+    (types.ModuleType, _Look._python_module),
+    ((torch.no_grad, torch.enable_grad, torch.set_grad_enabled), _Look._mode),
+    (NAMES, _Look._name),
 )
 
 
@@ -236,21 +346,4 @@ def _way_into(kind: type) -> Callable[[_Look, Any, int], None] | None:
     for kinds, look in _WAYS:
         if issubclass(kind, kinds):
             return look
-    unseen = is_foreign(kind.__module__) or any("__slots__" in vars(base) for base in kind.__mro__)
-    return None if unseen or kind.__dictoffset__ == 0 else _Look._object
-
-
-@lru_cache(maxsize=1024)
-def _own_classes(kind: type) -> tuple[type, ...]:
-    """Those of a class's bases, itself included, whose code might be changed."""
-    return tuple(base for base in kind.__mro__ if not is_fixed(base.__module__))
-
-
-def is_foreign(module: str) -> bool:
-    """Whether this is a package whose code stays as it is, and whose objects may hold anything."""
-    return module.split(".")[0] in FOREIGN
-
-
-def is_fixed(module: str) -> bool:
-    """Whether this is a package whose code stays as it is."""
-    return is_foreign(module) or module.split(".")[0] == "windermere"
+    return _Look._object if is_looked_into(kind) else None

@@ -1,7 +1,7 @@
 """What a field does when it is called: which tensors it reads, and whether it could be replayed.
 
 A call is watched below autograd. It can be replayed if it computes with tensors only: no random numbers, no number read
-by the host, nothing written that was there before, everything on one device.
+by the host or copied from it, nothing written that was there before, everything on one device.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from windermere._torch_private import DispatchMode, name_of, written_by
-from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
+from windermere.fast.fingerprint import Fingerprint, fingerprint
+from windermere.fast.snapshot import take_snapshot
+from windermere.solvers.adjoint import check_nothing_is_hidden
 
 READING = frozenset(
     ("_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero", "masked_select", "unique", "_unique2", "allclose")
 )
 """Operations whose result, or the shape of it, the host waits for."""
+COPYING = frozenset(("_to_copy", "copy_", "copy", "_copy_from"))
 HARMLESS = frozenset(("detach_", "requires_grad_", "_version"))
 
 
@@ -27,75 +30,149 @@ class NotReplayableError(Exception):
 
 @dataclass(frozen=True)
 class Observed:
-    """A field that can be replayed."""
+    """A field that can be replayed, as far as its calls show."""
 
     fingerprint: Fingerprint
     reads: tuple[int, ...]
     """Which of the fingerprint's tensors a call reads."""
 
 
-def observe(field: Any, rate: Callable[[Tensor, Tensor], Tensor], t: Tensor, z: Tensor) -> Observed:
-    """Watch the field when this rate calls it, twice; a `NotReplayableError` where it could not be replayed."""
+Rate = Callable[[Tensor, Tensor], Tensor]
+
+
+def observe(field: Any, rate: Rate, t: Tensor, z: Tensor, *, graded: bool) -> Observed:
+    """Watch the field when this rate calls it, twice; a `NotReplayableError` where it could not be replayed.
+
+    Where a gradient is wanted, one of the calls is on autograd's tape: both must give the same.
+    """
+    before = fingerprint(field)
+    undo = take_snapshot(before.met)
+    try:
+        read, results = _watched_calls(field, before, rate, t.clone(), z.detach().clone(), graded)
+    except BaseException:
+        undo()
+        raise
+    _check_same(*results)
+    return Observed(before, _places(before.tensors, read))
+
+
+def _watched_calls(
+    field: Any, before: Fingerprint, rate: Rate, t: Tensor, z: Tensor, graded: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors that were read, and the rates."""
+    watch, results = _watch((t, z)), []
+    for taped in (graded, False):
+        with watch, torch.set_grad_enabled(taped):
+            results.append(rate(t, z.requires_grad_(taped)).detach())
+        if fingerprint(field).key != before.key:
+            raise NotReplayableError("a call changes the field itself (such as a counter of evaluations)")
+    return watch.external, results
+
+
+def check_alone(rate: Rate, t: Tensor, z: Tensor, reads: Sequence[Tensor], *, graded: bool) -> set[int]:
+    """Watch a rate, and its gradient where one is wanted: it may depend on these tensors, and no other. Returns the
+    places of those that get a gradient."""
+    t, z = t.clone(), z.detach().clone().requires_grad_(graded)
+    watch = _watch((t, z))
+    wanted = [k for k, x in enumerate(reads) if x.requires_grad]
+    found: Sequence[Tensor | None] = [None] * (1 + len(wanted))
+    with watch, torch.set_grad_enabled(graded):
+        rates = rate(t, z)
+        if rates.requires_grad:
+            leaves = [z, *(reads[k] for k in wanted)]
+            check_nothing_is_hidden(rates, leaves)
+            found = torch.autograd.grad(rates, leaves, torch.ones_like(rates), allow_unused=True)
+    known = {_memory(x) for x in reads}
+    if any(_memory(x) not in known for x in watch.external):
+        raise NotReplayableError("it hands a tensor of its own to a function that PyTorch does not show")
+    return {k for k, given in zip(wanted, found[1:], strict=True) if given is not None}
+
+
+def _check_same(first: Tensor, second: Tensor) -> None:
+    """Up to rounding: sums on a GPU may be taken in any order."""
+    unit = 1000 * torch.finfo(first.dtype).eps
+    if not torch.allclose(first, second, rtol=unit, atol=unit * float(first.abs().max()), equal_nan=True):
+        raise NotReplayableError("two calls of it, or calls with and without a gradient, do not give the same")
+
+
+def _places(tensors: Sequence[Tensor], read: Sequence[Tensor]) -> tuple[int, ...]:
+    """Which of the tensors were read: these very ones, or others in their memory."""
+    by_identity = {id(x): k for k, x in enumerate(tensors)}
+    found: set[int] = set()
+    for x in read:
+        own = [by_identity[id(x)]] if id(x) in by_identity else []
+        own = own or [k for k, other in enumerate(tensors) if _memory(other) == _memory(x)]
+        if not own:
+            raise NotReplayableError("it reads a tensor that is no attribute of it")
+        found.update(own)
+    return tuple(sorted(found))
+
+
+def _watch(given: Sequence[Tensor]) -> Any:
     if DispatchMode is None:
         raise NotReplayableError("this PyTorch does not show what a field does")
-    before = _fingerprint(field)
-    with _watching((t, z)) as watch:
-        first, second = rate(t, z), rate(t, z)
-    if _fingerprint(field).key != before.key:
-        raise NotReplayableError("a call changes the field itself (such as a counter of evaluations)")
-    if not torch.equal(first, second):
-        raise NotReplayableError("it is not deterministic")
-    places = {id(x): k for k, x in reversed(list(enumerate(before.tensors)))}
-    memory = {(x.data_ptr(), x.numel()): k for k, x in reversed(list(enumerate(before.tensors)))}
-    reads = {places.get(id(x), memory.get((x.data_ptr(), x.numel()))) for x in watch.external}
-    if None in reads:
-        raise NotReplayableError("it reads a tensor that is no attribute of it")
-    return Observed(before, tuple(sorted(k for k in reads if k is not None)))
 
-
-def _fingerprint(field: Any) -> Fingerprint:
-    try:
-        return fingerprint(field)
-    except UnknownFieldError as error:
-        raise NotReplayableError(str(error)) from error
-
-
-def _watching(given: Sequence[Tensor]) -> Any:
     class Watch(DispatchMode):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.external: list[Tensor] = []
-            self.own: dict[int, Tensor] = {id(x): x for x in given}
-            """Tensors that were made on the way, or given, by their identity; held, so that no other takes it."""
-            self.kept = {_memory(x) for x in given}
+            self.alive = list(given)
+            """Whatever was met, so that no other tensor takes its identity or its memory."""
+            self.own = {_memory(x) for x in given}
+            """Where tensors lie that were made on the way, or given."""
+            self.kept = set(self.own)
             """Where tensors lie that are there after the call, too."""
-            self.devices = {x.device for x in given}
+            self.device = given[0].device
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self._check(func, args, kwargs or {})
-            result = func(*args, **(kwargs or {}))
-            for x in _tensors(result):
-                self.own[id(x)] = x
-                if x.numel() and x.is_cpu and any(d.type == "cuda" for d in self.devices):
-                    raise NotReplayableError("it brings numbers to the host")
-            return result
-
-        def _check(self, func: Any, args: Any, named: dict[str, Any]) -> None:
+            named = kwargs or {}
             name, _ = name_of(func)
-            if torch.Tag.nondeterministic_seeded in func.tags:
-                raise NotReplayableError(f"it draws random numbers ({name})")
-            if name in READING or torch.Tag.data_dependent_output in func.tags:
-                raise NotReplayableError(f"the host reads numbers ({name})")
-            for x in _tensors((args, named)):
-                if id(x) not in self.own:
-                    self.own[id(x)] = x
-                    self.external.append(x)
-                    self.kept.add(_memory(x))
-                    self.devices.add(x.device)
+            _check_replayable(func, name, args, named)
+            inputs = list(_tensors((args, named)))
+            self._meet(inputs)
             if name not in HARMLESS and any(_memory(x) in self.kept for x in _written(func, args, named)):
                 raise NotReplayableError(f"it changes a tensor in place ({name})")
+            result = func(*args, **named)
+            outputs = list(_tensors(result))
+            self.alive += outputs
+            self.own.update(_memory(x) for x in outputs if _memory(x) not in self.kept)
+            self._check_devices(name, inputs, outputs)
+            return result
+
+        def _meet(self, inputs: Sequence[Tensor]) -> None:
+            for x in inputs:
+                if _memory(x) in self.own or not x.numel():
+                    continue
+                if x.device != self.device:
+                    raise NotReplayableError(f"it reads a tensor on {x.device}, not on {self.device}")
+                self.external.append(x)
+                self.alive.append(x)
+                self.kept.add(_memory(x))
+
+        def _check_devices(self, name: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+            """Numbers of the host may be used as single ones, which are part of what is replayed."""
+            if all(x.device != self.device for x in outputs):
+                if outputs and any(x.device == self.device for x in inputs):
+                    raise NotReplayableError("it brings numbers to the host")
+            elif any(x.device != self.device and (x.ndim or name in COPYING) for x in inputs):
+                raise NotReplayableError("it brings numbers from the host")
 
     return Watch()
+
+
+def _check_replayable(func: Any, name: str, args: Sequence[Any], named: dict[str, Any]) -> None:
+    if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, named):
+        raise NotReplayableError(f"it draws random numbers ({name})")
+    if name in READING or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
+        raise NotReplayableError(f"the host reads numbers ({name})")
+
+
+def _draws(func: Any, args: Sequence[Any], named: dict[str, Any]) -> bool:
+    """Whether an operation that might draw random numbers does: attention without dropout does not."""
+    for place, argument in enumerate(func._schema.arguments):
+        if argument.name == "dropout_p":
+            return bool(args[place] if place < len(args) else named.get(argument.name, argument.default_value))
+    return True
 
 
 def _memory(x: Tensor) -> int:

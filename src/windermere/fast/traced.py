@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from windermere._torch_private import has_hooks, saving_plainly
-from windermere.fast.effects import Undo, effects_of
-from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint, objects_of
+from windermere.fast.effects import effects_of
+from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
 from windermere.fast.program import Program, evaluate
 from windermere.fast.recipe import Recipe
+from windermere.fast.snapshot import take_snapshot
 from windermere.fast.trace import DeclinedError, Rate, Trace, trace
 from windermere.solvers import Problem
 from windermere.solvers.field import packed_rate
@@ -112,8 +113,6 @@ def _fingerprint(it: Any) -> Fingerprint:
         return fingerprint(it)
     except UnknownFieldError as reason:
         raise DeclinedError(str(reason)) from reason
-    except Exception as error:  # of attributes that are more than that
-        raise DeclinedError(f"it cannot be looked through ({type(error).__name__})") from error
 
 
 def _shelf_of(it: Any) -> _Shelf:
@@ -145,12 +144,12 @@ def _is_equal(one: Known, other: Known) -> bool:
 def _look(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known | str:
     """A program that does what the field does, or why there is none. The field is called a few times for it."""
     shelf.tries, shelf.waits = shelf.tries + 1, 0
-    objects = objects_of(problem.field)
+    objects = found.met
     if (effect := effects_of(objects)) is not None:
         return effect
     if any(hasattr(it, "_orig_mod") or hasattr(it, "_torchdynamo_orig_callable") for it in objects):
         return "it is compiled"
-    undo = Undo(objects)
+    undo = take_snapshot(objects)
     try:
         with saving_plainly():
             return _checked(problem, found, shelf)
@@ -159,7 +158,7 @@ def _look(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known | str:
     except Exception as error:  # noqa: BLE001  # the field's own, which the solve step by step will meet again
         return f"it raises {type(error).__name__}"
     finally:
-        undo.now()
+        undo()
 
 
 def _checked(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known:

@@ -34,9 +34,10 @@ left in any order, and even in another thread: so each is closed by itself, wher
 class ODEBlock(nn.Module):
     """A layer that solves dz/dt = field(t, z): it takes a state to the state at the last time.
 
-    `field`, `solver`, `times`, `gradient`, `interpolate` and `compile` are as for `solve`. With more than two `times`,
-    the layer returns the states at all of them, stacked along a first axis. The solver can be changed: assign
-    `block.solver`, or see `using`. It is bound at the forward pass, so a backward pass that comes later uses the same.
+    `field`, `solver`, `times`, `gradient`, `interpolate`, `compile` and `captured` are as for `solve`. With more than
+    two `times`, the layer returns the states at all of them, stacked along a first axis. The solver can be changed:
+    assign `block.solver`, or see `using`. It is bound at the forward pass, so a backward pass that comes later uses the
+    same.
 
     >>> import torch
     >>> import windermere as wm
@@ -50,6 +51,8 @@ class ODEBlock(nn.Module):
     """The value for blocks that were pickled before this could be chosen: their steps landed on every time."""
     compiles: bool = False
     """Likewise."""
+    captured: bool | None = None
+    """Likewise."""
 
     def __init__(
         self,
@@ -60,12 +63,13 @@ class ODEBlock(nn.Module):
         gradient: Gradient = "backprop",
         interpolate: bool | None = None,
         compile: bool = False,
+        captured: bool | None = None,
     ) -> None:
         super().__init__()
         self.field = field
         self.solver = solver
         self.times = check_times(times if times is not None else default_times(solver))
-        self.gradient, self.interpolate, self.compiles = gradient, interpolate, compile
+        self.gradient, self.interpolate, self.compiles, self.captured = gradient, interpolate, compile, captured
         check_gradient(gradient)
         if isinstance(solver, OnGrid):
             make_grid(
@@ -94,14 +98,15 @@ class ODEBlock(nn.Module):
     def forward(self, z: State) -> State:
         """The state at the last time; with more than two times those at all, [len(times), ...]."""
         solver = self.solver  # once: what runs later, perhaps in another thread, must not look again
+        asked: Any = {"gradient": self.gradient, "compile": self.compiles, "captured": self.captured}
         if len(self.times) == 2:
-            return final_state(self.field, z, solver, self.times, gradient=self.gradient, compile=self.compiles)
-        asked: Any = {"gradient": self.gradient, "interpolate": self.interpolate, "compile": self.compiles}
-        return solve(self.field, z, solver, self.times, **asked).states
+            return final_state(self.field, z, solver, self.times, **asked)
+        return solve(self.field, z, solver, self.times, **asked, interpolate=self.interpolate).states
 
     def extra_repr(self) -> str:
         shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
-        return shown if self.interpolate is None else f"{shown}, interpolate={self.interpolate}"
+        shown += "" if self.interpolate is None else f", interpolate={self.interpolate}"
+        return shown if self.captured is None else f"{shown}, captured={self.captured}"
 
 
 def _checked(solver: Any) -> Any:

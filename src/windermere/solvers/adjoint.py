@@ -179,7 +179,7 @@ class AdjointRate:
             z = z.detach().requires_grad_()
             k = self.rate(t.squeeze(-1) if t.ndim == stacked.ndim else t, z)
         if not self.checked:
-            _check_nothing_is_hidden(k, (z, *self.parameters))
+            check_nothing_is_hidden(k, (z, *self.parameters))
             self.checked = True
         if k.requires_grad:
             (da,) = torch.autograd.grad(k, z, a, retain_graph=True, allow_unused=True)
@@ -230,10 +230,10 @@ def _check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> Non
             "the field depends on tensors that need gradients, but as a plain function it does not say which: "
             "make it an nn.Module, or give gradient=Adjoint(parameters=...)"
         )
-    _check_nothing_is_hidden(k, ())
+    check_nothing_is_hidden(k, ())
 
 
-def _check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
+def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
     """The graph of an evaluation may lead to tensors that need gradients only by way of those known."""
     seen = {gradient_edge(x) for x in known}
     ahead: list[Any] = [gradient_edge(k)] if k.requires_grad else []

@@ -115,7 +115,8 @@ def solve_with_checkpoints(problem: Problem) -> Walked:
         return step_by_step(replace(problem, remember=remember))
     if walked.states[-1].requires_grad:
         # Nothing here may hold the states: a hook that held its own tensor would keep all its memory.
-        count, evaluations = replace(problem, z0=problem.z0.detach()).count, walked.evaluations
+        count = replace(problem, z0=problem.z0.detach()).count
+        evaluations = walked.evaluations if walked.recomputed is None else walked.recomputed
         walked.states[-1].register_hook(lambda _: count("recomputed", evaluations))  # type: ignore[no-untyped-call]
     return checked(walked, problem)
 

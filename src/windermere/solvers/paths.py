@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.errors import UsageError
 from windermere.solvers.field import Prepared, Rate, as_it_is, in_autocast
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.torch_modes import is_mixed, may_be_transformed
@@ -46,6 +47,9 @@ class FastAdjoint:
 
 class FastPath:
     """One way to solve in one piece. Each method answers a problem, or None."""
+
+    captures: bool = False
+    """Whether it is the one that `captured=True` asks for: then no other is asked, and it says why if it does not."""
 
     def prepare(self, field: Any) -> Prepared | None:
         """The field made ready for a solve step by step, with work done once rather than at each evaluation."""
@@ -91,10 +95,17 @@ def fast_paths(enabled: bool) -> Iterator[None]:
         _enabled.reset(token)
 
 
-def prepare(field: Any, z: Tensor) -> tuple[Prepared, tuple[FastPath, ...]]:
+def prepare(field: Any, z: Tensor, *, captured: bool = False) -> tuple[Prepared, tuple[FastPath, ...]]:
     """A field ready to be solved from z, and the paths to ask: none where PyTorch wants to see, or round, each
-    operation."""
+    operation; and if it is to be captured, only the one that does so."""
     paths = _paths if _enabled.get() else ()
+    if captured:
+        paths = tuple(path for path in paths if path.captures)
+        if not paths or is_mixed(z) or may_be_transformed():
+            raise UsageError(
+                "captured=True, but this solve cannot be captured: fast paths are turned off, or autocast or a "
+                "transform of torch.func is in force"
+            )
     if is_mixed(z):
         plain = as_it_is(field)
         return Prepared(in_autocast(plain.rate, z.device.type), plain.tensors), ()

@@ -57,6 +57,9 @@ class Problem:
     """Whether the field is to be compiled by torch.compile where it is evaluated."""
     interpolate: bool = False
     """Whether times between the two ends are passed over, and their states interpolated."""
+    captured: bool | None = None
+    """Whether steps are to be captured and replayed (True, or an error says why not) or not (False); None where that is
+    not said."""
     paths: "tuple[FastPath, ...]" = ()
     """The fast paths that may be asked to solve it in one piece."""
     ledger: Ledger = UNCOUNTED
@@ -136,6 +139,8 @@ class Walked:
     rejected: NDArray[np.int64]
     recorded: list[tuple[NDArray[np.float64], Tensor]]
     """Time (by group) and state after every step, where that was asked for."""
+    recomputed: Evaluations | None = None
+    """How often a path's way back evaluates the field again, where that is not as often as the way there."""
 
     @classmethod
     def adapted(cls, problem: Problem, states: list[Tensor], costs: Sequence[NDArray[np.int64]]) -> "Walked":

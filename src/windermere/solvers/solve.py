@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import TypeVar
 
 from windermere._torch_private import is_dynamo_compiling, is_forward_mode, uncompiled
-from windermere.errors import SolverError
+from windermere.errors import SolverError, UsageError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
 from windermere.solvers.field import Field, compiled, packed_rate
@@ -85,6 +85,7 @@ def solve(
     interpolate: bool | None = None,
     record: bool = False,
     compile: bool = False,
+    captured: bool | None = None,
 ) -> Solution[Tensor]: ...
 
 
@@ -99,6 +100,7 @@ def solve(
     interpolate: bool | None = None,
     record: bool = False,
     compile: bool = False,
+    captured: bool | None = None,
 ) -> Solution[tuple[Tensor, ...]]: ...
 
 
@@ -112,6 +114,7 @@ def solve(
     interpolate: bool | None = None,
     record: bool = False,
     compile: bool = False,
+    captured: bool | None = None,
 ) -> Solution[Any]:
     """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, and return a `Solution`.
 
@@ -130,6 +133,8 @@ def solve(
         ones; an `OnGrid` refuses it. The adjoint's way back always lands: dL/dz jumps at each time.
     record: keep every step taken in `solution.trajectory`; among them are the times asked for only where steps land.
     compile: let torch.compile compile the field, which takes seconds at its first evaluation.
+    captured: on a GPU, steps are captured once and replayed, from the second solve of a kind on and where that is safe.
+        True does so at once, or says why not. False never does.
 
     >>> import torch
     >>> import windermere as wm
@@ -137,7 +142,7 @@ def solve(
     >>> solution.states.shape, solution.stats.evaluations
     (torch.Size([3, 3, 2]), 32)
     """
-    return _solution(*_solved(field, z0, solver, times, gradient, record, interpolate, compile))
+    return _solution(*_solved(field, z0, solver, times, gradient, record, interpolate, compile, captured))
 
 
 def _solution(problem: Problem, walked: Walked) -> Solution[Any]:
@@ -159,9 +164,10 @@ def final_state(
     *,
     gradient: Gradient = "backprop",
     compile: bool = False,
+    captured: bool | None = None,
 ) -> State:
     """The last state of such a solution, for those who want nothing else of it."""
-    problem, walked = _solved(field, z0, solver, times, gradient, record=False, compile=compile)
+    problem, walked = _solved(field, z0, solver, times, gradient, record=False, compile=compile, captured=captured)
     return problem.layout.unpack(walked.states[-1])
 
 
@@ -174,10 +180,11 @@ def _solved(
     record: bool,
     interpolate: bool | None = None,
     compile: bool = False,
+    captured: bool | None = None,
 ) -> tuple[Problem, Walked]:
     if is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
-        return uncompiled(_solved)(field, z0, solver, times, gradient, record, interpolate, compile)
-    problem = _pose(field, z0, solver, times, gradient, record, interpolate, compile)
+        return uncompiled(_solved)(field, z0, solver, times, gradient, record, interpolate, compile, captured)
+    problem = _pose(field, z0, solver, times, gradient, record, interpolate, compile, captured)
     return problem, _walk(problem)
 
 
@@ -190,13 +197,14 @@ def _pose(
     record: bool,
     interpolate: bool | None,
     compile: bool,
+    captured: bool | None,
 ) -> Problem:
     """All that a solve needs, checked and made ready once."""
     solvers, members = members_of(solver)
     adaptive = isinstance(solvers[0], Adaptive)
     moments, layout = _moments(times, z0, solvers, members)
     z = layout.pack(z0)
-    prepared, paths = prepare(compiled(field) if compile else field, z)
+    prepared, paths = prepare(compiled(field) if compile else field, z, captured=bool(captured))
     between = len(moments) > 2 and (adaptive if interpolate is None else interpolate)
     if has_to_land(len(moments) - 2):
         between, solvers = False, tuple(stopping_at(moments, solvers))
@@ -206,8 +214,16 @@ def _pose(
     if not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
         gradient = "backprop"
     rate, ledger = packed_rate(layout, prepared.rate), Ledger.current()
-    asked: Any = {"gradient": gradient, "record": record, "interpolate": between, "compile": compile}
+    asked: Any = {
+        "gradient": gradient,
+        "record": record,
+        "interpolate": between,
+        "compile": compile,
+        "captured": captured,
+    }
     if isinstance(moments[0], np.ndarray):  # no fast path has times by sample
+        if captured:
+            raise UsageError("captured=True, but this solve cannot be captured: each sample has times of its own")
         paths = ()
     return Problem(field, rate, prepared.tensors, z, layout, solvers, moments, **asked, paths=paths, ledger=ledger)
 

@@ -8,9 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.fast.captured.reads import Reads
 from windermere.fast.captured.recording import record
 from windermere.fast.captured.steps import FixedSteps, Motion, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
+from windermere.fast.captured.twins import Twins
 from windermere.fast.captured.walks import Workplace
 from windermere.solvers.adjoint import AdjointRate
 from windermere.solvers.layout import Layout
@@ -23,8 +25,8 @@ ROOM = 64
 class AdjointStation(Workplace):
     """All that was captured for the way back of one field, from states of one shape, by one method."""
 
-    def __init__(self, motion: Motion, *, adaptive: bool) -> None:
-        super().__init__(motion.like)
+    def __init__(self, motion: Motion, twins: Twins, *, adaptive: bool) -> None:
+        super().__init__(motion.like, twins)
         self.axis = len(motion.layout.groups)
         self.rate = AdjointRate(motion.rate, self.axis, motion.tableau, motion.parameters)
         self.gradient, self.expected = self.rate.gradient, LOOK_EVERY
@@ -34,11 +36,12 @@ class AdjointStation(Workplace):
         self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self._settle)
         self.tries = Tries(stacked, 0, kept=False, settle=self._settle) if adaptive else None
         part = self.fixed or self.tries
-        if motion.like.is_cuda and part is not None:
-            pieces = [part.step] if self.tries is None else [self.tries.start, part.step]
-            record(pieces, motion.like.device, part.reset)
-            part.motion, part.settle = stacked.without_field(), None
-            del self.rate  # nothing here holds the field any more
+        assert part is not None
+        pieces = [part.step] if self.tries is None else [self.tries.start, part.step]
+        record(pieces, motion.like.device, part.reset)
+        part.motion, part.settle = stacked.without_field(), None
+        twins.let_go()
+        del self.rate  # nothing here holds the field any more
 
     def _pair(self, z: Tensor, a: Tensor | None = None) -> Tensor:
         return torch.stack([z.detach(), torch.zeros_like(z) if a is None else a], dim=self.axis)
@@ -46,9 +49,9 @@ class AdjointStation(Workplace):
     def _settle(self, h: Tensor, accepted: Tensor | None) -> None:
         self.rate.add_share(self.rate.finish_step(), h, accepted)
 
-    def take(self, problem: Problem, z: Tensor, a: Tensor) -> Adjoined | None:
+    def take(self, problem: Problem, reads: Reads, z: Tensor, a: Tensor) -> Adjoined | None:
         """The cotangent at the earlier time, and the gradients of the parameters; None where there is trouble."""
-        with self.at_work():
+        with self.at_work(reads):
             for own in self.gradient:
                 own.zero_()
             costs = self._walk(problem, self._pair(z, a))

@@ -1,160 +1,205 @@
 """Which solves are captured: of fields on a GPU that can be replayed, from their second solve on."""
 
 import logging
-import weakref
-from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
-from threading import RLock
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from windermere._torch_private import is_in_a_mode
+from windermere.errors import UsageError, describe_error, is_out_of_memory
 from windermere.fast.captured.adjoint import AdjointStation
+from windermere.fast.captured.on_tape import solve_captured
+from windermere.fast.captured.reads import Reads
+from windermere.fast.captured.shelf import Captured, Known, Shelf
 from windermere.fast.captured.steps import Motion
-from windermere.fast.captured.twins import with_twins
-from windermere.fast.captured.walks import Station, solve_captured
+from windermere.fast.captured.twins import Twins
+from windermere.fast.captured.walks import Station
 from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
-from windermere.fast.observed import NotReplayableError, observe
+from windermere.fast.observed import NotReplayableError, check_alone, observe
 from windermere.solvers import FastAdjoint, FastPath, Problem, Walked
 from windermere.solvers.field import packed_rate
-from windermere.solvers.paths import Adjoined
+from windermere.solvers.paths import Adjoin, Adjoined
 from windermere.solvers.torch_modes import is_looked_through
 
-MOST_STATIONS = 16
-"""Captures that are kept; the one that was used longest ago goes first."""
 MOST_CAPTURES = 4
-"""Captures of one field from one kind of state: one whose tensors keep moving is not worth any."""
-
-
-Captured: TypeAlias = tuple[Station | AdjointStation, tuple[int, ...]]
-"""And which tensors of its fingerprint the field reads."""
-
-
-@dataclass
-class Known:
-    """What is known of solves of one kind."""
-
-    solves: int = 0
-    captures: int = 0
-    why_not: str | None = None
+"""Captures of one field from one kind of state: one whose tensors keep moving is not worth more."""
+FEW = 16
+"""Solves that a capture must have served not to count among these."""
 
 
 @dataclass(frozen=True, eq=False)
-class CapturedSteps(FastPath):
-    """Solves by steps that are captured once and replayed."""
+class Found:
+    """What is captured for a solve, and what its field reads."""
 
-    devices: tuple[str, ...] = ("cuda",)
-    """Kinds of devices whose solves are taken; on a CPU, which has nothing to replay, tests do the same work."""
-    after: int = 1
-    """Solves of one kind that go by without a capture: it takes a while, and many are solved once only."""
-    known: "OrderedDict[Hashable, Known]" = field(default_factory=OrderedDict)
-    stations: "OrderedDict[Hashable, Captured]" = field(default_factory=OrderedDict)
-    lock: Any = field(default_factory=RLock)
+    station: Station | AdjointStation
+    reads: Reads
+    parameters: tuple[Tensor, ...]
+    """The tensors that get gradients."""
+
+
+class CapturedSteps(FastPath):
+    """Solves by steps that are captured once and replayed.
+
+    devices: kinds of devices whose solves are taken.
+    after: solves of one kind that go by without a capture: it takes a while, and many are solved once only.
+    """
+
+    captures = True
+
+    def __init__(self, devices: tuple[str, ...] = ("cuda",), after: int = 1) -> None:
+        self.devices, self.after, self.shelf = devices, after, Shelf()
 
     def fixed(self, problem: Problem) -> Walked | None:
-        if problem.interpolate or (problem.grid.nodes.ndim > 1 and problem.grid.nodes.ndim >= problem.z0.ndim):
-            return None
-        return self._solved(problem if problem.grid.nodes.ndim > 1 else problem.ungrouped())
+        if problem.grid.nodes.ndim == 1:
+            problem = problem.ungrouped()
+        return self._solved(problem)
 
     def adaptive(self, problem: Problem) -> Walked | None:
-        if problem.interpolate and problem.layout.groups:
-            return None
         return self._solved(problem)
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
         if problem.fixed and problem.grid.nodes.ndim == 1:
             problem = problem.ungrouped()
-        station, parameters = self._found(problem, back=True)
-        if not isinstance(station, AdjointStation):
-            return None
-
-        def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
-            return station.take(replace(problem, times=times), z, a)
-
-        return FastAdjoint(adjoin, tuple(parameters), problem.field)
+        known = problem.tensors() if problem.tensors is not None else ()
+        found = self._found(problem, back=True)
+        if found is None or not {*map(id, found.parameters)} <= {*map(id, known)}:
+            return None  # and whoever walks step by step says what the adjoint does not know of
+        unread = tuple(p for p in known if all(p is not own for own in found.parameters))
+        return FastAdjoint(_way_back(problem, found, unread), (*found.parameters, *unread), problem.field)
 
     def _solved(self, problem: Problem) -> Walked | None:
         if problem.gradient not in ("backprop", "checkpoint"):
             return None
-        station, parameters = self._found(problem, back=False)
-        if not isinstance(station, Station):
+        found = self._found(problem, back=False)
+        if found is None or not isinstance(found.station, Station):
             return None
-        return solve_captured(station, problem, parameters if station.graded else ())
+        return solve_captured(found.station, problem, found.reads, found.parameters if found.station.graded else ())
 
-    def _found(self, problem: Problem, *, back: bool) -> tuple[Station | AdjointStation | None, list[Tensor]]:
-        """What is captured for such solves, if anything is, and the tensors that need gradients."""
-        if not self._may_be_taken(problem):
-            return None, []
+    def _found(self, problem: Problem, *, back: bool) -> Found | None:
+        """What is captured for such a solve, now or before; None, or where it was asked for an error, if nothing is."""
+        if problem.captured is False:
+            return None
         try:
+            _check(problem, self.devices, back)
             print_ = fingerprint(problem.field)
-        except UnknownFieldError as error:
-            _tell_once(str(error))
-            return None, []
-        with self.lock:
-            found = self._station(problem, print_, back)
-        return (None, []) if found is None else (found[0], _graded(print_, found[1]))
+            with self.shelf.open():
+                captured = self._captured(problem, print_, back)
+        except (NotReplayableError, UnknownFieldError) as error:
+            if problem.captured:
+                raise UsageError(f"captured=True, but this solve cannot be captured: {error}") from error
+            return None
+        if captured is None:
+            return None
+        reads = Reads(problem.field, print_, captured.places)
+        return Found(captured.station, reads, tuple(reads.tensors[k] for k in captured.graded))
 
-    def _may_be_taken(self, problem: Problem) -> bool:
-        z = problem.z0
-        if z.device.type not in self.devices or problem.record or not z.numel() or is_looked_through():
-            return False
-        if type(z) not in (Tensor, torch.nn.Parameter):
-            return False
-        return not (z.is_cuda and torch.cuda.is_current_stream_capturing())
-
-    def _station(self, problem: Problem, print_: Fingerprint, back: bool) -> Captured | None:
+    def _captured(self, problem: Problem, print_: Fingerprint, back: bool) -> Captured | None:
         """What was captured for such solves, or is captured now."""
         kind = (_kind(problem), back)
-        key = (print_.key, kind)
-        if key in self.stations:
-            self.stations.move_to_end(key)
-            return self.stations[key]
-        known = self.known.setdefault((print_.structure, kind), Known())
-        self.known.move_to_end((print_.structure, kind))
-        while len(self.known) > 8 * MOST_STATIONS:
-            self.known.popitem(last=False)
+        captured = self.shelf.find((print_.key, kind))
+        if captured is not None:
+            return captured
+        known = self.shelf.known_of((print_.structure, kind))
         known.solves += 1
-        if known.why_not is not None or known.solves <= self.after:
+        if known.why_not is not None:
+            raise NotReplayableError(known.why_not)
+        if known.solves <= self.after and not problem.captured:
             return None
-        if known.captures >= MOST_CAPTURES:
-            known.why_not = "its tensors are others at each solve"
-            _tell_once(known.why_not)
-            return None
-        known.captures += 1
         try:
-            self.stations[key] = made = self._capture(problem, print_, back)
-        except NotReplayableError as error:
+            made = self._capture(problem, print_, known, back)
+        except (NotReplayableError, UnknownFieldError) as error:
             known.why_not = str(error)
             _tell_once(known.why_not)
-            return None
-        while len(self.stations) > MOST_STATIONS:
-            self.stations.popitem(last=False)
-        for place in made[1]:
-            weakref.finalize(print_.tensors[place], self.stations.pop, key, None)
+            raise
+        self.shelf.keep((print_.key, kind), made, [print_.tensors[k] for k in made.places if k not in print_.loose])
         return made
 
-    def _capture(self, problem: Problem, print_: Fingerprint, back: bool) -> Captured:
-        z = problem.z0.detach()
-        t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + problem.times[0], z)
-        with torch.enable_grad():
-            observed = observe(problem.field, packed_rate(problem.layout, problem.field), t, z)
-        if observed.fingerprint.key != print_.key:
-            raise NotReplayableError("a call changes the field itself")
-        parameters = _graded(print_, observed.reads)
-        if not all(p.is_leaf for p in parameters):
-            raise NotReplayableError("it depends on tensors that are computed anew for each solve")
-        graded = torch.is_grad_enabled() and (problem.z0.requires_grad or bool(parameters))
-        rate, twins = with_twins(problem, parameters, compiles=problem.compile and not back)
-        motion = Motion(problem.tableau, rate, problem.layout, z.clone(), tuple(twins))
+    def _capture(self, problem: Problem, print_: Fingerprint, known: Known, back: bool) -> Captured:
+        known.captures = 1 if known.served >= FEW else known.captures + 1
+        known.served = 0
+        if known.captures > MOST_CAPTURES:
+            raise NotReplayableError("its tensors are others at each solve")
         try:
-            if back:
-                return AdjointStation(motion, adaptive=bool(problem.adaptive)), observed.reads
-            station = Station(motion, adaptive=bool(problem.adaptive), graded=graded, dense=problem.interpolate)
-        except RuntimeError as error:  # CUDA's, of whatever kind
-            raise NotReplayableError(str(error).splitlines()[0]) from error
-        return station, observed.reads
+            with torch.inference_mode(False):
+                return _capture(problem, print_, known, back)
+        except (NotReplayableError, UnknownFieldError):
+            raise
+        except Exception as error:  # the field's own, CUDA's or Triton's
+            if is_out_of_memory(error):
+                self.shelf.clear()
+            raise NotReplayableError(f"its capture failed ({describe_error(error)})") from error
+
+
+def _check(problem: Problem, devices: tuple[str, ...], back: bool) -> None:
+    """Refuse solves that are none for captured steps, whatever their field."""
+    z = problem.z0
+    if z.device.type not in devices:
+        raise NotReplayableError("captured steps need a GPU")
+    if type(z) not in (Tensor, torch.nn.Parameter) or not z.numel() or z.dtype.itemsize < 4:
+        raise NotReplayableError("the state is empty, of 16 bits, or of a special kind")
+    if problem.record:
+        raise NotReplayableError("every step is to be recorded")
+    if problem.interpolate and (problem.layout.groups or not problem.adaptive):
+        raise NotReplayableError("states are to be interpolated between fixed steps, or for each group")
+    if problem.fixed and 1 < problem.grid.nodes.ndim >= z.ndim:
+        raise NotReplayableError("members of the ensemble have one number each")
+    if is_looked_through() or is_in_a_mode() or torch.is_anomaly_enabled():
+        raise NotReplayableError("PyTorch wants to see every operation")
+    if z.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise NotReplayableError("it is part of another capture")
+
+
+def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool) -> Captured:
+    z = problem.z0.detach().clone()
+    t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + problem.times[0], z)
+    graded = torch.is_grad_enabled() or back
+    plain = packed_rate(problem.layout, problem.field)
+    observed = observe(problem.field, plain, t, z, graded=graded)
+    if observed.fingerprint.key != print_.key:
+        raise NotReplayableError("a call changes the field itself")
+    places = observed.reads
+    loose = [k in print_.loose for k in places]
+    compiles = problem.compile and not back
+    if compiles and any(loose):
+        raise NotReplayableError("compiled steps read parameters and buffers only")
+    others = not compiles or isinstance(problem.field, torch.nn.Module)
+    twins = Twins([print_.tensors[k] for k in places], loose, others=others)
+    rate = twins.in_place(plain)
+    reached = check_alone(rate, t, z, twins.all, graded=graded)
+    graded_places = tuple(k for k, twin in enumerate(twins.all) if twin.requires_grad and (back or k in reached))
+    parameters = tuple(twins.all[k] for k in graded_places)
+    rate = twins.compiled(problem) if compiles else rate
+    motion = Motion(problem.tableau, rate, problem.layout, z, parameters)
+    graded = graded and (problem.z0.requires_grad or bool(parameters))
+    reserved = _reserved(z)
+    station = (
+        AdjointStation(motion, twins, adaptive=bool(problem.adaptive))
+        if back
+        else Station(motion, twins, adaptive=bool(problem.adaptive), graded=graded, dense=problem.interpolate)
+    )
+    station.size = max(0, _reserved(z) - reserved)
+    return Captured(station, places, graded_places, known)
+
+
+def _reserved(like: Tensor) -> int:
+    """Bytes of a GPU's memory that PyTorch has."""
+    return torch.cuda.memory_reserved(like.device) if like.is_cuda else 0
+
+
+def _way_back(problem: Problem, found: Found, unread: tuple[Tensor, ...]) -> Adjoin:
+    station, usable = found.station, True
+    assert isinstance(station, AdjointStation)
+
+    def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
+        nonlocal usable
+        if times[0] == problem.times[-1]:  # where the way back begins
+            usable = found.reads.are_current()
+        done = station.take(replace(problem, times=times), found.reads, z, a) if usable else None
+        return done and done._replace(gradient=[*done.gradient, *map(torch.zeros_like, unread)])
+
+    return adjoin
 
 
 def _kind(problem: Problem) -> Hashable:
@@ -162,12 +207,15 @@ def _kind(problem: Problem) -> Hashable:
     z, layout = problem.z0, problem.layout
     shape = (z.shape, z.dtype, z.device, layout.groups, layout.parts, layout.lead)
     wanted = (torch.is_grad_enabled(), z.requires_grad, problem.interpolate, bool(problem.adaptive), problem.compile)
-    return (*shape, *wanted, problem.tableau, problem.grid.nodes.ndim if problem.fixed else 0)
+    return (*shape, *wanted, problem.tableau, problem.grid.nodes.ndim if problem.fixed else 0, *_settings())
 
 
-def _graded(print_: Fingerprint, reads: tuple[int, ...]) -> list[Tensor]:
-    """The tensors that a field reads and that need gradients."""
-    return [print_.tensors[k] for k in reads if print_.tensors[k].requires_grad]
+def _settings() -> tuple[Hashable, ...]:
+    """How PyTorch computes: settings that operations obey when they are captured, not when they are replayed."""
+    cudnn, cuda = torch.backends.cudnn, torch.backends.cuda
+    products = (torch.get_float32_matmul_precision(), cuda.matmul.allow_tf32, cudnn.allow_tf32)
+    chosen = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled())
+    return torch.get_default_dtype(), *products, *chosen
 
 
 _told: set[str] = set()

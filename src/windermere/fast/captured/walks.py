@@ -4,23 +4,23 @@ Shapes: N steps that were taken, m times asked for beside the first, K stages; a
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from threading import RLock
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.fast.captured.reads import Reads
 from windermere.fast.captured.recording import record
 from windermere.fast.captured.steps import FixedSteps, Motion, StepsBack, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
-from windermere.solvers.field import Rate
+from windermere.fast.captured.twins import Twins
 from windermere.solvers.grid import Grid
-from windermere.solvers.problem import Problem, Walked
-from windermere.solvers.runge_kutta import combine, stages
+from windermere.solvers.problem import Problem
 
 MOST_ROOM, LEAST_ROOM, ROOM_BYTES = 64, 4, 1 << 28
 """Steps for which states are kept in place, as long as they take no more bytes; a longer solve is brought to memory of
@@ -38,6 +38,8 @@ class Taken:
     """After how many steps each time asked for was reached."""
     inner: "Inner | None" = None
     """How states between steps were interpolated."""
+    nodes: Tensor | None = None
+    """[N, 2, *groups]: from when to when each adaptive step goes; twice the same for a group that was at its end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,28 +65,37 @@ class Inner:
 class Workplace:
     """Tensors that stay where they are: one solve after the other works on them."""
 
-    def __init__(self, like: Tensor) -> None:
-        self.lock, self.is_cuda = RLock(), like.is_cuda
+    def __init__(self, like: Tensor, twins: Twins) -> None:
+        self.lock, self.device, self.twins = RLock(), like.device, twins
         self.used: torch.cuda.Event | None = None
+        self.size = 0
+        """Bytes of a GPU's memory that it takes."""
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """Whatever streams and threads solves are in, they come one after the other."""
-        with self.lock, torch.no_grad():
+    def at_work(self, reads: Reads) -> Iterator[None]:
+        """Whatever streams and threads solves are in, they come one after the other; each with its own tensors."""
+        on_gpu = self.device.type == "cuda"
+        with self.lock, torch.no_grad(), torch.cuda.device(self.device) if on_gpu else nullcontext():
             if self.used is not None:
                 torch.cuda.current_stream().wait_event(self.used)
             try:
+                self.twins.follow(reads.tensors)
                 yield
             finally:
-                if self.is_cuda:
+                if on_gpu:
                     self.used = torch.cuda.current_stream().record_event()
+
+    def leave(self) -> None:
+        """Wait until nobody works here any more: then its memory may be given to others."""
+        if self.used is not None:
+            self.used.synchronize()
 
 
 class Station(Workplace):
     """All that was captured for solves of one field from states of one shape by one method."""
 
-    def __init__(self, motion: Motion, *, adaptive: bool, graded: bool, dense: bool) -> None:
-        super().__init__(motion.like)
+    def __init__(self, motion: Motion, twins: Twins, *, adaptive: bool, graded: bool, dense: bool) -> None:
+        super().__init__(motion.like, twins)
         self.motion, self.graded = motion, graded
         self.room = room = _room(motion, dense)
         self.fixed = None if adaptive else FixedSteps(motion, room, kept=graded)
@@ -94,12 +105,9 @@ class Station(Workplace):
         """Tries that the last solve took to each of its times."""
         self.walked: tuple[Grid, Tensor] | None = None
         """The last grid, and its table."""
-        self.places = tuple(p.data_ptr() for p in motion.parameters)
         self._record()
 
     def _record(self) -> None:
-        if not self.motion.like.is_cuda:
-            return
         device = self.motion.like.device
         if self.fixed is not None:
             record([self.fixed.step], device, self.fixed.reset)
@@ -111,17 +119,19 @@ class Station(Workplace):
             if part is not None:
                 part.motion = self.motion.without_field()
         self.motion = self.motion.without_field()
+        self.twins.let_go()
 
-    def walk_grid(self, problem: Problem) -> tuple[Tensor, Taken]:
+    def walk_grid(self, problem: Problem, reads: Reads) -> tuple[Tensor, Taken]:
         """The states [m, ...] at the times asked for, over the problem's grid."""
         steps, grid = self.fixed, problem.grid
         assert steps is not None
-        if self.walked is None or self.walked[0] is not grid:
-            self.walked = grid, table_of(steps.motion, grid)
-        table, stops = self.walked[1], grid.stops[1:]
+        stops = grid.stops[1:]
         kept: list[Tensor] = []
         found: list[Tensor] = []
-        with self.at_work():
+        with self.at_work(reads):
+            if self.walked is None or self.walked[0] is not grid:
+                self.walked = grid, table_of(steps.motion, grid)
+            table = self.walked[1]
             steps.z.copy_(problem.z0)
             for first in range(0, len(table), self.room):
                 part = table[first : first + self.room]
@@ -138,14 +148,14 @@ class Station(Workplace):
         states = _joined(kept) if kept else steps.states[:0]
         return torch.stack(found), Taken(states, table, stops)
 
-    def adapt(self, problem: Problem) -> "tuple[Tensor, Taken, list[NDArray[np.int64]]] | None":
+    def adapt(self, problem: Problem, reads: Reads) -> "tuple[Tensor, Taken, list[NDArray[np.int64]]] | None":
         """The same with steps that are chosen, and their costs; None where there is trouble."""
         tries = self.tries
         assert tries is not None
         kept: list[tuple[Tensor, ...]] = []
         found: list[Tensor] = []
         stops: list[int] = []
-        with self.at_work():
+        with self.at_work(reads):
             tries.z.copy_(problem.z0)
             tries.aim(problem, problem.times)
             tries.start()
@@ -165,9 +175,9 @@ class Station(Workplace):
             return torch.stack(found), Taken(tries.states[:0], tries.table[:0], tuple(stops)), costs
         states, table, nodes, rates = (_joined(parts) for parts in zip(*kept, strict=True))
         if not problem.interpolate:
-            return torch.stack(found), Taken(states, table, tuple(stops)), costs
+            return torch.stack(found), Taken(states, table, tuple(stops), nodes=nodes), costs
         inner = _inner(problem, nodes, rates)
-        taken = Taken(states, table, tuple(stops), inner)
+        taken = Taken(states, table, tuple(stops), inner, nodes)
         return torch.cat([inner.values(states, rates), torch.stack(found)]), taken, costs
 
     def _keep(self, tries: Tries, kept: list[tuple[Tensor, ...]], number: int) -> None:
@@ -177,11 +187,11 @@ class Station(Workplace):
         kept.append(tuple(part[:number].clone() for part in (tries.states, tries.table, tries.nodes, tries.rates)))
         tries.place.number.zero_()
 
-    def pull_back(self, taken: Taken, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
+    def pull_back(self, taken: Taken, reads: Reads, grad: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The cotangents of the first state and of the parameters, from those [m, ...] of the times asked for."""
         back, inner = self.back, taken.inner
         assert back is not None
-        with self.at_work():
+        with self.at_work(reads):
             on_states, on_rates = _through_inner(taken, grad) if inner is not None else (None, None)
             back.gathered.zero_()
             wanted: dict[int, Any] = {}
@@ -240,76 +250,6 @@ def _through_inner(taken: Taken, grad: Tensor) -> tuple[Tensor, Tensor]:
     shares = weights * on_inner.unsqueeze(1)
     on_rates = torch.zeros_like(inner.rates[:, : shares.shape[1]]).index_add_(0, inner.steps, shares)
     return on_states, on_rates
-
-
-class OnTape(torch.autograd.Function):
-    """A solve that has been done; its way back replays the steps, unless it is to be differentiated itself."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, station: Station, rate: Rate, found: tuple[Tensor, Taken], z0: Tensor, *parameters: Tensor
-    ) -> Tensor:
-        states, taken = found
-        ctx.station, ctx.rate, ctx.stops, ctx.inner = station, rate, taken.stops, taken.inner
-        ctx.save_for_backward(taken.states, taken.table, z0, *parameters)  # changed in between, they are an error
-        return states
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        states, table, z0, *parameters = ctx.saved_tensors
-        station, taken = ctx.station, Taken(states, table, ctx.stops, ctx.inner)
-        moved = tuple(p.data_ptr() for p in parameters) != station.places
-        if torch.is_grad_enabled() or moved:
-            return None, None, None, *_again(station.motion, ctx.rate, taken, grads[0], z0, parameters)
-        on_z, on_parameters = station.pull_back(taken, grads[0])
-        needed = ctx.needs_input_grad[3:]
-        return None, None, None, *(g if need else None for g, need in zip((on_z, *on_parameters), needed, strict=True))
-
-
-def _again(
-    motion: Motion, rate: Rate, taken: Taken, grad: Tensor, z0: Tensor, parameters: Sequence[Tensor]
-) -> list[Tensor | None]:
-    """The same gradient by way of autograd: the steps are taken once more, on its tape."""
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        z, found, tableau = z0.view_as(z0), [], motion.tableau
-        start = z
-        inner: list[Tensor] = []
-        for n in range(len(taken.table)):
-            *times, h = taken.table[n].unbind(0)
-            rates = stages(tableau, rate, times, z, h)
-            inner += _within(taken, n, z, rates)
-            z = combine(z, h, tableau.b, rates)
-            found += [z] * taken.stops.count(n + 1)
-        end = torch.stack([*inner, *found])
-        wanted = [x for x in (start, *parameters) if x.requires_grad]
-        given = iter(torch.autograd.grad(end, wanted, grad, create_graph=again, allow_unused=True))
-    return [next(given) if x.requires_grad else None for x in (start, *parameters)]
-
-
-def _within(taken: Taken, n: int, z: Tensor, rates: Sequence[Tensor]) -> list[Tensor]:
-    """The interpolated states of one step."""
-    if taken.inner is None:
-        return []
-    own = (taken.inner.steps == n).nonzero().flatten().tolist()
-    return [z + sum(w * k for w, k in zip(taken.inner.weights[j], rates, strict=False)) for j in own]
-
-
-def solve_captured(station: Station, problem: Problem, parameters: Sequence[Tensor]) -> Walked | None:
-    """A solve by this station's steps, with its gradient; None where there is trouble."""
-    if station.fixed is not None:
-        states, taken = station.walk_grid(problem)
-        walked = Walked.over_grid(problem.tableau.propagating, problem.grid.taken, [])
-    else:
-        adapted = station.adapt(problem)
-        if adapted is None:
-            return None
-        states, taken, costs = adapted
-        walked = Walked.adapted(problem, [], costs)
-    if station.graded:
-        done = station, problem.rate, (states, taken), problem.z0
-        states = cast(Tensor, OnTape.apply(*done, *parameters))  # type: ignore[no-untyped-call]
-    return replace(walked, states=[problem.z0, *states.unbind(0)])
 
 
 def _room(motion: Motion, dense: bool) -> int:

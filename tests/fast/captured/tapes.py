@@ -1,0 +1,64 @@
+"""A recording without a GPU: a list of operations on tensors that stay where they are, as a CUDA graph is one.
+
+Whatever Python did on the way (attributes, branches, numbers) is part of the list as it was; only the contents of
+tensors are read anew. So a stale capture is as stale on a CPU as it would be on a GPU.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from windermere.fast.captured.recording import Recording
+
+
+class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Takes down the operations of some work, and does them again."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operations: list[tuple[Any, Any, Any, Any]] = []
+        with self:
+            work()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.operations.append((func, args, kwargs or {}, result))
+        return result
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        for func, args, kwargs, result in self.operations:
+            again = func(*args, **kwargs)
+            given = {_memory(x) for x in _tensors((args, kwargs))}
+            for old, new in zip(_tensors(result), _tensors(again), strict=True):
+                if old.numel() and _memory(old) not in given:  # neither a view nor written in place
+                    old.copy_(new)
+
+
+def record_on_tape(recordings: Sequence[Recording], device: torch.device, reset: Callable[[], None]) -> None:
+    """As `record` does on a GPU."""
+    for recording in recordings:
+        work = recording.work
+        assert work is not None
+        reset()
+        work()
+        reset()
+        recording.graph, recording.work = cast(Any, Tape(work)), None
+
+
+def _memory(x: Tensor) -> int:
+    return x.untyped_storage().data_ptr()
+
+
+def _tensors(given: Any) -> Iterator[Tensor]:
+    if isinstance(given, Tensor):
+        yield given
+    elif isinstance(given, tuple | list):
+        for x in given:
+            yield from _tensors(x)
+    elif isinstance(given, dict):
+        for x in given.values():
+            yield from _tensors(x)
