@@ -147,6 +147,14 @@ def written_by(operation: Any) -> list[tuple[int, str]]:
     return [(k, x.name) for k, x in arguments if x.alias_info is not None and x.alias_info.is_write]
 
 
+def argument_of(operation: Any, name: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+    """What an operation is given by this name; PERHAPS if it has no such argument. Without it: PERHAPS."""
+    for place, argument in enumerate(getattr(getattr(operation, "_schema", None), "arguments", ())):
+        if argument.name == name:
+            return args[place] if place < len(args) else named.get(name, argument.default_value)
+    return PERHAPS
+
+
 # What PyTorch knows of tensors and modules
 
 is_batched_by_autograd: Callable[[Tensor], bool] = _find(

@@ -92,20 +92,20 @@ class _Look:
         kind: Any = type(value)
         if kind in PLAIN:
             unequal = kind is float and not (value < 0 or value > 0)  # a NaN equals nothing, and 0.0 equals -0.0
-            self.note(kind, str(value) if unequal else value)
-        elif isinstance(value, FIXED):
-            self.note(kind, str(value))
-        elif id(value) in self.seen:
-            self.note("again", self.seen[id(value)])
+            self.found += (kind, str(value) if unequal else value)
+        elif (before := self.seen.get(id(value))) is not None:
+            self.found += ("again", before)
+        elif (way := _way_into(kind)) is None:
+            raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
         elif depth > DEPTH or len(self.seen) > MOST:
             raise UnknownFieldError("it holds too much to look at")
         else:
             self.seen[id(value)] = len(self.seen)
             self.alive.append(value)
-            way: Any = _way_into(kind)
-            if way is None:
-                raise UnknownFieldError(f"it holds a {kind.__name__}, which cannot be looked into")
             way(self, value, depth + 1)
+
+    def _fixed(self, value: Any, depth: int) -> None:
+        self.note(type(value), str(value))
 
     # Tensors and numbers
 
@@ -151,12 +151,11 @@ class _Look:
         self.at(kind.forward, depth)
         for place, look in (("_parameters", _Look._buffer), ("_buffers", _Look._buffer), ("_modules", _Look.at)):
             for name, value in own[place].items():
-                self.note(name)
+                self.found.append(name)
                 look(self, value, depth)
-        for name, value in own.items():
-            if name not in BOOKKEEPING:
-                self.note(name)
-                self.at(value, depth)
+        for name in [name for name in own if name not in BOOKKEEPING]:
+            self.found.append(name)
+            self.at(own[name], depth)
         if classes_of(kind):
             self._class(kind, depth, value=module)
 
@@ -321,6 +320,7 @@ class _Look:
 
 
 _WAYS: tuple[tuple[Any, Callable[[_Look, Any, int], None]], ...] = (
+    (FIXED, _Look._fixed),
     (Tensor, _Look._tensor),
     (nn.Module, _Look._module),
     (types.FunctionType, _Look._function),

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windermere._torch_private import DispatchMode, name_of, written_by
+from windermere._torch_private import DispatchMode, argument_of, name_of, written_by
 from windermere.fast.fingerprint import Fingerprint, fingerprint
 from windermere.fast.snapshot import take_snapshot
 from windermere.solvers.adjoint import check_nothing_is_hidden
@@ -169,10 +169,7 @@ def _check_replayable(func: Any, name: str, args: Sequence[Any], named: dict[str
 
 def _draws(func: Any, args: Sequence[Any], named: dict[str, Any]) -> bool:
     """Whether an operation that might draw random numbers does: attention without dropout does not."""
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.name == "dropout_p":
-            return bool(args[place] if place < len(args) else named.get(argument.name, argument.default_value))
-    return True
+    return bool(argument_of(func, "dropout_p", args, named) != 0.0)
 
 
 def _memory(x: Tensor) -> int:

@@ -230,6 +230,7 @@ CASES = {
     "dropout, eval": Case(lambda: Plain(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))).eval()),
     "dropout, train": Case(lambda: Plain(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))), captured=False),
     "LayerNorm": Case(lambda: Plain(nn.Sequential(nn.LayerNorm(2), nn.Linear(2, 2), nn.GELU()))),
+    "two precisions": Case(odd.TwoPrecisions),
     "shared": Case(Shared),
     "partly frozen": Case(Partly),
     "holding": Case(Holding),

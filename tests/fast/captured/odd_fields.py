@@ -53,6 +53,17 @@ class WeightsAlone(nn.Module):
         return self.weight.expand_as(z) * t
 
 
+class TwoPrecisions(nn.Module):
+    """Parameters in single precision, whatever the state is in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([0.5, -0.25], dtype=torch.float32))
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.tanh(z) * self.weight
+
+
 class Scale(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ def assert_same(found: Any, wanted: Any) -> None:
     for mine, theirs in zip(found.tensors, wanted.tensors, strict=True):
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
-            tolerance = TOLERANCE[theirs.dtype] * (1 + float(theirs.abs().sum()) / max(1, theirs.numel()))
+            dtype = torch.float32 if torch.float32 in (theirs.dtype, mine.dtype) else torch.float64
+            tolerance = TOLERANCE[dtype] * (1 + float(theirs.abs().sum()) / max(1, theirs.numel()))
             torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
 
 

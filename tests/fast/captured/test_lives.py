@@ -40,6 +40,7 @@ def test_a_capture_goes_with_its_field(path: CapturedSteps, device: str) -> None
     gc.collect()
     assert gone() is None
     assert not path.shelf.captures
+    assert not path.shelf.owners
 
 
 def test_a_solve_outlives_its_field(path: CapturedSteps, device: str) -> None:

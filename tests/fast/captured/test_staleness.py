@@ -290,3 +290,13 @@ def test_settings_of_pytorch_ask_for_another_capture(path: CapturedSteps, device
     finally:
         torch.set_float32_matmul_precision(kept)
     assert len(path.shelf.captures) == 2
+
+
+def test_ways_to_set_them_may_be_mixed(path: CapturedSteps, device: str) -> None:
+    matmul = torch.backends.cuda.matmul
+    kept = matmul.fp32_precision
+    try:
+        matmul.fp32_precision = "tf32"  # from now on, PyTorch refuses to be asked for `allow_tf32`
+        solve(TimeMLP().to(device), torch.ones(2, 2, device=device), WAYS[0].solver)
+    finally:
+        matmul.fp32_precision = kept

@@ -1,8 +1,10 @@
 """Which solves are captured: of fields on a GPU that can be replayed, from their second solve on."""
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -164,13 +166,12 @@ def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool) ->
     compiles = problem.compile and not back
     if compiles and any(loose):
         raise NotReplayableError("compiled steps read parameters and buffers only")
-    others = not compiles or isinstance(problem.field, torch.nn.Module)
-    twins = Twins([print_.tensors[k] for k in places], loose, others=others)
-    rate = twins.in_place(plain)
-    reached = check_alone(rate, t, z, twins.all, graded=graded)
+    others, read = not compiles or isinstance(problem.field, torch.nn.Module), [print_.tensors[k] for k in places]
+    trial, twins = (Twins(read, loose, others=others) for _ in range(2))
+    reached = check_alone(trial.in_place(plain), t, z, trial.all, graded=graded)
     graded_places = tuple(k for k, twin in enumerate(twins.all) if twin.requires_grad and (back or k in reached))
     parameters = tuple(twins.all[k] for k in graded_places)
-    rate = twins.compiled(problem) if compiles else rate
+    rate = twins.compiled(problem) if compiles else twins.in_place(plain)
     motion = Motion(problem.tableau, rate, problem.layout, z, parameters)
     graded = graded and (problem.z0.requires_grad or bool(parameters))
     reserved = _reserved(z)
@@ -210,12 +211,27 @@ def _kind(problem: Problem) -> Hashable:
     return (*shape, *wanted, problem.tableau, problem.grid.nodes.ndim if problem.fixed else 0, *_settings())
 
 
+SETTINGS = tuple(
+    attrgetter(f"backends.{name}")
+    for name in (
+        *("fp32_precision", "cuda.matmul.fp32_precision", "cudnn.conv.fp32_precision"),
+        *("cuda.matmul.allow_tf32", "cudnn.allow_tf32", "cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic"),
+    )
+)
+"""How PyTorch computes: settings that operations obey when they are captured, not when they are replayed."""
+
+
 def _settings() -> tuple[Hashable, ...]:
-    """How PyTorch computes: settings that operations obey when they are captured, not when they are replayed."""
-    cudnn, cuda = torch.backends.cudnn, torch.backends.cuda
-    products = (torch.get_float32_matmul_precision(), cuda.matmul.allow_tf32, cudnn.allow_tf32)
-    chosen = (cudnn.enabled, cudnn.benchmark, cudnn.deterministic, torch.are_deterministic_algorithms_enabled())
-    return torch.get_default_dtype(), *products, *chosen
+    own = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
+    return *own, *map(_setting, SETTINGS)
+
+
+def _setting(find: Callable[[Any], Hashable]) -> Hashable:
+    """Older releases lack some, and where a newer way was used to set one, the older way to ask for it is an error."""
+    try:
+        return find(torch)
+    except (AttributeError, RuntimeError):
+        return None
 
 
 _told: set[str] = set()

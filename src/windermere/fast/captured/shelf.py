@@ -49,8 +49,10 @@ class Shelf:
     def __init__(self) -> None:
         self.captures: OrderedDict[Hashable, Captured] = OrderedDict()
         self.known: OrderedDict[Hashable, Known] = OrderedDict()
-        self.gone: deque[Hashable] = deque()
-        """Captures whose field is gone."""
+        self.owners: dict[int, set[Hashable]] = {}
+        """By the identity of a tensor that is read where it lies: the captures that read it."""
+        self.gone: deque[int] = deque()
+        """Such tensors that are no more."""
         self.lock, self.users = RLock(), 0
 
     @contextmanager
@@ -82,7 +84,9 @@ class Shelf:
         """Until one of these tensors is gone."""
         self.captures[key] = captured
         for tensor in tensors:
-            weakref.finalize(tensor, self._forget, key).atexit = False
+            if id(tensor) not in self.owners:
+                weakref.finalize(tensor, self._forget, id(tensor)).atexit = False
+            self.owners.setdefault(id(tensor), set()).add(key)
         while len(self.captures) > MOST_STATIONS or (len(self.captures) > 1 and self._is_heavy(captured.station)):
             self._drop(next(iter(self.captures)))
 
@@ -101,13 +105,15 @@ class Shelf:
 
     def _drop(self, key: Hashable) -> None:
         captured = self.captures.pop(key, None)
+        for keys in self.owners.values():
+            keys.discard(key)
         if captured is not None:
             captured.station.leave()
 
-    def _forget(self, key: Hashable) -> None:
+    def _forget(self, tensor: int) -> None:
         """The garbage collector calls this, at any moment and in any thread: even while something is captured, when
         nothing of CUDA's may be freed."""
-        self.gone.append(key)
+        self.gone.append(tensor)
         if self.lock.acquire(blocking=False):
             try:
                 self._sweep()
@@ -118,7 +124,8 @@ class Shelf:
         if self.users or not self.gone or (_has_cuda() and torch.cuda.is_current_stream_capturing()):
             return
         while self.gone:
-            self._drop(self.gone.popleft())
+            for key in self.owners.pop(self.gone.popleft(), ()):
+                self._drop(key)
 
 
 def _has_cuda() -> bool:
