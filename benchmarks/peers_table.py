@@ -55,7 +55,8 @@ it Windermere can save depends on the field:
   a step again from its state. A field is captured only if two watched calls show that it can be replayed: it computes
   with tensors only, all of them found among its parameters, buffers, attributes and closures, and changes nothing. A
   fingerprint of all that it depends on is compared at every solve. Whatever reads numbers, draws some, counts its
-  calls, has hooks or is not understood goes step by step (the logger `windermere` says why).
+  calls, has hooks or is not understood goes step by step (the logger `windermere` says why). `captured=True` asks for
+  a capture at once, and is an error that says why where there is none; `captured=False` does without.
 - **Anything else** goes through PyTorch step by step, as with torchdiffeq.
 """
 OWN_FIELD = """
