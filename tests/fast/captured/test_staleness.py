@@ -241,7 +241,7 @@ ELSEWHERE: dict[str, tuple[Callable[[], Any], Change]] = {
         lambda _: setattr(settings.with_default, "__defaults__", (2.0,)),
     ),
     "the default dtype": (
-        lambda: Reads(lambda self, z: z * torch.ones(1).mul(1 / 3)),
+        lambda: Reads(lambda self, z: z * torch.ones(1, device=z.device).mul(1 / 3)),
         lambda _: torch.set_default_dtype(torch.float32),
     ),
 }

@@ -54,37 +54,40 @@ class CapturedSteps(FastPath):
         self.devices, self.after, self.shelf = devices, after, Shelf()
 
     def fixed(self, problem: Problem) -> Walked | None:
-        if problem.grid.nodes.ndim == 1:
-            problem = problem.ungrouped()
         return self._solved(problem)
 
     def adaptive(self, problem: Problem) -> Walked | None:
         return self._solved(problem)
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
-        if problem.fixed and problem.grid.nodes.ndim == 1:
-            problem = problem.ungrouped()
-        known = problem.tensors() if problem.tensors is not None else ()
+        if self._is_none_of_ours(problem):
+            return None
+        problem = _grouped(problem)
         found = self._found(problem, back=True)
+        known = problem.tensors() if problem.tensors is not None else ()
         if found is None or not {*map(id, found.parameters)} <= {*map(id, known)}:
             return None  # and whoever walks step by step says what the adjoint does not know of
         unread = tuple(p for p in known if all(p is not own for own in found.parameters))
         return FastAdjoint(_way_back(problem, found, unread), (*found.parameters, *unread), problem.field)
 
     def _solved(self, problem: Problem) -> Walked | None:
-        if problem.gradient not in ("backprop", "checkpoint"):
+        if self._is_none_of_ours(problem) or problem.gradient not in ("backprop", "checkpoint"):
             return None
+        problem = _grouped(problem)
         found = self._found(problem, back=False)
         if found is None or not isinstance(found.station, Station):
             return None
         return solve_captured(found.station, problem, found.reads, found.parameters if found.station.graded else ())
 
+    def _is_none_of_ours(self, problem: Problem) -> bool:
+        """What can be said of most solves without a closer look."""
+        elsewhere = problem.z0.device.type not in self.devices
+        return problem.captured is False or (elsewhere and problem.captured is None)
+
     def _found(self, problem: Problem, *, back: bool) -> Found | None:
         """What is captured for such a solve, now or before; None, or where it was asked for an error, if nothing is."""
-        if problem.captured is False:
-            return None
         try:
-            _check(problem, self.devices, back)
+            _check(problem, self.devices)
             print_ = fingerprint(problem.field)
             with self.shelf.open():
                 captured = self._captured(problem, print_, back)
@@ -134,7 +137,12 @@ class CapturedSteps(FastPath):
             raise NotReplayableError(f"its capture failed ({describe_error(error)})") from error
 
 
-def _check(problem: Problem, devices: tuple[str, ...], back: bool) -> None:
+def _grouped(problem: Problem) -> Problem:
+    """Members that share a grid are one group."""
+    return problem.ungrouped() if problem.fixed and problem.grid.nodes.ndim == 1 else problem
+
+
+def _check(problem: Problem, devices: tuple[str, ...]) -> None:
     """Refuse solves that are none for captured steps, whatever their field."""
     z = problem.z0
     if z.device.type not in devices:
