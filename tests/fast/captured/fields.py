@@ -229,7 +229,7 @@ CASES = {
     "BatchNorm, train": Case(lambda: Convolutions(lambda: nn.BatchNorm2d(2)), captured=False, state="images"),
     "dropout, eval": Case(lambda: Plain(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))).eval()),
     "dropout, train": Case(lambda: Plain(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))), captured=False),
-    "LayerNorm": Case(lambda: Plain(nn.Sequential(nn.LayerNorm(2), nn.Linear(2, 2), nn.GELU()))),
+    "LayerNorm": Case(lambda: Plain(nn.Sequential(nn.Linear(2, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 2)))),
     "two precisions": Case(odd.TwoPrecisions),
     "shared": Case(Shared),
     "partly frozen": Case(Partly),

@@ -65,7 +65,7 @@ def _check_pytorch() -> None:
     if found < OLDEST_PYTORCH:
         raise UsageError(
             f"training needs PyTorch {'.'.join(map(str, OLDEST_PYTORCH))} or newer, and this is {torch.__version__}: "
-            "update it, for example by pip install --upgrade torch (solves and audits work with this one)"
+            "install a newer one (solves and audits work with this one)"
         )
 
 
