@@ -71,6 +71,7 @@ def work(rank: int, folder: str, task: Callable[[int], dict[str, Any]]) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     try:
         found = task(rank)
+        dist.barrier()  # or one rank might close what the other still needs for its end, and gloo would abort it
     finally:
         dist.destroy_process_group()
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
