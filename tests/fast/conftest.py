@@ -1,4 +1,4 @@
-"""Which functions in C were called, and processes that solve with a library of their own."""
+"""Which functions in C were called, fields without a program yet, and processes that solve with their own library."""
 
 import os
 import subprocess
@@ -12,6 +12,7 @@ import pytest
 from tests.fast.workshop import COMPILER, Sound, Workshop, libraries
 from tests.processes import ROOT, python
 from tests.torches import TORCH
+from windermere.fast import traced
 from windermere.fast.cpu import compiled, native_call
 
 
@@ -34,6 +35,14 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(native_call.Call, "run", noted)
     return names
+
+
+@pytest.fixture
+def fresh_programs() -> None:
+    """No field's program is known yet, and there is a compiler for those to come."""
+    if compiled.library("double", "rows") is None:
+        pytest.skip("no C compiler here")
+    traced._shelves.clear()
 
 
 @pytest.fixture(scope="session")

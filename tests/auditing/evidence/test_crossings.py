@@ -1,10 +1,6 @@
-"""Crossings: the paper's Appendix A, what counts at vertices and along lines, and agreement with exact fractions."""
+"""Crossings: the paper's Appendix A, what counts at vertices and along lines, and what changes no count."""
 
-from collections.abc import Iterator
-from fractions import Fraction
-from functools import cmp_to_key
-from itertools import combinations, pairwise, product
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,16 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.auditing.evidence import crossings
+from tests.auditing.evidence.slow_crossings import Floats, slow_count
 from windermere.auditing.evidence.crossings import Crossings, count_crossings
-from windermere.auditing.evidence.predicates import _area_sign_in_whole_numbers, area_sign
 from windermere.errors import UsageError
 from windermere.solvers import FixedStep, solve
-
-Floats: TypeAlias = NDArray[np.float64]
-Point: TypeAlias = tuple[Fraction, Fraction]
-Passage: TypeAlias = tuple[Point, Point]
-"""The ways in and out of a polygon at a point of it, as directions from it."""
 
 
 def polygons(*paths: list[tuple[float, float]]) -> Floats:
@@ -40,68 +30,6 @@ def walk(field: Any, z: Floats, step: float, time: float, method: str = "euler")
     assert solution.trajectory is not None
     assert isinstance(solution.trajectory.states, Tensor)
     return np.asarray(solution.trajectory.states.numpy(), dtype=np.float64)
-
-
-# The slow reference: every pair of pieces, in fractions, and rays sorted by angle.
-
-
-def minus(a: Point, b: Point) -> Point:
-    return a[0] - b[0], a[1] - b[1]
-
-
-def cross(a: Point, b: Point) -> Fraction:
-    return a[0] * b[1] - a[1] * b[0]
-
-
-def same_angle(a: Point, b: Point) -> bool:
-    return cross(a, b) == 0 and a[0] * b[0] + a[1] * b[1] > 0
-
-
-def by_angle(a: Point, b: Point) -> int:
-    def half(p: Point) -> bool:
-        return p[1] < 0 or (p[1] == 0 and p[0] < 0)
-
-    order = half(a) - half(b) or -cross(a, b)
-    return int(order > 0) - int(order < 0)
-
-
-def interleave(one: Passage, other: Passage) -> bool:
-    if any(same_angle(a, b) for a, b in combinations(one + other, 2)):
-        return False
-    around = [ray in one for ray in sorted(one + other, key=cmp_to_key(by_angle))]
-    return around in ([True, False, True, False], [False, True, False, True])
-
-
-def meeting(a: Point, b: Point, c: Point, d: Point) -> tuple[Fraction, Fraction] | None:
-    """How far along [a, b) and [c, d) the one point lies that both have; None where there is none, or a common line."""
-    u, v, w = minus(b, a), minus(d, c), minus(c, a)
-    if cross(u, v) == 0:
-        return (Fraction(0), Fraction(0)) if a == c else None
-    s, t = cross(w, v) / cross(u, v), cross(w, u) / cross(u, v)
-    return (s, t) if 0 <= s < 1 and 0 <= t < 1 else None
-
-
-def passage(path: list[Point], i: int, along: Fraction) -> Passage | None:
-    if along > 0:
-        return minus(path[i], path[i + 1]), minus(path[i + 1], path[i])
-    return (minus(path[i - 1], path[i]), minus(path[i + 1], path[i])) if i > 0 else None
-
-
-def crossings_of_two(one: list[Point], other: list[Point]) -> int:
-    count = 0
-    for i, j in product(range(len(one) - 1), range(len(other) - 1)):
-        met = meeting(one[i], one[i + 1], other[j], other[j + 1])
-        ways = met and (passage(one, i, met[0]), passage(other, j, met[1]))
-        count += bool(ways and ways[0] and ways[1] and interleave(ways[0], ways[1]))
-    return count
-
-
-def slow_count(trajectories: Floats, labels: NDArray[np.int64]) -> Crossings:
-    paths = [[(Fraction(x), Fraction(y)) for x, y in path] for path in trajectories.transpose(1, 0, 2).tolist()]
-    paths = [path[:1] + [b for a, b in pairwise(path) if a != b] for path in paths]
-    counts = {(i, j): crossings_of_two(paths[i], paths[j]) for i, j in combinations(range(len(paths)), 2)}
-    between = sum(count for (i, j), count in counts.items() if labels[i] != labels[j])
-    return Crossings(total=sum(counts.values()), between_classes=between)
 
 
 # Appendix A.
@@ -202,69 +130,6 @@ def test_crossings_differ_from_none_by_a_single_bit() -> None:
 def test_where_nothing_moves_or_nobody_is_there_nothing_crosses(shape: tuple[int, ...]) -> None:
     assert count_crossings(np.zeros(shape)) == Crossings(total=0, between_classes=0)
     assert count_crossings(np.zeros((9, 7, 2)) + np.arange(7)[:, None]).total == 0
-
-
-# Agreement with the slow reference.
-
-
-def random_cases() -> Iterator[tuple[str, Floats]]:
-    rng = np.random.default_rng(0)
-    for side in (2, 3, 4, 6):
-        for _ in range(12):
-            yield f"grid of {side}", rng.integers(0, side, (7, 8, 2)).astype(np.float64)
-    for scale in (1.0, 1e-3, 1e-160, 1e160, 5e-324 * 2**20):
-        yield f"scale {scale}", rng.normal(size=(9, 9, 2)) * scale
-        yield f"grid at scale {scale}", rng.integers(-2, 3, (7, 7, 2)).astype(np.float64) * scale
-        yield f"grid far off at scale {scale}", (rng.integers(-2, 3, (7, 7, 2)).astype(np.float64) + 2.0**40) * scale
-    yield "magnitudes from 1e-300 to 1e300", 10.0 ** rng.uniform(-300, 300, (8, 9, 2)) * rng.choice([-1, 1], (8, 9, 2))
-    yield "the largest floats", rng.choice([-1.7e308, -1e308, 0.0, 1e-308, 1e308, 1.7e308], (7, 8, 2))
-    for ulps in (2, 30):
-        noise: Floats = rng.integers(0, ulps, (8, 8, 2)).astype(np.float64) * 2.0**-54
-        yield f"{ulps} bits wide", 1 / 3 + noise
-        line: Floats = np.linspace(0, 1, 8)[:, None, None] * [0.3, 0.7] + noise
-        yield f"along a line {ulps} bits wide", line
-        yield f"back and forth on a line {ulps} bits wide", line[rng.integers(0, 8, (8, 8)), np.arange(8)]
-    thirds = rng.integers(-3, 4, (7, 8, 1)) * np.array([0.1, 0.3])
-    yield "on one line up to rounding", thirds
-    yield "one far out", np.concatenate([rng.normal(size=(8, 7, 2)) * 0.1, rng.normal(size=(8, 1, 2)) * 1e6], axis=1)
-
-
-CASES = [pytest.param(value, id=f"{i}: {name}") for i, (name, value) in enumerate(random_cases())]
-
-
-@pytest.mark.parametrize("trajectories", CASES)
-def test_counts_equal_those_of_all_pairs_in_fractions(trajectories: Floats) -> None:
-    labels = np.arange(trajectories.shape[1]) % 3
-    assert count_crossings(trajectories, labels) == slow_count(trajectories, labels)
-
-
-@pytest.mark.parametrize("trajectories", CASES[::3])
-def test_blocks_and_bands_of_any_size_count_the_same(trajectories: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = np.arange(trajectories.shape[1]) % 3
-    expected = count_crossings(trajectories, labels)
-    for name, size in {"ROWS": 3, "COLUMNS": 4, "OVERHEAD": 0, "BATCH": 5}.items():
-        monkeypatch.setattr(crossings, name, size)
-    assert count_crossings(trajectories, labels) == expected
-
-
-def test_many_blocks_and_bands_count_what_all_pairs_of_samples_count_one_by_one() -> None:
-    rng = np.random.default_rng(3)
-    walks = np.cumsum(rng.integers(-3, 4, (41, 300, 2)) * rng.choice([1, 1, 1, 8], (41, 300, 1)), axis=0) / 8
-    walks[0] += rng.integers(-40, 41, (300, 2))
-    labels = rng.integers(0, 4, 300)
-    whole = count_crossings(walks, labels)
-    parts = [count_crossings(walks[:, labels == label]).total for label in range(4)]
-    assert whole.between_classes == whole.total - sum(parts)
-    pairs = [count_crossings(walks[:, [0, i]]).total for i in range(1, 300)]
-    assert count_crossings(walks, (np.arange(300) == 0).astype(np.int64)).between_classes == sum(pairs) > 0
-
-
-@pytest.mark.parametrize("trajectories", CASES[48:])
-def test_a_sign_by_floats_is_the_sign_by_whole_numbers(trajectories: Floats) -> None:
-    rng = np.random.default_rng(1)
-    a, b, c = np.moveaxis(rng.choice(trajectories.reshape(-1, 2), (2000, 3)), 0, -1)
-    with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(area_sign(a, b, c), _area_sign_in_whole_numbers(a, b, c))
 
 
 # What leaves counts as they are.
