@@ -2,67 +2,30 @@
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.backends import cudnn
 
-from tests.torches import needs_torch
-from windermere import audit
-from windermere.errors import UnknownNameError, UsageError
-from windermere.nn import ODEBlock, using
-from windermere.nn.arithmetic import ARITHMETICS, arithmetic_of, convolving_in, unrounded
-from windermere.paper.architectures import ImageField, architecture, initialise, walk_of
-from windermere.paper.fast import images
+from tests.paper.fast.image_solves import (
+    BOTH,
+    EVERY_SOLVER,
+    GRADIENTS,
+    SOLVERS,
+    Convolving,
+    a_field,
+    furthest,
+    pictures,
+    solved,
+)
+from windermere.errors import UsageError
+from windermere.nn import ODEBlock
+from windermere.nn.arithmetic import ARITHMETICS
+from windermere.paper.architectures import ImageField, initialise, walk_of
 from windermere.paper.training import Ensemble
-from windermere.solvers import Adaptive, FixedStep, Gradient, OnGrid, Solver, checking, counting, solve
+from windermere.solvers import Adaptive, FixedStep, Gradient, Solver, checking, counting, solve
 from windermere.solvers.grid import Steps
-
-SOLVERS: list[Solver] = [FixedStep.of("euler", steps=4), FixedStep("rk4", step=0.3), OnGrid("heun", (0.0, 0.1, 1.0))]
-GRADIENTS: tuple[Gradient, ...] = ("backprop", "checkpoint")
-EVERY_SOLVER = pytest.mark.parametrize("solver", SOLVERS, ids=str)
-BOTH = pytest.mark.parametrize("gradient", GRADIENTS)
-
-
-class Convolving(nn.Module):
-    """The same field without anything prepared: solved step by step, on autograd's tape."""
-
-    def __init__(self, field: ImageField) -> None:
-        super().__init__()
-        self.field = field
-
-    def forward(self, t: Tensor, z: Tensor) -> Tensor:
-        return self.field(t, z)  # type: ignore[no-any-return]
-
-
-def a_field(channels: int = 3, *, arithmetic: str = "float32", dtype: torch.dtype = torch.float64) -> ImageField:
-    field = initialise(ImageField(channels, 8, arithmetic=arithmetic), 1).to(dtype)
-    for name, parameter in field.named_parameters():
-        if name.endswith("bias"):
-            nn.init.constant_(parameter, 0.1)
-    assert isinstance(field, ImageField)
-    return field
-
-
-def pictures(*lead: int, channels: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.rand(*lead, channels, 5, 4, generator=torch.Generator().manual_seed(2), dtype=dtype)
-
-
-def solved(field: nn.Module, z: Tensor, solver: Solver, gradient: Gradient = "backprop") -> list[Tensor]:
-    """The end, and the gradients of its square by the start and all parameters."""
-    start = z.clone().requires_grad_()
-    end = solve(field, start, solver, gradient=gradient).final
-    assert isinstance(end, Tensor)
-    return [end.detach(), *torch.autograd.grad(end.square().sum(), [start, *field.parameters()])]
-
-
-def furthest(found: list[Tensor], wanted: list[Tensor]) -> float:
-    """The largest relative distance."""
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in zip(found, wanted, strict=True))
 
 
 @EVERY_SOLVER
@@ -265,157 +228,3 @@ def test_steps_on_the_device_are_refused() -> None:
     assert walk is not None
     with pytest.raises(UsageError, match="a grid of numbers, not of tensors"):
         walk(SOLVERS[0].tableau, Steps(torch.zeros(1, 2), torch.ones(1, dtype=torch.int32)), pictures(2))
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Compiled, as on a GPU
-
-
-@pytest.fixture
-def compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """As on a GPU, with a compiler that only takes notes of what it was given."""
-    given: list[Any] = []
-
-    def compiler(function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        given.append((function.__name__, settings))
-        return function
-
-    monkeypatch.setattr(torch, "compile", compiler)
-    monkeypatch.setattr(images, "_compiles", lambda _: True)
-    images.compiled.cache_clear()
-    yield given
-    images.compiled.cache_clear()
-
-
-def test_each_function_is_compiled_once_for_all_solves_weights_and_arithmetics(compiling: list[Any]) -> None:
-    for arithmetic in ARITHMETICS:
-        for gradient in GRADIENTS:
-            field = a_field(arithmetic=arithmetic, dtype=torch.float32)
-            solved(field, pictures(2).float(), SOLVERS[0], gradient)
-    assert compiling == [("evaluate", {"dynamic": False}), ("pull_back", {"dynamic": False})]
-
-
-def test_the_first_evaluation_is_compiled_with_the_others_and_the_input_stays_without_gradient(
-    monkeypatch: pytest.MonkeyPatch, compiling: list[Any]
-) -> None:
-    needed: list[bool] = []
-
-    def noting(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def call(low: torch.dtype, z: Tensor, *weights: Tensor) -> Any:
-            needed.append(z.requires_grad)
-            return function(low, z, *weights)
-
-        return call
-
-    monkeypatch.setattr(torch, "compile", noting)
-    z = pictures(2)
-    end, frozen = (torch.as_tensor(solve(f, z, SOLVERS[0]).final) for f in (a_field(), a_field().requires_grad_(False)))
-    assert needed == [True] * 4 + [False] * 4
-    assert [tensor.requires_grad for tensor in (z, end, frozen)] == [False, True, False]
-
-
-def test_tests_and_trials_without_gradients_are_not_compiled(compiling: list[Any]) -> None:
-    with torch.no_grad():
-        solve(a_field(), pictures(2), SOLVERS[0])
-    assert not compiling
-
-
-@BOTH
-def test_where_nothing_can_be_compiled_a_warning_says_so_once(
-    monkeypatch: pytest.MonkeyPatch, gradient: Gradient, compiling: list[Any]
-) -> None:
-    from torch._dynamo.exc import TorchDynamoException
-
-    def fails(*_: Any) -> Any:
-        raise TorchDynamoException("Failed to find C compiler.\nPlease specify via CC")
-
-    monkeypatch.setattr(torch, "compile", lambda function, **_: fails)
-    field, z = a_field(), pictures(2)
-    with pytest.warns(UserWarning, match="cannot be compiled here") as told:
-        found = solved(field, z, SOLVERS[0], gradient)
-    assert {str(warning.message) for warning in told} == {
-        "an image field cannot be compiled here, and is slower for it: Failed to find C compiler."
-    }
-    assert furthest(found, solved(Convolving(field), z, SOLVERS[0])) < 1e-13
-    solved(field, z, SOLVERS[0], gradient)  # a second warning would be an error
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Names and flags
-
-
-def cudnn_flags() -> tuple[Any, ...]:
-    newer = [getattr(cudnn, name).fp32_precision for name in ("conv", "rnn") if hasattr(cudnn, name)]
-    return cudnn.allow_tf32, cudnn.benchmark, *newer
-
-
-@pytest.mark.parametrize("arithmetic", ARITHMETICS)
-@pytest.mark.parametrize("before", [True, False])
-def test_cudnns_flags_are_as_before_after_an_error_too(arithmetic: str, before: bool) -> None:
-    own = cudnn.allow_tf32
-    try:
-        cudnn.allow_tf32 = before
-        flags = cudnn_flags()
-        with suppress(ZeroDivisionError), convolving_in(arithmetic, tuned=True):
-            assert cudnn.allow_tf32 == (arithmetic == "tf32")
-            assert cudnn.benchmark
-            raise ZeroDivisionError
-        assert cudnn_flags() == flags
-    finally:
-        cudnn.allow_tf32 = own
-
-
-@needs_torch(9, "with newer flags")
-def test_flags_set_the_newer_way_are_left_as_they_were() -> None:
-    conv: Any = cudnn.conv  # type: ignore[attr-defined]
-    own = conv.fp32_precision
-    try:
-        conv.fp32_precision = "ieee"
-        with convolving_in("tf32"):
-            assert cudnn.allow_tf32
-        assert conv.fp32_precision == "ieee"
-    finally:
-        conv.fp32_precision = own
-
-
-@pytest.mark.parametrize("made", [lambda name: ImageField(1, 4, arithmetic=name), lambda name: convolving(name)])
-def test_an_unknown_arithmetic_is_refused(made: Callable[[str], Any]) -> None:
-    flags = cudnn_flags()
-    with pytest.raises(UnknownNameError, match="there is no arithmetic 'bf16': did you mean 'bfloat16'"):
-        made("bf16")
-    assert cudnn_flags() == flags
-
-
-def convolving(name: str) -> None:
-    with convolving_in(name):
-        pass
-
-
-def test_spheres_are_not_rounded() -> None:
-    with pytest.raises(
-        UsageError, match=r"arithmetic tf32 is for images \(mnist, cifar10\), and the data are 'sphere2'"
-    ):
-        architecture("sphere2", SOLVERS[0], arithmetic="tf32")
-
-
-def test_an_audit_rounds_nothing_says_so_and_leaves_the_model_as_it_was() -> None:
-    field = a_field(arithmetic="bfloat16", dtype=torch.float32)
-    model = nn.Sequential(ODEBlock(field, SOLVERS[0]), nn.Flatten(), nn.Linear(60, 2))
-    x = pictures(40).float()
-    plain = a_field(dtype=torch.float32)
-    twin = nn.Sequential(ODEBlock(plain, SOLVERS[0]), model[1], model[2])
-    with torch.no_grad():
-        labels = twin(x).argmax(dim=1)
-    verdict, wanted = (audit(m, (x, labels), evidence=False) for m in (model, twin))
-    assert verdict.table == wanted.table
-    assert not wanted.notes
-    assert "made to round its products to bfloat16, and audited without" in verdict.notes[0]
-    assert field.arithmetic == arithmetic_of(model) == "bfloat16"
-
-
-def test_a_model_is_unrounded_for_a_scope_only() -> None:
-    model = architecture("mnist", SOLVERS[0], arithmetic="bfloat16")
-    with suppress(ZeroDivisionError), unrounded(model), using(model, SOLVERS[1]):
-        assert arithmetic_of(model) == "float32"
-        raise ZeroDivisionError
-    assert arithmetic_of(model) == "bfloat16"
