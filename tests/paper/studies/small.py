@@ -71,6 +71,11 @@ def ran(out: Path, **changes: object) -> Ended:
     return run_study(SMALL, out, Choice(**{"seeds": SEEDS, **changes}))  # type: ignore[arg-type]
 
 
+def assert_same_tables(one: Path, other: Path) -> None:
+    for name in ("table.csv", "more.csv"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+
+
 @contextmanager
 def study_process(out: Path) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     """Writes a line for each iteration, and is some twenty ahead of its reader at most; killed at the latest when the
