@@ -26,8 +26,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu_kernel import short  # first: it stands in for packages that are missing
-from benchmarks.gpu_training import InMemory
-from benchmarks.gpu_training import compared as runs_compared
+from benchmarks.gpu_runs import InMemory
+from benchmarks.gpu_runs import compared as runs_compared
 
 from windermere.paper.fast import images  # isort: skip
 from windermere.nn.arithmetic import ARITHMETICS, convolving_in  # isort: skip

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from benchmarks.gpu_kernel import compile_variant, short  # first: it stands in for packages that are missing
+from benchmarks.gpu_runs import InMemory, compared
 
 from windermere.paper.data import spheres  # isort: skip
 from windermere.paper.fast import fused  # isort: skip
@@ -44,29 +44,6 @@ WORKLOADS = [
     ("rk4", 64, 5),
 ]
 FIGURE = {"euler": [2**k for k in range(9 if GPU else 4)], "rk4": [2**k for k in range(8 if GPU else 3)]}
-
-
-class InMemory:
-    """A run's folder without a disk: safetensors may be missing here."""
-
-    path = Path("memory")
-
-    def __init__(self) -> None:
-        self.rows: list[dict[str, Any]] = []
-        self.saved: Any = None
-
-    def load_checkpoint(self, check: Any = None) -> Any:
-        return self.saved
-
-    def save_checkpoint(self, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-        copies = {name: tensor.cpu().clone() for name, tensor in tensors.items()}
-        self.saved = SimpleNamespace(tensors=copies, meta=json.loads(json.dumps(meta)))
-
-    def log(self, row: dict[str, Any]) -> None:
-        self.rows.append(json.loads(json.dumps(row)))
-
-    def save_model(self, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-        pass
 
 
 def data() -> tuple[Labelled, Labelled]:
@@ -96,32 +73,6 @@ def trained(wanted: RunConfig, capture: bool, run: InMemory | None = None) -> In
 
 def captured_against_plain(wanted: RunConfig) -> dict[str, Any]:
     return compared(trained(wanted, True), trained(wanted, False))
-
-
-def compared(found: InMemory, plain: InMemory) -> dict[str, Any]:
-    """The rows, in which decisions stand as well, and the last checkpoint."""
-    numbers, other = [0.0], 0
-    for got, want in zip(found.rows, plain.rows, strict=True):
-        for name, value in want.items():
-            if name == "seconds":
-                continue
-            if isinstance(value, float) and isinstance(got.get(name), float):
-                numbers.append(abs(got[name] - value) / max(abs(value), 1e-3))
-            else:
-                other += got.get(name) != value
-    apart = [
-        float((got - want).norm() / want.norm().clamp(min=1e-30))
-        for got, want in zip(found.saved.tensors.values(), plain.saved.tensors.values(), strict=True)
-    ]
-    last = [row.get("step") for row in plain.rows[-len(plain.saved.meta["evaluations"]["forward"]) :]]
-    return {
-        "rows": len(plain.rows),
-        "worst relative difference of a row's number": max(numbers),
-        "words or counts that differ": other,
-        "worst relative difference of parameters and moments": max(apart),
-        "same evaluations": found.saved.meta["evaluations"] == plain.saved.meta["evaluations"],
-        "last steps": last,
-    }
 
 
 def adapted(kind: Adaptation, steps: int) -> dict[str, Any]:
