@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import gpu_images
+from benchmarks.gpu_image_measuring import Size
 from benchmarks.gpu_kernel import captured, milliseconds, noted, short
 from windermere.paper.fast import image_fused, images
 from windermere.paper.fast.image_evaluation import Evaluation, Launch, Shares, Tile
@@ -210,7 +211,7 @@ def walking(data: str, launch: Launch) -> Iterator[None]:
 
 def iteration(data: str, launch: Launch, gradient: str, steps: int, exact: list[Tensor] | None) -> dict[str, Any]:
     """A whole training step of the library, captured."""
-    size = gpu_images.Size(False)
+    size = Size(False)
     config = size.config(data, FixedStep.of("euler", steps=steps), arithmetic="bfloat16", gradient=gradient)
     with walking(data, launch):
         if exact is not None:
@@ -274,7 +275,7 @@ class Sweep:
 def whole_steps(findings: Findings, case: str, launch: Launch) -> None:
     """With both gradients, for speed and for memory."""
     data = case.split(",")[0]
-    size = gpu_images.Size(False)
+    size = Size(False)
     exact = noted(gpu_images.gradients, size, size.config(data, FixedStep.of("euler", steps=STEPS)))
     for gradient in gpu_images.GRADIENTS:
         for steps in (STEPS, 4 * STEPS):

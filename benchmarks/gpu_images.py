@@ -8,7 +8,6 @@ torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
 """
 
 import argparse
-import gc
 import json
 import time
 import warnings
@@ -16,7 +15,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 from unittest.mock import patch
 
@@ -25,7 +23,8 @@ import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.gpu_kernel import short  # first: it stands in for packages that are missing
+from benchmarks.gpu_image_measuring import Size, memory, paces, wait  # first: packages may be missing
+from benchmarks.gpu_kernel import short  # it stands in for them
 from benchmarks.gpu_runs import InMemory
 from benchmarks.gpu_runs import compared as runs_compared
 
@@ -40,49 +39,8 @@ from windermere.paper.training.evaluation import member_losses  # isort: skip
 from windermere.paper.training.iteration import one_iteration  # isort: skip
 from windermere.paper.training.trainer import Training  # isort: skip
 
-SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
-IMAGES = {"cifar10": 50_000, "mnist": 60_000}
 GRADIENTS: tuple[GradientName, ...] = ("backprop", "checkpoint")
 BARS = {"ms of an iteration": 14.0, "MiB at 64 steps": 2500 / 1.048576, "times as long at 64 steps": 1.4}
-
-
-class Size:
-    """What is measured; a rehearsal measures as little as it can."""
-
-    def __init__(self, tiny: bool) -> None:
-        self.tiny = tiny
-        self.device = "cpu" if tiny else "cuda"
-        self.batch, self.few, self.many, self.very_many = (2, 1, 2, 3) if tiny else (256, 16, 64, 1024)
-        self.at_once, self.rounds = (1, 1) if tiny else (5, 5)
-
-    def images(self, data: str) -> tuple[Tensor, Tensor]:
-        count = 4 if self.tiny else IMAGES[data]
-        generator = torch.Generator(self.device).manual_seed(0)
-        inputs = torch.rand(count, *SHAPES[data], generator=generator, device=self.device)
-        return inputs, torch.randint(10, (count,), generator=generator, device=self.device)
-
-    def config(self, data: str, solver: Solver, **changes: Any) -> RunConfig:
-        given: dict[str, Any] = {"optimizer": "adam", "lr": 1e-5, "iterations": 1_000_000, "device": self.device}
-        given |= {"log_every": 10_000, "evaluate_every": 10_000, "checkpoint_every": 10_000}
-        return RunConfig(
-            **{"data": data, "solver": solver, "seeds": (0,), "batch_size": self.batch, **given, **changes}
-        )
-
-
-def wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-@contextmanager
-def memory(numbers: dict[str, Any]) -> Iterator[None]:
-    """The most that was allocated at once inside, in MiB: the images and the model included."""
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    yield
-    numbers["peak MiB"] = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
 
 
 def gradients(size: Size, config: RunConfig) -> list[Tensor]:
@@ -99,16 +57,6 @@ def gradients(size: Size, config: RunConfig) -> list[Tensor]:
 def errors(found: Sequence[Tensor], exact: Sequence[Tensor]) -> dict[str, float]:
     apart = [float((a - b).norm() / b.norm().clamp(min=1e-30)) for a, b in zip(found, exact, strict=True)]
     return {"loss": float(found[0]), "loss error": apart[0], "gradient error": max(apart[1:])}
-
-
-def paces(size: Size, work: Callable[[int], Any]) -> float:
-    """Median milliseconds of an iteration; work(i) makes `size.at_once` of them, from i on, and waits for them."""
-    found = []
-    for i in range(size.rounds):
-        begun = time.perf_counter()
-        work(i * size.at_once)
-        found.append((time.perf_counter() - begun) / size.at_once)
-    return 1e3 * median(found)
 
 
 def captured_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
