@@ -15,7 +15,7 @@ def test_an_older_pytorch_is_refused_in_a_sentence_and_nothing_is_written(
     version: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch, "__version__", version)
-    with pytest.raises(UsageError, match=r"training needs PyTorch 2.4 or newer, and this is .*: update it"):
+    with pytest.raises(UsageError, match=r"training needs PyTorch 2.4 or newer, and this is .*: install a newer one"):
         open_run(tmp_path / "run", a_config())
     assert not list(tmp_path.iterdir())
 
