@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
-from windermere.auditing.reference import reference_flow
+from windermere.auditing.reference import _holds_for_most, reference_flow
 from windermere.auditing.refinement import left_over, observed_order, refinements
 from windermere.auditing.scoring import distance
 from windermere.auditing.subject import ModelSubject, PredictSubject
@@ -273,3 +273,12 @@ def test_outputs_of_another_library_that_are_not_finite_are_a_sentence() -> None
 
     with pytest.raises(AuditError, match="not finite for 400 of 400 samples"):
         wm.audit(predict, (ring(), torch.zeros(400)), trained_with=wm.FixedStep.of("euler", steps=4))
+
+
+def test_a_reference_of_few_steps_has_to_hold_for_most_samples_and_not_for_the_middling_one_alone() -> None:
+    own = np.full(100, 2.0)
+    still, moved = np.full(100, 1e-4), np.full(100, 1e-4)
+    moved[:12] = 0.5
+    assert _holds_for_most(still, own)
+    assert not _holds_for_most(moved, own)
+    assert _holds_for_most(moved, np.where(moved > 0.1, 50.0, 2.0))

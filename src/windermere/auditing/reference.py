@@ -22,6 +22,8 @@ from windermere.solvers import Adaptive, Solver
 from windermere.solvers.landing import landing
 
 LEAST_BUDGET, TIMES_OWN = 8192, 62
+MOST = 0.95
+"""Of all samples."""
 Still: TypeAlias = Callable[[Pass, Pass], bool]
 """Whether two refinements decide alike."""
 Flaw: TypeAlias = Callable[[Pass], str | None]
@@ -192,6 +194,7 @@ def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still) -> tup
     needed = max(solves[-1].refinement.share * allowed, 10 * rounding)
     # Squares of huge differences overflow: what is not finite is never close.
     converged = bool(np.isfinite([middling, needed]).all()) and middling <= needed and still(middle, fine)
+    converged = converged and (solves[-1].refinement.share == 1 or _holds_for_most(last, distance(own, fine)))
     rounded = bool(np.isfinite(rounding) and np.median(last) <= 10 * rounding)
     seen = np.isfinite(order) and not rounded and not isinstance(solver, Adaptive)
     reference = Reference(
@@ -199,6 +202,12 @@ def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still) -> tup
         converged=converged, reason=None,
     )  # fmt: skip
     return reference, Signs(ratio=ratio, order=order, rounded=rounded)
+
+
+def _holds_for_most(last: Numbers, own: Numbers) -> bool:
+    """Whether the last refinement changed little for most samples, not for the middling one alone: in few steps some
+    solutions may be far from converged, and the own solver's error would be measured against them."""
+    return bool(np.mean(last <= SHARE_OF_OWN * np.maximum(own, float(np.median(own)))) >= MOST)
 
 
 def _sizes(done: Pass) -> Numbers:
