@@ -13,6 +13,7 @@ from torch import Tensor
 
 from windermere._torch_private import DispatchMode, argument_of, name_of, written_by
 from windermere.fast.fingerprint import Fingerprint, fingerprint
+from windermere.fast.recipe import tensors_in
 from windermere.fast.snapshot import take_snapshot
 from windermere.solvers.adjoint import check_nothing_is_hidden
 
@@ -128,12 +129,12 @@ def _watch(given: Sequence[Tensor]) -> Any:
             named = kwargs or {}
             name, _ = name_of(func)
             _check_replayable(func, name, args, named)
-            inputs = list(_tensors((args, named)))
+            inputs = list(tensors_in((args, named)))
             self._meet(inputs)
             if name not in HARMLESS and any(_memory(x) in self.kept for x in _written(func, args, named)):
                 raise NotReplayableError(f"it changes a tensor in place ({name})")
             result = func(*args, **named)
-            outputs = list(_tensors(result))
+            outputs = list(tensors_in(result))
             self.alive += outputs
             self.own.update(_memory(x) for x in outputs if _memory(x) not in self.kept)
             self._check_devices(name, inputs, outputs)
@@ -179,15 +180,4 @@ def _memory(x: Tensor) -> int:
 def _written(func: Any, args: Sequence[Any], named: dict[str, Any]) -> Iterator[Tensor]:
     """The tensors that an operation writes to."""
     for place, name in written_by(func):
-        yield from _tensors(args[place] if place < len(args) else named.get(name))
-
-
-def _tensors(given: Any) -> Iterator[Tensor]:
-    if isinstance(given, Tensor):
-        yield given
-    elif isinstance(given, tuple | list):
-        for x in given:
-            yield from _tensors(x)
-    elif isinstance(given, dict):
-        for x in given.values():
-            yield from _tensors(x)
+        yield from tensors_in(args[place] if place < len(args) else named.get(name))

@@ -1,6 +1,6 @@
 """How a program's external tensors are made of those that its field refers to, by PyTorch, once per solve."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,10 @@ def mapped(given: Any, change: Callable[[Tensor], Any]) -> Any:
     return given
 
 
-def tensors_in(given: Any) -> Iterable[Tensor]:
+def tensors_in(given: Any) -> Iterator[Tensor]:
     """All tensors among these arguments."""
     if isinstance(given, Tensor):
         yield given
-    elif isinstance(given, tuple | list):
-        for x in given:
+    elif isinstance(given, tuple | list | dict):
+        for x in given.values() if isinstance(given, dict) else given:
             yield from tensors_in(x)

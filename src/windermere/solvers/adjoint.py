@@ -151,7 +151,7 @@ def _adjoint_solvers(settings: Adjoint, problem: Problem) -> Sequence[Solver]:
 
 
 Tape: TypeAlias = list[tuple[Tensor, Tensor]]
-"""Of each evaluation the rate of the state, on autograd's tape, and the state's cotangent."""
+"""One pair for each evaluation: the rate of the state, on autograd's tape, and the state's cotangent."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ class Between:
     def __init__(self, problem: Problem) -> None:
         self.problem, self.by_sample, times = problem, problem.by_sample, problem.times
         self.sign = np.where(np.less(times[-1], times[0]), -1.0, 1.0)
-        """Of time, [] or [G]."""
+        """1 where time rises and -1 where it falls: [], or [G] where groups have times of their own."""
         self.times = self.sign * np.asarray(times[1:-1])
         """[n], rising; [n, G] where groups have times of their own: then infinite where one only repeats its end."""
         if self.by_sample:

@@ -296,7 +296,7 @@ def _needs_gradient(times: Any) -> bool:
 
 
 def _wants_gradient(time: Any) -> bool:
-    """Of one time, or of a row of them."""
+    """Whether one time, or any in a row of times, asks for a gradient."""
     entries = time if isinstance(time, tuple | list) else (time,)
     return any(getattr(t, "requires_grad", False) for t in entries)
 

@@ -4,7 +4,7 @@ Whatever Python did on the way (attributes, branches, numbers) is part of the li
 tensors are read anew. So a stale capture is as stale on a CPU as it would be on a GPU.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from windermere.fast.captured.recording import Recording
+from windermere.fast.recipe import tensors_in
 
 
 class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -32,8 +33,8 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def replay(self) -> None:
         for func, args, kwargs, result in self.operations:
             again = func(*args, **kwargs)
-            given = {_memory(x) for x in _tensors((args, kwargs))}
-            for old, new in zip(_tensors(result), _tensors(again), strict=True):
+            given = {_memory(x) for x in tensors_in((args, kwargs))}
+            for old, new in zip(tensors_in(result), tensors_in(again), strict=True):
                 if old.numel() and _memory(old) not in given:  # neither a view nor written in place
                     old.copy_(new)
 
@@ -51,14 +52,3 @@ def record_on_tape(recordings: Sequence[Recording], device: torch.device, reset:
 
 def _memory(x: Tensor) -> int:
     return x.untyped_storage().data_ptr()
-
-
-def _tensors(given: Any) -> Iterator[Tensor]:
-    if isinstance(given, Tensor):
-        yield given
-    elif isinstance(given, tuple | list):
-        for x in given:
-            yield from _tensors(x)
-    elif isinstance(given, dict):
-        for x in given.values():
-            yield from _tensors(x)

@@ -9,10 +9,12 @@ All of the state is one group, in float32. The *clock* (times, sizes, decisions)
 import triton
 import triton.language as tl
 
+from windermere.solvers import adaptive
+
 BLOCK = 1024
-SAFETY = tl.constexpr(0.9)
-MOST_GROWTH = tl.constexpr(10.0)
-MOST_SHRINKING = tl.constexpr(0.2)
+SAFETY = tl.constexpr(adaptive.SAFETY)
+MOST_GROWTH = tl.constexpr(adaptive.MOST_GROWTH)
+MOST_SHRINKING = tl.constexpr(adaptive.MOST_SHRINKING)
 
 
 @triton.jit
