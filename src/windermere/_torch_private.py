@@ -6,8 +6,9 @@ the same: another way finds the answer, or we say "perhaps", which costs a fast 
 import.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -218,6 +219,14 @@ _leave_alone = _find("torch.compiler.disable", lambda function: function)
 def uncompiled(function: Function) -> Function:
     """The function, left alone by torch.compile. Public since 2.1; before, nothing is compiled with Python 3.11."""
     return _leave_alone(function)  # type: ignore[no-any-return]
+
+
+def as_if_uncompiled() -> AbstractContextManager[Any]:
+    """Within it, what torch.compile made runs as it was written: its derivatives can then be taken twice. Public since
+    2.6; before, PyTorch says itself that they cannot."""
+    stance = _find("torch.compiler.set_stance")
+    nothing_compiled = "torch._dynamo" not in sys.modules  # whose import takes seconds
+    return nullcontext() if stance is None or nothing_compiled else stance("force_eager")
 
 
 _AUTOCAST = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast"}

@@ -185,6 +185,7 @@ def test_a_tolerance_that_is_not_a_positive_number_is_refused(tolerance: Any) ->
         ({"rtol": 1e-3}, "either tolerance, or both rtol and atol"),
         ({"atol": 1e-3}, "either tolerance, or both rtol and atol"),
         ({"rtol": -1e-3, "atol": 1e-3}, "finite and not negative"),
+        ({"rtol": -1, "atol": 1e-3}, "finite and not negative"),
         ({"rtol": np.ones(2), "atol": 1e-3}, "the rtol must be a number"),
         ({"rtol": float("nan"), "atol": 1e-3}, "finite and not negative"),
         ({"rtol": 1e-3, "atol": float("inf")}, "finite and not negative"),

@@ -217,6 +217,31 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@needs_torch(6, "that can be told to run what is compiled as it was written")
+@COMPILING
+def test_the_adjoints_way_back_runs_a_compiled_field_as_it_was_written() -> None:
+    """What inductor compiles can be differentiated once only; the adjoint does so by the state and by parameters."""
+    torch.compiler.reset()
+    field, z, calls = Network(), some_states(3, 2), 0
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        def run(*given: Tensor) -> Any:
+            nonlocal calls
+            calls += 1
+            return graph(*given)
+
+        return run
+
+    ends = [
+        solve(each, z, Adaptive("dopri54", tolerance=1e-3), gradient="adjoint").final
+        for each in (field, torch.compile(field, backend=backend))
+    ]
+    there = calls
+    wanted, found = (torch.autograd.grad(end.sum(), list(field.parameters())) for end in ends)
+    torch.testing.assert_close(found, wanted)
+    assert calls == there > 0
+
+
 @needs_compile
 @COMPILING
 def test_torch_compile_takes_what_is_around_a_solve_and_leaves_the_solve_alone() -> None:

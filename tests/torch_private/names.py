@@ -39,6 +39,7 @@ YOUNG = {
     "torch.compiler.is_compiling": 3,
     "torch.compiler.is_dynamo_compiling": 3,
     "torch.compiler.disable": 1,
+    "torch.compiler.set_stance": 6,
     "torch.get_autocast_dtype": 4,
     "torch.autograd.graph.get_gradient_edge": 1,
     "torch.accelerator.current_accelerator": 6,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import gradient_edge, is_forward_mode, times_written
+from windermere._torch_private import as_if_uncompiled, gradient_edge, is_forward_mode, times_written
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -94,7 +94,7 @@ class _WayBack:
             self.problem.count("backward", done.evaluations.reshape(self.problem.layout.groups))
             return done.a
         try:
-            with torch.no_grad():
+            with torch.no_grad(), as_if_uncompiled():  # its rate is differentiated by the state, then by parameters
                 walked = integrate(self._reversed(rate, times, z, a))
         except SolverError as error:
             error.args = (f"on the adjoint's way back, {error}",)

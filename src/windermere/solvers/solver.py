@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, replace
 from itertools import pairwise
-from math import ceil, isfinite
+from math import ceil, isfinite, nan
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -179,8 +179,8 @@ class Adaptive(_Method):
     method: str
     _: KW_ONLY
     tolerance: InitVar[float | None] = None
-    rtol: float = -1.0
-    atol: float = -1.0
+    rtol: float = nan
+    atol: float = nan
     control: Literal["batch", "sample"] = "batch"
     """Whose error is controlled: the root mean square over the batch (in an ensemble: over each member's
     batch), as in the paper and in torchdiffeq; or every sample's own, each with its own steps."""
@@ -198,7 +198,7 @@ class Adaptive(_Method):
             raise UsageError(f"the step budget max_steps must be a whole number, at least 1, not {self.max_steps!r}")
 
     def _set_tolerances(self, tolerance: float | None) -> None:
-        missing = [as_number(given) for given in (self.rtol, self.atol)].count(-1.0)
+        missing = [given is nan for given in (self.rtol, self.atol)].count(True)
         if missing == 1 or (tolerance is None) == (missing == 2):
             raise UsageError("an adaptive solver takes either tolerance, or both rtol and atol")
         if tolerance is not None:
