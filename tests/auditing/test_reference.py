@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
+from windermere.auditing.judge import end_of
 from windermere.auditing.reference import _holds_for_most, reference_flow
 from windermere.auditing.refinement import left_over, observed_order, refinements
-from windermere.auditing.judge import end_of
 from windermere.auditing.scoring import distance
 from windermere.auditing.subject import ModelSubject, PredictSubject
 from windermere.errors import AuditError

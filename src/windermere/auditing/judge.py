@@ -38,8 +38,8 @@ class Judge(ABC):
     """How outputs are judged.
 
     The audit calls `check` once for each batch under the own solver, `still` and `flaw` while it looks for the flow,
-    and `keep` for each pass of each batch. All else is asked of what was kept of all batches together, so that a score may
-    belong to the whole set and not to a sample.
+    and `keep` for each pass of each batch. All else is asked of what was kept of all batches together, so that a score
+    may belong to the whole set and not to a sample.
     """
 
     kind: ClassVar[Kind]

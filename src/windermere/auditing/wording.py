@@ -155,6 +155,8 @@ def _if_tied(found: Findings) -> str:
             "Use it with its own solver only, or, where the flow's score is the better one, with a finer one only: a "
             'wm.Metric(function, better="higher") or "lower" says which, and the verdict takes it into account.'
         )
+    if found.compared[0].gap.improves(found.judge.threshold):
+        return f"The flow of its field is better than its own solver: at test time use {_finer(found)}."
     return "Use it with its own solver only, or retrain it with a finer one: its field alone does not do the job."
 
 
