@@ -26,6 +26,12 @@ def regression(*, tied: bool, samples: int = 300, noise: float = 2e-3, **options
     return wm.audit(model, (x[:samples], y[:samples]), evidence=False, **options)
 
 
+def rmse(model: nn.Module, step: float) -> float:
+    x, y = sampled(2e-3)
+    with torch.no_grad(), wm.using(model, wm.FixedStep("euler", step=step)):
+        return float((model(x) - y).square().mean().sqrt())
+
+
 # ---------------------------------------------------------------------------------------------------------
 # Errors
 
@@ -73,9 +79,30 @@ def test_a_solver_that_is_too_coarse_for_a_true_field_is_coarse_and_the_safe_ste
     verdict = wm.audit(model, (x, y), metric="rmse", evidence=False)
     assert verdict.outcome is Outcome.COARSE
     assert verdict.sentence.startswith("COARSE: the field is fine, its solver too coarse: rmse ")
-    safe = wm.audit(model, (x, y), metric="rmse", threshold=30.0, evidence=False).safe_step
-    assert safe == STEP / 2
-    assert "Or use" in verdict.recommendation
+    assert verdict.safe_step is None
+    assert "Or use midpoint, h = 1/10: it agrees with the flow" in verdict.recommendation
+    for threshold in (5.0, 15.0):
+        safe = wm.audit(model, (x, y), metric="rmse", threshold=threshold, evidence=False).safe_step
+        assert safe == max(h for h in (STEP, STEP / 2, STEP / 4, STEP / 8) if rmse(model, h) < threshold * 2e-3)
+
+
+class GaussianVelocity(nn.Module):
+    """What flow matching learns between a normal distribution and one with the spread s at m: exactly (z0, m + s z0)."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        variance = (1 - t) ** 2 + (0.3 * t) ** 2
+        return 2.0 + (0.09 * t - (1 - t)) / variance * (z - 2.0 * t)
+
+
+def test_a_sampler_that_no_solver_trained_is_coarse_in_four_euler_steps_and_a_flow_in_many() -> None:
+    noise = torch.randn(400, 2, generator=torch.Generator().manual_seed(0))
+    measured = 2.0 + 0.3 * noise + 0.02 * torch.randn(400, 2, generator=torch.Generator().manual_seed(1))
+    four, many = (
+        wm.audit(wm.ODEBlock(GaussianVelocity(), wm.FixedStep.of(method, steps=n)), (noise, measured), metric="rmse")
+        for method, n in (("euler", 4), ("rk4", 32))
+    )
+    assert (four.outcome, many.outcome) == (Outcome.COARSE, Outcome.FLOW)
+    assert "own solver only" not in four.recommendation
 
 
 def test_r_squared_has_a_direction_and_its_own_units() -> None:
@@ -130,17 +157,26 @@ def test_targets_of_another_shape_are_never_spread_out() -> None:
 # Likelihoods
 
 
-class LinearFlow(nn.Module):
-    """z' = a z backwards in time, with its log-determinant: densities of a Gaussian, which Euler gets wrong."""
+GROWTH, TURN = torch.eye(2), torch.tensor([[0.0, 1.5], [-1.5, 0.0]])
 
-    def __init__(self, rate: float, steps: int) -> None:
+
+class LinearField(nn.Module):
+    """z' = A z, and the logarithm of its determinant."""
+
+    def __init__(self, matrix: Tensor) -> None:
         super().__init__()
-        self.rate = nn.Parameter(torch.tensor(rate))
-        self.block = wm.ODEBlock(self.field, wm.FixedStep.of("euler", steps=steps))
+        self.matrix = nn.Parameter(matrix.clone())
 
-    def field(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        z, _ = state
-        return self.rate * z, self.rate * z.shape[1] * torch.ones_like(z[:, :1])
+    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        return state[0] @ self.matrix.T, self.matrix.trace() * torch.ones_like(state[1])
+
+
+class LinearFlow(nn.Module):
+    """The log-density of what such a field makes normal, which Euler gets wrong."""
+
+    def __init__(self, matrix: Tensor, steps: int) -> None:
+        super().__init__()
+        self.block = wm.ODEBlock(LinearField(matrix), wm.FixedStep.of("euler", steps=steps))
 
     def forward(self, x: Tensor) -> Tensor:
         z, logdet = self.block((x, torch.zeros_like(x[:, :1])))
@@ -148,19 +184,24 @@ class LinearFlow(nn.Module):
         return log_p
 
 
-@pytest.mark.parametrize(("rate", "outcome", "wrong"), [(1.0, Outcome.TIED, "good"), (-1.0, Outcome.COARSE, "bad")])
-def test_a_likelihood_is_told_its_nats_and_in_which_direction(rate: float, outcome: Outcome, wrong: str) -> None:
-    """Euler's z grows by less than the flow's, so that its densities are too high; where it shrinks, it shrinks more."""
-    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) * float(np.exp(-rate))
-    verdict = wm.audit(LinearFlow(rate, 4), x if rate < 0 else (x, None), metric="nll", evidence=False)
+@pytest.mark.parametrize(
+    ("matrix", "outcome", "wrong"), [(GROWTH, Outcome.TIED, "good"), (TURN, Outcome.COARSE, "bad")]
+)
+def test_a_likelihood_is_told_its_nats_and_in_which_direction(matrix: Tensor, outcome: Outcome, wrong: str) -> None:
+    """What grows does so less under Euler, and has too high a density; what turns goes outwards, and has too low a one."""
+    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0)) @ torch.linalg.matrix_exp(-matrix).T
+    only = [wm.Candidate("euler", 0.5), wm.Candidate("rk4", 1.0)]
+    verdict = wm.audit(LinearFlow(matrix, 8), (x, None), metric="nll", candidates=only, evidence=False)
     own, flow = verdict.own.metric, verdict.reference.metric
     assert own is not None
     assert flow is not None
-    exact = 0.5 * float((x * np.exp(rate)).square().sum(dim=1).mean()) + log(2 * np.pi) - 2 * rate
-    assert flow == pytest.approx(exact, abs=1e-3)
+    z = x @ torch.linalg.matrix_exp(matrix).T
+    assert flow == pytest.approx(
+        0.5 * float(z.square().sum(dim=1).mean() + log(4 * np.pi**2) - 2 * matrix.trace()), 1e-4
+    )
     assert (own < flow) == (wrong == "good")
-    assert f"{abs(own - flow):.3f} nats for a sample too {wrong}" in verdict.recommendation
-    assert verdict.outcome is (outcome if wrong == "good" else verdict.outcome)
+    assert verdict.outcome is outcome
+    assert f"likelihoods are {abs(own - flow):.3f} nats for a sample too {wrong}" in verdict.recommendation
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -210,7 +251,8 @@ class Pendulum(nn.Module):
         return found
 
     def energy(self, z: Tensor) -> Tensor:
-        return z.square().sum(dim=-1) / 2
+        found: Tensor = z.square().sum(dim=-1) / 2
+        return found
 
 
 def test_energy_drifts_under_euler_and_the_models_own_energy_is_found_by_name() -> None:

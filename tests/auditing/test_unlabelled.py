@@ -27,7 +27,7 @@ def test_inputs_alone_in_any_form_give_the_same_verdict(kind: str) -> None:
         "(x, None)": (x, None),
         "loader": DataLoader(TensorDataset(x), batch_size=64),
         "data set": TensorDataset(x),
-        "dict": {"x": x},
+        "dict": {"z": x},
         "batches": iter([x[:100], x[100:]]),
         "numpy": x.numpy(),
     }[kind]
@@ -123,5 +123,5 @@ def test_a_metric_that_needs_labels_is_refused_without() -> None:
     for metric in ("accuracy", "mse"):
         with pytest.raises(UsageError, match="but there are none"):
             wm.audit(block(4), ring(), metric=metric)
-    with pytest.raises(UsageError, match="threshold of 1.0 calls any|below 1"):
+    with pytest.raises(UsageError, match="give one below 1"):
         wm.audit(block(4), ring(), outputs="classes", threshold=1.0)

@@ -165,6 +165,8 @@ def mean_ratio(above: Numbers, below: Numbers, *, floor: float = 0.0) -> Ratio:
     value, units = _quotient(float(a.mean()), float(b.mean()), floor), len(a)
     if units < FEWEST:
         return Ratio(value, 0.0, inf, units, blocks)
+    if max(a.max(), b.max(), floor) == 0:
+        return Ratio(1.0, 1.0, 1.0, units, blocks)
     weights = _resamples(min(units, GROUPS))
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = np.maximum(weights @ _grouped(a), floor) / np.maximum(weights @ _grouped(b), floor)
