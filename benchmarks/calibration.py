@@ -18,7 +18,9 @@ import windermere as wm
 from benchmarks.measuring import Bar, keep, show
 from windermere.auditing import Outcome
 from windermere.auditing.candidates import Candidate
-from windermere.auditing.scoring import accuracy, distance, score
+from windermere.auditing.judge import end_of
+from windermere.auditing.metrics import accuracy
+from windermere.auditing.scoring import distance
 from windermere.auditing.subject import ModelSubject
 from windermere.cli.terminal import training_progress
 from windermere.errors import SolverError
@@ -52,16 +54,16 @@ def label(model: nn.Module, test: Labelled) -> tuple[str, float]:
     subject, (x, y) = ModelSubject(model), test
     own = subject.forward(x, None)
     reference = subject.forward(x, lambda _: wm.FixedStep.of("rk4", steps=4096), double=True)
-    mine = score(accuracy, own.outputs, y).mean()
-    error = np.median(distance(own, reference))
-    gaps = [abs(mine - score(accuracy, reference.outputs, y).mean())]
+    mine = float(accuracy(own.outputs, y).mean())
+    error = np.median(distance(end_of, own, reference))
+    gaps = [abs(mine - float(accuracy(reference.outputs, y).mean()))]
     for candidate in (Candidate(m, f) for m in ("euler", "midpoint", "rk4") for f in FACTORS):
         try:
             other = subject.forward(x, candidate)
         except SolverError:
             continue
-        if np.median(distance(other, reference)) <= error:
-            gaps.append(abs(mine - score(accuracy, other.outputs, y).mean()))
+        if np.median(distance(end_of, other, reference)) <= error:
+            gaps.append(abs(mine - float(accuracy(other.outputs, y).mean())))
     return ("TIED" if max(gaps) > THRESHOLD else "FLOW"), float(max(gaps))
 
 

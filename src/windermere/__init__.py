@@ -1,6 +1,6 @@
 """Windermere: is your neural ODE really an ODE?
 
-Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`
+Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         relative_distance,
         review,
     )
-    from windermere.auditing import Candidate, Evidence, Outcome, Verdict, audit
+    from windermere.auditing import Candidate, Evidence, Metric, Outcome, Verdict, audit, energy_drift
     from windermere.nn import Autonomous, ODEBlock, using
     from windermere.paper.training import load_run
     from windermere.solvers import (
@@ -60,6 +60,7 @@ __all__ = [
     "Count",
     "Evidence",
     "FixedStep",
+    "Metric",
     "ODEBlock",
     "OnGrid",
     "Outcome",
@@ -78,6 +79,7 @@ __all__ = [
     "audit",
     "checking",
     "counting",
+    "energy_drift",
     "fast_paths",
     "initial_step",
     "load_run",
@@ -103,7 +105,7 @@ _HOMES = {
         "relative_distance",
         "review",
     ),
-    "auditing": ("Candidate", "Evidence", "Outcome", "Verdict", "audit"),
+    "auditing": ("Candidate", "Evidence", "Metric", "Outcome", "Verdict", "audit", "energy_drift"),
     "nn": ("Autonomous", "ODEBlock", "using"),
     "paper.training": ("load_run",),
     "solvers": (

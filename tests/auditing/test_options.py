@@ -65,7 +65,17 @@ def test_a_solver_of_training_beside_a_models_own_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"metric": "accuracy", "threshold": 0.1}, "a metric is a function of outputs and targets, not 'accuracy'"),
+        (
+            {"metric": "acuracy"},
+            "there is no metric 'acuracy': there are accuracy, rmse, mse, mae, r2, nll, energy-drift",
+        ),
+        ({"metric": 5}, "a metric is a function of outputs and targets, a wm.Metric or a name, not 5"),
+        ({"metric": "energy-drift"}, "energy-drift needs the energy: give metric=wm.energy_drift"),
+        ({"metric": "mse", "threshold": 0.5}, "a number above 1, such as 1.5, not 0.5"),
+        ({"metric": "mse"}, "one target for each output, but outputs have shape .20, 2. and targets .20,."),
+        ({"metric": "nll"}, "nll takes the model's outputs for log-densities, one for each sample, but"),
+        ({"outputs": "logits"}, 'outputs is "classes" or "numbers", not \'logits\''),
+        ({"outputs": "numbers"}, 'compared with targets by a metric: give one, such as metric="mse"'),
         ({"candidates": ["rk4"]}, r"a candidate is a windermere.Candidate\(method, factor\), not 'rk4'"),
         ({"metric": lambda z, y: z[:, 0] / 0, "threshold": 0.1}, "scores are not finite for 20 of 20 samples"),
     ],

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
+from windermere.auditing.judge import end_of
 from windermere.auditing.reference import _holds_for_most, reference_flow
 from windermere.auditing.refinement import left_over, observed_order, refinements
 from windermere.auditing.scoring import distance
@@ -82,7 +83,7 @@ def test_the_estimate_of_its_own_error_is_near_the_truth_on_a_field_that_is_not_
     assert reference.converged
     assert reference.done is not None
     assert reference.error is not None
-    truth = np.median(distance(reference.done, exact))
+    truth = np.median(distance(end_of, reference.done, exact))
     assert truth / 5 < np.median(reference.error) < 30 * truth
 
 
@@ -184,7 +185,7 @@ def test_long_and_short_time_spans_get_a_reference_all_the_same(times: tuple[flo
     finest = ModelSubject(wm.ODEBlock(Rotation(speed), wm.FixedStep("rk4", step=times[1] / 1000), times=times))
     exact = finest.forward(ring(), None, double=True)
     rough = ModelSubject(wm.ODEBlock(Rotation(speed), wm.FixedStep("euler", step=step), times=times))
-    assert verdict.own.error == pytest.approx(np.median(distance(rough.forward(ring(), None), exact)), rel=1e-2)
+    assert verdict.own.error == pytest.approx(np.median(distance(end_of, rough.forward(ring(), None), exact)), rel=1e-2)
 
 
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])

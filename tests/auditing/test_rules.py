@@ -5,6 +5,7 @@ Shapes: samples x are [n, 2]: the sign of the first entry is the class, the seco
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -17,9 +18,10 @@ import windermere as wm
 from tests.auditing.test_known_cases import gap_of
 from windermere.auditing import Candidate, Outcome, Verdict
 from windermere.auditing.candidates import STEP_FACTORS
-from windermere.auditing.safe_step import STEP_LADDER, TOLERANCE_LADDER, ladder, safe_elsewhere
-from windermere.auditing.scoring import Measure, Result
-from windermere.auditing.statistics import Gap
+from windermere.auditing.judges import Accuracy, MeanScores
+from windermere.auditing.safe_step import STEP_LADDER, TOLERANCE_LADDER, Standard, ladder, safe_elsewhere
+from windermere.auditing.scoring import Result
+from windermere.auditing.statistics import Better, Gap
 from windermere.auditing.subject import PredictSubject
 from windermere.auditing.verdict import decide
 from windermere.errors import NonFiniteError
@@ -91,10 +93,10 @@ def test_a_flow_that_scores_otherwise_ties_a_model_whose_other_solvers_all_agree
 
 
 def test_scores_that_are_no_classes_agree_up_to_the_threshold() -> None:
-    measure, done = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    judge, done = MeanScores(lambda outputs, _: outputs, "it", 0.5), PredictSubject(lambda x, _: x, OWN)
     passes = [done.forward(torch.tensor(x), None) for x in ([0.0, 0.0, 0.0, 0.0], [0.25, -0.5, 0.75, -1.0])]
-    rows = [measure.result(OWN, each, None, passes[0]) for each in passes]
-    assert rows[1].agreement(rows[0]) == 0.5
+    kept = [judge.keep(each, None, passes[0], None) for each in passes]
+    assert judge.agreement(kept[1], kept[0]) == 0.5
 
 
 SAME, FAR, FAR_BELOW, UNSURE = (
@@ -117,6 +119,34 @@ SAME, FAR, FAR_BELOW, UNSURE = (
 )
 def test_a_single_gap_ties_and_a_single_doubt_leaves_open(gaps: list[Gap], outcome: Outcome) -> None:
     assert decide(gaps, 0.1) is outcome
+
+
+UNSURE_BELOW = Gap(value=-0.1, low=-0.15, high=-0.05, samples=100)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "outcome"),
+    [
+        ([SAME, FAR], Outcome.TIED),
+        ([SAME, FAR_BELOW], Outcome.COARSE),
+        ([FAR_BELOW, FAR], Outcome.TIED),
+        ([FAR_BELOW, UNSURE], Outcome.UNDECIDED),
+        ([FAR_BELOW, UNSURE_BELOW], Outcome.COARSE),
+        ([SAME, UNSURE_BELOW], Outcome.UNDECIDED),
+        ([SAME, SAME], Outcome.FLOW),
+    ],
+)
+@pytest.mark.parametrize("better", ["higher", "lower"])
+def test_a_worse_score_goes_first_and_a_better_one_alone_is_coarse(
+    gaps: list[Gap], outcome: Outcome, better: Better
+) -> None:
+    """The own score minus another's is above 0 where that is the worse one, if higher scores are better."""
+    flipped = [replace(g, value=-g.value, low=-g.high, high=-g.low) if better == "lower" else g for g in gaps]
+    assert decide([replace(gap, better=better) for gap in flipped], 0.1) is outcome
+
+
+def test_without_labels_nothing_is_tied() -> None:
+    assert decide([SAME, FAR], 0.1, labelled=False) is Outcome.MOVED
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -173,9 +203,7 @@ def a_row(method: str, evaluations: int, agreeing: float = 1.0) -> Result:
         solver=f"{method} {evaluations}",
         method=method,
         precision=1 / evaluations,
-        scores=1 - votes,
-        votes=votes,
-        slack=0.0,
+        kept={"scores": 1 - votes, "classes": votes},
         error=None,
         evaluations=evaluations,
     )
@@ -196,7 +224,8 @@ def test_another_method_is_advised_where_it_is_safe_and_cheaper_than_the_trainin
     others: list[Result], advised: str | None
 ) -> None:
     own = [a_row("euler", 512), a_row("euler", 256), a_row("euler", 16, 0.9)]
-    found = safe_elsewhere([*own, *others], a_row("euler", 16, 0.9), a_row("flow", 1), agreement=0.99)
+    standard = Standard(Accuracy(), a_row("flow", 1), 0.99)
+    found = safe_elsewhere([*own, *others], a_row("euler", 16, 0.9), standard)
     assert (None if found is None else found.solver) == advised
 
 
@@ -233,9 +262,9 @@ def test_a_reference_of_which_each_refinement_decides_one_in_a_hundred_anew_is_n
 
 @pytest.mark.parametrize(("share", "still"), [(0.019, True), (0.021, False)])
 def test_without_classes_a_mean_score_may_move_by_two_percent_of_the_threshold(share: float, still: bool) -> None:
-    measure, subject = Measure(lambda outputs, _: outputs, False, 0.5), PredictSubject(lambda x, _: x, OWN)
+    judge, subject = MeanScores(lambda outputs, _: outputs, "it", 0.5), PredictSubject(lambda x, _: x, OWN)
     one, other = (subject.forward(torch.tensor([1.0, 2.0]) + move, None) for move in (0.0, 0.5 * share))
-    assert measure.still(one, other, None) is still
+    assert judge.still(one, other, None) is still
 
 
 @pytest.mark.parametrize("found", [(True, False), (False, True), (True, True)])

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from windermere.auditing.statistics import paired_gap
+from windermere.auditing.statistics import in_units, mean_ratio, over_times, paired_gap
 
 
 def test_no_difference_among_few_samples_does_not_prove_that_there_is_none() -> None:
@@ -71,3 +71,42 @@ def test_the_samples_that_a_threshold_takes_are_a_number_however_extreme_it_is(t
     """Squares of what lies between overflow."""
     more = paired_gap(np.ones(10), np.ones(10)).more_samples(threshold)
     assert more == (inf if threshold < 1 else 0)
+
+
+def test_the_interval_of_a_ratio_of_errors_covers_the_truth_about_as_often_as_it_says() -> None:
+    """Log-normal errors, of which a few are huge, and another solver's, 1.3 times as large with noise of their own."""
+    generator, covered = np.random.default_rng(0), 0
+    for _ in range(300):
+        own = generator.lognormal(0.0, 1.0, 200)
+        other = 1.3 * own * generator.lognormal(0.0, 0.5, 200) / np.exp(0.125)
+        ratio = mean_ratio(other, own)
+        covered += ratio.low <= 1.3 <= ratio.high
+    assert 0.88 <= covered / 300 <= 0.98
+
+
+def test_few_samples_with_scores_by_time_are_judged_by_blocks_and_many_by_sample() -> None:
+    assert in_units(np.ones((3, 40)))[1]
+    assert len(in_units(np.ones((3, 40)))[0]) == 21
+    assert not in_units(np.ones((20, 40)))[1]
+    assert not in_units(np.ones((3, 5)))[1]
+
+
+def test_blocks_that_persist_widen_their_interval() -> None:
+    generator = np.random.default_rng(0)
+    independent = generator.normal(size=(1, 400))
+    walk = np.cumsum(independent, axis=1)
+    walk = (walk - walk.mean()) / walk.std()
+    wide, narrow = (paired_gap(each, np.zeros((1, 400))) for each in (walk, independent))
+    assert wide.blocks
+    assert wide.high - wide.low > 4 * (narrow.high - narrow.low)
+
+
+def test_what_is_not_a_number_is_left_out_of_the_means() -> None:
+    values = np.array([[1.0, np.nan, 3.0], [np.nan, np.nan, 5.0]])
+    assert over_times(values).tolist() == [2.0, 5.0]
+
+
+def test_nothing_over_nothing_is_the_same() -> None:
+    ratio = mean_ratio(np.zeros(30), np.zeros(30))
+    assert (ratio.value, ratio.low, ratio.high) == (1.0, 1.0, 1.0)
+    assert mean_ratio(np.full(30, 1e-9), np.zeros(30), floor=1e-6).value == 1.0

@@ -19,7 +19,18 @@ def rotating(steps: int) -> nn.Sequential:
     return nn.Sequential(wm.ODEBlock(Rotation(3.0), wm.FixedStep.of("euler", steps=steps)), right_of_zero())
 
 
-def test_where_the_flow_is_better_than_its_own_solver_the_advice_is_a_finer_one() -> None:
+def test_where_finer_solvers_are_better_and_none_is_worse_the_solver_is_too_coarse() -> None:
+    labels = labelled_by_itself(rotating(4096), ring())
+    verdict = wm.audit(rotating(2), (ring(), labels), candidates=[Candidate("rk4", 1.0)], evidence=False)
+    assert verdict.outcome is Outcome.COARSE
+    assert gap_of(verdict).high < -0.1
+    assert verdict.sentence.startswith("COARSE: the field is fine, its solver too coarse: accuracy 0.6")
+    assert verdict.recommendation.startswith(
+        f"More steps are simply better: at test time use {verdict.safe.solver} or finer."
+    )
+
+
+def test_where_the_flow_is_better_but_a_solver_as_accurate_is_worse_the_advice_is_still_a_finer_one() -> None:
     labels = labelled_by_itself(rotating(4096), ring())
     verdict = wm.audit(rotating(2), (ring(), labels), evidence=False)
     assert verdict.outcome is Outcome.TIED
@@ -40,6 +51,7 @@ def test_a_metric_of_unknown_direction_gets_advice_for_both() -> None:
     verdict = rotation_verdict(2, metric=hits, threshold=0.1, evidence=False)
     assert verdict.outcome is Outcome.TIED
     assert "where the flow's score is the better one" in verdict.recommendation
+    assert 'wm.Metric(function, better="higher") or "lower" says which' in verdict.recommendation
 
 
 def test_without_a_safe_precision_the_advice_says_what_was_tried_and_whether_finer_is_closer() -> None:

@@ -138,7 +138,7 @@ def test_a_longer_sentence_gets_more_lines_and_not_the_panels_room(tmp_path: Pat
     assert size(tmp_path / "audit.png") == (WIDTH, HEAD + 4 * LINE + SOLVERS)
 
 
-@pytest.mark.parametrize("outcome", ["FLOW", "TIED", "UNDECIDED"])
+@pytest.mark.parametrize("outcome", ["FLOW", "TIED", "COARSE", "MOVED", "UNDECIDED"])
 def test_the_outcome_stands_above_in_its_colour_and_once(outcome: str) -> None:
     for sentence in (f"{outcome}: and why.", "and why."):
         head = draw_audit(a_figure(outcome=outcome, sentence=sentence)).subfigs[0]
@@ -287,7 +287,7 @@ def test_arrays_that_make_no_plane_are_refused(change: dict[str, Any], sentence:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"outcome": "MAYBE"}, "outcome must be FLOW, TIED or UNDECIDED, not 'MAYBE'"),
+        ({"outcome": "MAYBE"}, "outcome must be FLOW, TIED, COARSE, MOVED or UNDECIDED, not 'MAYBE'"),
         ({"precision_name": "h"}, "precision_name must be 'step' or 'tolerance', not 'h'"),
         ({"points": []}, r"points must hold the training solver \(own=True\) once, not 0 times"),
         ({"points": [a_point(own=True)] * 2}, "once, not 2 times"),

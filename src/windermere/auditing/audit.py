@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from math import isfinite
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,58 +12,23 @@ from torch import nn
 from windermere.auditing.axes import by_sample
 from windermere.auditing.candidates import Candidate, default_candidates, in_order, within_span
 from windermere.auditing.comparable import why_not_comparable
+from windermere.auditing.conclusion import Asked, Examined, conclude
 from windermere.auditing.evidence import Drawn, gather_evidence
 from windermere.auditing.intake import as_subject
+from windermere.auditing.judge import Judge, Kind, check_one_each
 from windermere.auditing.labels import as_classes
-from windermere.auditing.options import (
-    as_candidates,
-    as_shared,
-    as_threshold,
-    check_axis,
-    check_metric,
-    check_numbers,
-)
+from windermere.auditing.metrics import Function, Metric
+from windermere.auditing.options import as_candidates, as_question, as_shared, check_axis, check_numbers
 from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Watched
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
-from windermere.auditing.safe_step import ladder, safe_elsewhere, safe_precision
+from windermere.auditing.safe_step import ladder
 from windermere.auditing.samples import Batch, choose, size
-from windermere.auditing.scoring import (
-    Measure,
-    Metric,
-    Numbers,
-    Result,
-    accuracy,
-    join_results,
-    try_out,
-    without_repeats,
-)
-from windermere.auditing.statistics import no_better_than_chance, paired_gap
+from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
 from windermere.auditing.subject import Pass, Subject
-from windermere.auditing.table import FLOW_ITSELF
-from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
-from windermere.auditing.wording import Compared, recommendation, sentence
-from windermere.errors import (
-    MissedSolvesError,
-    UsageError,
-)
+from windermere.auditing.verdict import Verdict
+from windermere.errors import MissedSolvesError, UsageError
 from windermere.nn.functions import telling_of_missing_forwards
-from windermere.report.numbers import ACCURACY, Digits
-from windermere.solvers import Adaptive, Solver
-
-
-@dataclass(frozen=True, kw_only=True)
-class Examined:
-    """All results of one batch."""
-
-    done: Pass
-    """With its own solver"""
-    own: Result
-    flow: Result | None
-    """None where it is not known"""
-    results: dict[Candidate, Result]
-    reference: Reference
-    classes: Numbers | None
-    """Labels, None where they are something else"""
+from windermere.solvers import Solver
 
 
 @contextmanager
@@ -81,8 +45,9 @@ def audit(
     batches: Any,
     *,
     trained_with: Solver | None = None,
-    metric: Metric | None = None,
+    metric: Metric | Function | str | None = None,
     threshold: float | None = None,
+    outputs: str | None = None,
     agreement: float = 0.99,
     samples: int | None = 1000,
     seed: int = 0,
@@ -98,13 +63,16 @@ def audit(
     model: a module with ODEBlocks, a module or a function that solves with `odeint`, torchdiffeq, torchdyn, torchode or
         diffrax, or a function predict(x, solver) together with `trained_with`.
     batches: a pair (inputs, labels), such as a split of windermere.paper.data, an iterable of such pairs, or a torch
-        Dataset.
+        Dataset. Inputs alone, without labels, will do: then the verdict is about how far outputs move.
     trained_with: the solver that the model was trained with, if `model` is a function.
-    metric: metric(outputs, labels) gives every sample's score. Default: accuracy. For a regression take log10 of each
-        sample's error.
-    threshold: mean scores this far apart count as different. Default: 0.1 for accuracy; any other metric needs one,
-        such as 0.3 for log10 of the error.
-    agreement: the share of the flow's predictions that a safe step has to reproduce.
+    metric: "accuracy", "rmse", "mse", "mae", "r2", "nll" or "energy-drift", a `windermere.Metric`, or a plain function
+        metric(outputs, labels) that gives every sample's score. Default: accuracy, where there are labels.
+    threshold: scores this far apart count as different, and errors this many times the own one. Default: the metric's
+        own, 0.1 for accuracy and 1.5 for errors; a plain function needs one. Without labels it is the share of
+        decisions that may change, 0.1, or the share of their spread by which outputs may move, 0.01.
+    outputs: "classes" or "numbers": what outputs are, where there are no labels. Default: numbers, unless they are
+        probabilities.
+    agreement: the share of the flow's decisions that a safe step has to reproduce, where outputs are classes.
     samples: how many to draw at random, with `seed`; None takes all.
     candidates: the solvers to try, each a `windermere.Candidate(method, factor)`, where the factor is that of the
         own precision. Default: coarser and finer ones.
@@ -125,8 +93,7 @@ def audit(
     >>> print(verdict.outcome)
     FLOW
     """
-    threshold = as_threshold(threshold, metric)
-    check_metric(metric)
+    question = as_question(metric, threshold, outputs, model)
     tried = as_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     check_axis(batch_axis)
@@ -139,35 +106,83 @@ def audit(
     with telling_of_missing_forwards(model):
         found = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
     subject = Watched(found, report, len(chosen.batches) if isinstance(chosen.batches, list) else None)
-    measure = Measure(metric or accuracy, metric is None, threshold)
-    alone = own_only(subject, 1, first, measure)
+    done = own_pass(subject, 1, first)
+    judge = question.judge(done, first[1])
+    alone = own_only(subject, done, first, judge)
+    asked = Asked(judge=judge, agreement=agreement, population=chosen.population)
 
     def undecided(why: str) -> Verdict:
         """Without a sweep: its numbers would mean nothing."""
-        population = chosen.population if next(pieces, None) is None else "the first batch"
-        return _verdict(alone, [], Drawn(), subject, measure, agreement, population, why)
+        whole = next(pieces, None) is None
+        told = asked if whole else replace(asked, population="the first batch")
+        return conclude(alone, [], Drawn(), subject, told, why)
 
-    if (why := why_not_comparable(subject, first[0], alone.done)) is not None:
+    if (why := why_not_comparable(subject, first[0], done)) is not None:
         return undecided(why)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
-    asked = within_span(in_order([*swept, *ladder(own)]), subject, first[0])
+    solvers = within_span(in_order([*swept, *ladder(own)]), subject, first[0])
     try:
-        parts = [examine(subject, alone, first, asked, measure, budget)]
+        parts = [examine(subject, alone, first, solvers, judge, budget)]
         for number, batch in enumerate(pieces, start=2):
-            parts.append(examine(subject, own_only(subject, number, batch, measure), batch, asked, measure, budget))
+            its_own = own_only(subject, own_pass(subject, number, batch), batch, judge)
+            parts.append(examine(subject, its_own, batch, solvers, judge, budget))
     except MissedSolvesError as error:
         return undecided(str(error))
     whole = _join(parts)
     whole = replace(whole, results=without_repeats(whole.results))
     rungs = [c for c in ladder(own) if c in whole.results]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
-    seen = parts[0]
-    drawn = Drawn()
+    seen, drawn = parts[0], Drawn()
     if evidence:
         subject.enter(EVIDENCE)
         drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
-    return _verdict(whole, rungs, drawn, subject, measure, agreement, chosen.population, doubt)
+    return conclude(whole, rungs, drawn, subject, asked, doubt)
+
+
+def own_pass(subject: Watched, number: int, batch: Batch) -> Pass:
+    """One batch under its own solver."""
+    subject.begin(number, size(batch[0]))
+    subject.enter(OWN)
+    done = subject.forward(batch[0], None)
+    check_one_each(done, size(batch[0]))
+    return done
+
+
+def own_only(subject: Watched, done: Pass, batch: Batch, judge: Judge) -> Examined:
+    """What is known of a batch by its own pass alone."""
+    targets = batch[1]
+    judge.check(done, targets)
+    own = result_of(judge, subject.solvers[-1], done, Batched(targets, done))
+    classes = as_classes(targets).double().numpy() if judge.kind is Kind.CLASSES else None
+    return Examined(done=done, own=own, flow=None, results={}, reference=UNKNOWN, classes=classes)
+
+
+def examine(
+    subject: Watched, alone: Examined, batch: Batch, asked: Sequence[Candidate], judge: Judge, budget: int | None
+) -> Examined:
+    """One batch, which was solved by its own solver, under the reference flow and all solvers asked for."""
+    x, targets = batch
+    solvers = {c: tuple(c(each) for each in subject.solvers) for c in asked}
+    subject.enter(FLOW)
+    reference = reference_flow(
+        subject,
+        x,
+        alone.done,
+        still=lambda one, other: judge.still(one, other, targets),
+        flaw=lambda done: judge.flaw(done, targets),
+        place=judge.place,
+        budget=budget,
+        keep=set(solvers.values()),
+    )
+    found, solver = reference.done if reference.converged else None, subject.solvers[-1]
+    known = Batched(targets, alone.done, found)
+    own = result_of(judge, solver, alone.done, known)
+    flow = None if found is None else result_of(judge, solver, found, known)
+    subject.enter(TABLE)
+    solved = reference.solved
+    results = {c: try_out(subject, x, c, judge, known, done=solved.get(solvers[c])) for c in asked}
+    return replace(alone, own=own, flow=flow, results=results, reference=replace(reference, solved={}))
 
 
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
@@ -176,43 +191,6 @@ def why_not_solving(subject: Subject, whole: Examined) -> str | None:
     if subject.library != "predict" or whole.flow is None or any(error.any() for error in errors):
         return None
     return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
-
-
-def examine(
-    subject: Watched, alone: Examined, batch: Batch, asked: Sequence[Candidate], measure: Measure, budget: int | None
-) -> Examined:
-    """One batch, which was solved by its own solver, under the reference flow and all solvers asked for."""
-    x, y = batch
-    solvers = {c: tuple(c(each) for each in subject.solvers) for c in asked}
-    subject.enter(FLOW)
-    reference = reference_flow(
-        subject,
-        x,
-        alone.done,
-        still=lambda one, other: measure.still(one, other, y),
-        flaw=lambda done: measure.flaw(done, y),
-        budget=budget,
-        keep=set(solvers.values()),
-    )
-    found, solver = reference.done if reference.converged else None, subject.solvers[-1]
-    own = measure.result(solver, alone.done, y, found)
-    flow = None if found is None else measure.result(solver, found, y, found)
-    subject.enter(TABLE)
-    solved = reference.solved
-    results = {c: try_out(subject, x, y, c, found, measure, done=solved.get(solvers[c])) for c in asked}
-    return replace(alone, own=own, flow=flow, results=results, reference=replace(reference, solved={}))
-
-
-def own_only(subject: Watched, number: int, batch: Batch, measure: Measure) -> Examined:
-    """One batch under its own solver."""
-    x, y = batch
-    subject.begin(number, size(x))
-    subject.enter(OWN)
-    done = subject.forward(x, None)
-    measure.check(done, y)
-    own = measure.result(subject.solvers[-1], done, y, None)
-    classes = as_classes(y).double().numpy() if measure.classes else None
-    return Examined(done=done, own=own, flow=None, results={}, reference=UNKNOWN, classes=classes)
 
 
 def _join(parts: Sequence[Examined]) -> Examined:
@@ -233,60 +211,3 @@ def _join(parts: Sequence[Examined]) -> Examined:
 
 def _not_found(reference: Reference) -> str | None:
     return None if reference.converged else f"the reference flow did not converge: {reference.reason}"
-
-
-def _facts(reference: Reference, flow: Result | None, doubt: str | None) -> ReferenceFacts:
-    error = None if reference.error is None else float(np.median(reference.error))
-    return ReferenceFacts(
-        solver=reference.solver,
-        dtype=reference.dtype,
-        metric=None if flow is None else flow.metric,
-        error=error if error is not None and isfinite(error) else None,
-        order=reference.order,
-        converged=flow is not None,
-        reason=reference.reason or doubt,
-    )
-
-
-def _verdict(
-    whole: Examined,
-    rungs: Sequence[Candidate],
-    drawn: Drawn,
-    subject: Watched,
-    measure: Measure,
-    agreement: float,
-    population: str,
-    doubt: str | None,
-) -> Verdict:
-    """Put the rule, the numbers and the words together. Where there is a doubt, nothing is said of the flow."""
-    own, flow, threshold = whole.own, None if doubt else whole.flow, measure.threshold
-    line, facts = line_of(own, own, flow), _facts(whole.reference, flow, doubt)
-    table = tuple(line_of(result, own, flow) for result in whole.results.values())
-    gap = None if flow is None else paired_gap(own.scores, flow.scores)
-    accurate = [Compared(each.solver, each.gap) for each in table if each.counts and each.gap is not None]
-    compared = [] if gap is None else [Compared(FLOW_ITSELF, gap), *accurate]
-    outcome = decide([each.gap for each in compared], threshold) if compared else Outcome.UNDECIDED
-    safe = safe_precision([whole.results[c] for c in rungs], flow, agreement=agreement)
-    other = safe_elsewhere(list(whole.results.values()), own, flow, agreement=agreement)
-    chance = None if whole.classes is None else no_better_than_chance(own.scores, whole.classes)
-    digits = Digits(threshold, shares=measure.name == ACCURACY)
-    return Verdict(
-        outcome=outcome,
-        sentence=sentence(outcome, line, facts, compared, digits, measure.name, doubt, chance),
-        recommendation=recommendation(outcome, safe, other, line, compared, threshold, agreement, measure.classes),
-        threshold=threshold,
-        metric=measure.name,
-        samples=len(own.scores),
-        precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
-        population=population,
-        own=line,
-        reference=facts,
-        gap=gap,
-        agreement=None if flow is None else own.agreement(flow),
-        table=table,
-        safe=safe,
-        evidence=drawn.evidence,
-        notes=subject.notes,
-        evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
-        plane=drawn.plane,
-    )

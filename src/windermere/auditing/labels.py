@@ -8,10 +8,7 @@ from torch import Tensor
 
 from windermere.errors import UsageError
 
-OTHERWISE = (
-    "for a regression or another task give metric=... and threshold=... (for a regression log10 of each sample's "
-    "error, and 0.3)"
-)
+OTHERWISE = "for a regression take metric='mse', and without labels leave them out"
 
 
 def check_classes(outputs: Tensor, labels: Any) -> None:

@@ -1,44 +1,84 @@
 """What an audit may be asked for: what cannot mean anything is refused before anything is solved."""
 
 from collections.abc import Iterable
-from math import inf
+from dataclasses import dataclass
 from typing import Any
 
 from windermere.auditing.candidates import Candidate
-from windermere.auditing.scoring import Metric
-from windermere.checks import as_number, is_whole, takes_two
+from windermere.auditing.judge import Judge
+from windermere.auditing.judges import Accuracy, Errors, Explained, Likelihood, MeanScores
+from windermere.auditing.metrics import READY, Function, Metric, accuracy, as_metric, check_threshold
+from windermere.auditing.subject import Pass
+from windermere.auditing.unlabelled import without_labels
+from windermere.checks import as_number, is_whole
 from windermere.errors import UsageError, describe_value
 from windermere.nn.shared import Place
+from windermere.report.numbers import ACCURACY
 
-ACCURACY_THRESHOLD = 0.1
-"""The paper's threshold for accuracies."""
+OUTPUTS = ("classes", "numbers")
 
 
-def as_threshold(threshold: float | None, metric: Metric | None = None) -> float:
-    """The paper's 0.1 for accuracy; another metric has units of its own, in which only the user can say what is far."""
-    if threshold is None and metric is not None:
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """By what a model is to be judged, as far as the user has said it."""
+
+    metric: Metric | Function | None
+    threshold: float | None
+    outputs: str | None
+
+    def judge(self, own: Pass, targets: Any) -> Judge:
+        """Who answers it, for a model whose own pass and targets are these."""
+        metric = self.metric
+        if metric is None and targets is None:
+            return without_labels(own, self.outputs, self.threshold)
+        if metric is None and self.outputs == "numbers":
+            raise UsageError(
+                'outputs that are numbers are compared with targets by a metric: give one, such as metric="mse"'
+            )
+        if metric is None:
+            metric = READY[ACCURACY]
+        if not isinstance(metric, Metric):
+            return MeanScores(metric, Metric(metric, better="higher").called, as_number(self.threshold))
+        return _judge_by(metric, metric.limit if self.threshold is None else as_number(self.threshold), targets)
+
+
+def _judge_by(metric: Metric, limit: float | None, targets: Any) -> Judge:
+    threshold = as_number(limit)
+    if metric.function is accuracy and targets is None:
+        raise UsageError(
+            "accuracy compares decisions with labels, but there are none: leave the metric out without labels"
+        )
+    if metric.function is accuracy:
+        return Accuracy(threshold=threshold)
+    if metric.form == "explained":
+        return Explained(metric, threshold)
+    if metric.relative:
+        return Errors(metric, threshold)
+    by = Likelihood if metric.units == "nats" else MeanScores
+    return by(metric.function, metric.called, threshold, metric.better)
+
+
+def as_question(metric: Any, threshold: Any, outputs: Any, model: Any = None) -> Question:
+    """What was asked for, refused where it cannot mean anything. The paper's 0.1 is accuracy's threshold; a metric of
+    one's own has units in which only the user can say what is far."""
+    if outputs not in (None, *OUTPUTS):
+        raise UsageError(f'outputs is "classes" or "numbers", not {describe_value(outputs)}')
+    found = as_metric(metric, model)
+    relative = isinstance(found, Metric) and found.relative
+    if threshold is not None:
+        check_threshold(threshold, relative=relative)
+    elif found is not None and (not isinstance(found, Metric) or found.limit is None):
         raise UsageError(
             "a metric has units of its own: say by threshold=... how far apart two mean scores may be and still count "
-            "as the same (for a regression, let the metric be log10 of each sample's error, and the threshold 0.3: "
-            "twice the error)"
+            "as the same (for a regression take metric='mse', which is judged relative to the model's own error)"
         )
-    if threshold is None:
-        return ACCURACY_THRESHOLD
-    if not 0 <= as_number(threshold) < inf:
-        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
-    if metric is None and threshold >= 1:
+    of_classes = found is None or (isinstance(found, Metric) and found.function is accuracy)
+    if of_classes and threshold is not None and as_number(threshold) >= 1:
         raise UsageError(
             f"accuracies are never further apart than 1, so a threshold of {threshold} calls any model a flow: give "
             "one below 1"
         )
-    return as_number(threshold)
-
-
-def check_metric(metric: Any) -> None:
-    if metric is not None and not (callable(metric) and takes_two(metric)):
-        raise UsageError(
-            f"a metric is a function of outputs and targets, not {describe_value(metric)}: leave it out for accuracy"
-        )
+    return Question(metric=found, threshold=None if threshold is None else as_number(threshold), outputs=outputs)
 
 
 def as_candidates(candidates: Any) -> list[Candidate] | None:

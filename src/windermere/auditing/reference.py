@@ -5,8 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from torch import Tensor
 
 from windermere.auditing.diagnosis import Signs, why
+from windermere.auditing.judge import end_of
 from windermere.auditing.refinement import (
     SHARE_OF_OWN,
     SHARE_OF_STATE,
@@ -15,7 +17,8 @@ from windermere.auditing.refinement import (
     observed_order,
     refinements,
 )
-from windermere.auditing.scoring import Numbers, distance
+from windermere.auditing.scoring import Place, distance
+from windermere.auditing.statistics import Numbers
 from windermere.auditing.subject import Pass, Subject
 from windermere.errors import DoublePrecisionError, SolverError
 from windermere.solvers import Adaptive, Solver
@@ -70,13 +73,15 @@ def reference_flow(
     *,
     still: Still,
     flaw: Flaw = no_flaw,
+    place: Place = end_of,
     budget: int | None = None,
     keep: Collection[Solvers] = (),
 ) -> Reference:
     """Refine until the estimated error is small against the training solver's and decisions stand still.
 
     Never judged by a method's nominal order: ReLU fields converge with order about 2 whatever the method. Solves land
-    on every time that the model asks for, so that no interpolation errs in the reference. Refinements whose solvers are
+    on every time that the model asks for, so that no interpolation errs in the reference. Errors are distances between
+    the places of passes. Refinements whose solvers are
     in `keep` are kept, unless they had to land.
     """
     solver = subject.solvers[-1]
@@ -97,7 +102,7 @@ def reference_flow(
         spent += solve.evaluations
         limit = budget or max(limit, _limit(solver.tableau.propagating * solve.landings))
         if len(solves) == 3 and refinement.judged:
-            best, signs = _judge(solves, own, refinement.change(solver), still)
+            best, signs = _judge(solves, own, refinement.change(solver), still, place)
         if best.converged or spent + 2 * solve.evaluations > limit:
             break
     finest = solve.refinement.change(solver)
@@ -175,26 +180,26 @@ def _name_solver(flaw: str | None, solver: Solver) -> str | None:
     return None if flaw is None else f"{flaw}, under {solver}"
 
 
-def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still) -> tuple[Reference, Signs]:
+def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still, place: Place) -> tuple[Reference, Signs]:
     """Successive differences of three refinements tell the order, and that the share of the last one that is left."""
     coarse, middle, fine = (each.done for each in solves if each.done is not None)
     dtype = solves[-1].dtype
     a, b, c = (each.refinement.size for each in solves)
-    before, last = distance(coarse, middle), distance(middle, fine)
-    scale = float(np.median(_sizes(fine)))
+    before, last = distance(place, coarse, middle), distance(place, middle, fine)
+    scale = float(np.median(_sizes(place(fine))))
     rounding = (1e-12 if dtype == "float64" else 1e-5) * max(scale, 1e-12)
     with np.errstate(invalid="ignore"):  # inf / inf, seen to below
         ratio = float(np.median((last + rounding) / (before + rounding)))
     order = observed_order(ratio, (a, b, c)) if np.isfinite(ratio) else float("nan")
     error = last * left_over(order, (b, c))
     if isinstance(solver, Adaptive):  # two tolerances may happen to take the same steps, and are not exact for that
-        error = np.maximum(error, solver.precision * _sizes(fine))
+        error = np.maximum(error, solver.precision * _sizes(place(fine)))
     middling = float(np.median(error))
-    allowed = min(SHARE_OF_OWN * float(np.median(distance(own, fine))), SHARE_OF_STATE * scale)
+    allowed = min(SHARE_OF_OWN * float(np.median(distance(place, own, fine))), SHARE_OF_STATE * scale)
     needed = max(solves[-1].refinement.share * allowed, 10 * rounding)
     # Squares of huge differences overflow: what is not finite is never close.
     converged = bool(np.isfinite([middling, needed]).all()) and middling <= needed and still(middle, fine)
-    converged = converged and (solves[-1].refinement.share == 1 or _holds_for_most(last, distance(own, fine)))
+    converged = converged and (solves[-1].refinement.share == 1 or _holds_for_most(last, distance(place, own, fine)))
     rounded = bool(np.isfinite(rounding) and np.median(last) <= 10 * rounding)
     seen = np.isfinite(order) and not rounded and not isinstance(solver, Adaptive)
     reference = Reference(
@@ -210,8 +215,7 @@ def _holds_for_most(last: Numbers, own: Numbers) -> bool:
     return bool(np.mean(last <= SHARE_OF_OWN * np.maximum(own, float(np.median(own)))) >= MOST)
 
 
-def _sizes(done: Pass) -> Numbers:
-    """The norm of each sample's end state, or of its output where states are hidden, [n]."""
-    values = done.outputs if done.states is None else done.states
-    sizes: Numbers = values.reshape(len(values), -1).norm(dim=1).numpy()
+def _sizes(values: Tensor) -> Numbers:
+    """The norm of each sample's row, [n]."""
+    sizes: Numbers = values.norm(dim=1).numpy()
     return sizes

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp, log
 
 from windermere.auditing.candidates import Candidate
+from windermere.auditing.judge import Judge
 from windermere.auditing.scoring import Result
 from windermere.solvers import Adaptive, Solver
 
@@ -19,7 +21,7 @@ class Safe:
     """The coarsest safe one on the ladder; None where not even the finest agrees with the reference."""
     solver: str | None
     ladder: tuple[tuple[float, float], ...]
-    """Precision and share of agreement with the reference, from fine to coarse."""
+    """Precision and share of samples that agree with the reference, from fine to coarse."""
     finest: str | None
     """The first solver of the ladder, None where all failed."""
 
@@ -34,35 +36,65 @@ def ladder(own: Solver) -> list[Candidate]:
     return [Candidate(own.method, factor) for factor in factors]
 
 
-def safe_precision(rungs: Sequence[Result], reference: Result | None, *, agreement: float) -> Safe:
-    """The safe precision of the training method, whose rungs go from fine to coarse."""
-    if reference is None:
+@dataclass(frozen=True)
+class Standard:
+    """What is safe: what a judge finds the same as the flow, on a share of the decisions where there are such."""
+
+    judge: Judge
+    flow: Result
+    share: float
+
+    def holds(self, result: Result) -> bool:
+        return self.judge.is_safe(result.kept, self.flow.kept, self.share)
+
+    def agreement(self, result: Result) -> float:
+        return self.judge.agreement(result.kept, self.flow.kept)
+
+
+def safe_precision(rungs: Sequence[Result], standard: Standard | None) -> Safe:
+    """The safe precision of the training method, whose rungs go from fine to coarse; unknown where the flow is."""
+    if standard is None:
         return UNKNOWN
-    safe = _coarsest_safe(rungs, reference, agreement)
-    shown = tuple((r.precision, r.agreement(reference)) for r in rungs if r.failed is None)
+    safe = _coarsest_safe(rungs, standard)
+    shown = tuple((r.precision, standard.agreement(r)) for r in rungs if r.failed is None)
     finest = next((r.solver for r in rungs if r.failed is None), None)
     precision, solver = (None, None) if safe is None else (safe.precision, safe.solver)
     return Safe(precision=precision, solver=solver, ladder=shown, finest=finest)
 
 
-def safe_elsewhere(
-    results: Sequence[Result], own: Result, reference: Result | None, *, agreement: float
-) -> Result | None:
+def safe_elsewhere(results: Sequence[Result], own: Result, standard: Standard | None) -> Result | None:
     """The safe solver with the fewest evaluations, of methods that were tried as finely as the training method or more
     so; None where that is one of the training method, or the flow is not known."""
-    if reference is None:
+    if standard is None:
         return None
     tried = sorted(results, key=lambda result: result.precision)
     # Its own first: it stays where costs are equal.
     names = dict.fromkeys([own.method, *(each.method for each in tried)])
     methods = [[result for result in tried if result.method == name] for name in names]
     fine = [rungs for rungs in methods if rungs and rungs[0].precision <= own.precision]
-    found = [_coarsest_safe(rungs, reference, agreement) for rungs in fine]
+    found = [_coarsest_safe(rungs, standard) for rungs in fine]
     cheapest = min((each for each in found if each is not None), key=lambda each: each.evaluations, default=own)
     return None if cheapest.method == own.method else cheapest
 
 
-def _coarsest_safe(rungs: Sequence[Result], reference: Result, agreement: float) -> Result | None:
+def precision_for(rungs: Sequence[Result], standard: Standard | None) -> float | None:
+    """The precision at which the training method would be just as far from the flow as is allowed, on the straight line
+    through two rungs in logarithms: those on either side, or the finest two where all are too far. None where all are
+    near enough, or too few are known."""
+    if standard is None:
+        return None
+    limit, judge = standard.judge.threshold, standard.judge
+    sizes = [(r.precision, judge.compare(standard.flow.kept, r.kept).size) for r in rungs if r.failed is None]
+    known = [(p, size) for p, size in sizes if size > 0]
+    beyond = next((i for i, (_, size) in enumerate(known) if size > limit), None)
+    if beyond is None or len(known) < 2:
+        return None
+    (p, low), (q, high) = known[max(0, beyond - 1) : max(0, beyond - 1) + 2]
+    slope = (log(high) - log(low)) / (log(q) - log(p))
+    return exp(log(p) + (log(limit) - log(low)) / slope) if slope > 0 else None
+
+
+def _coarsest_safe(rungs: Sequence[Result], standard: Standard) -> Result | None:
     """Walk from the finest rung to coarser ones until one fails: agreement is not monotone, so later luck is no help.
 
     Rungs that a solver cannot resolve (tolerances below rounding) are passed over at the fine end only.
@@ -73,7 +105,7 @@ def _coarsest_safe(rungs: Sequence[Result], reference: Result, agreement: float)
             if safe is None:
                 continue
             break
-        if rung.agreement(reference) < agreement:
+        if not standard.holds(rung):
             break
         safe = rung
     return safe

@@ -14,9 +14,11 @@ from windermere.nn.shared import Place, Shared, arrays_of, holds_samples, places
 from windermere.solvers.layout import check_has_values
 
 Batch: TypeAlias = tuple[Any, Any]
-"""Inputs and labels."""
+"""Inputs and labels; None where there are no labels."""
 VALUES_AT_ONCE, AT_ONCE = 500_000, 256
-PAIRS = "batches must be pairs of inputs and labels (one pair, an iterable of pairs, or a torch Dataset)"
+PAIRS = (
+    "batches must be pairs of inputs and labels (one pair, an iterable of pairs, or a torch Dataset), or inputs alone"
+)
 
 
 @dataclass(frozen=True)
@@ -41,22 +43,31 @@ def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Pla
     return Chosen(list(_pieces(kept)), population)
 
 
-def _as_batches(given: Any) -> Iterable[Batch]:
-    """One pair, many, or a torch Dataset of single samples."""
+def _as_batches(given: Any) -> Iterable[Any]:
+    """One pair, many, a torch Dataset of single samples, or inputs alone, which have no labels."""
     if isinstance(given, Dataset):
         return DataLoader(given, batch_size=AT_ONCE)
-    if isinstance(given, tuple | list) and len(given) == 2 and not all(_is_pair(each) for each in given):
+    if _is_array(given) or isinstance(given, Mapping):
+        return [(given, None)]
+    several = isinstance(given, tuple | list)
+    if several and len(given) == 1 and (_is_array(given[0]) or isinstance(given[0], Mapping)):
+        return [(given[0], None)]
+    if several and len(given) == 2 and not all(_is_pair(each) for each in given):
         return [(given[0], given[1])]
-    of_arrays = isinstance(given, tuple | list) and len(given) and hasattr(given[0], "shape")
-    if of_arrays or isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+    of_arrays = several and len(given) and hasattr(given[0], "shape")
+    if of_arrays or isinstance(given, str) or not isinstance(given, Iterable):
         its_test = ": give its .test" if hasattr(given, "test") else ""
         raise UsageError(f"{PAIRS}, not {_what(given)}{its_test}")
     return given
 
 
+def _is_array(value: Any) -> bool:
+    return isinstance(value, Tensor) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+
+
 def _is_pair(value: Any) -> bool:
     """Whether two of them are two batches, and not inputs and labels."""
-    return isinstance(value, tuple | list) and len(value) == 2 and _has_array(value[0])
+    return isinstance(value, tuple | list) and len(value) in (1, 2) and _has_array(value[0])
 
 
 def _has_array(tree: Any) -> bool:
@@ -114,8 +125,8 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
     kept: Any = None
     keys, seen = np.zeros(0), 0
     for pair in batches:
-        seen += len(pair[1])
-        keys = np.concatenate([keys, generator.random(len(pair[1]))])
+        seen += size(pair[0])
+        keys = np.concatenate([keys, generator.random(size(pair[0]))])
         kept = pair if kept is None else _each(_concatenate, kept, pair)
         if len(keys) > samples:
             best = np.sort(np.argpartition(keys, samples)[:samples])
@@ -126,10 +137,14 @@ def _draw(batches: Iterable[Batch], samples: int, seed: int) -> tuple[Batch, int
 
 
 def _as_batch(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
+    if _is_array(batch) or isinstance(batch, Mapping):
+        batch = batch, None
+    elif isinstance(batch, tuple | list) and len(batch) == 1:
+        batch = batch[0], None
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         raise UsageError(f"{PAIRS}, not {_what(batch)}")
     inputs, labels = share(batch[0], shared, called), _targets(batch[1])
-    if not np.ndim(labels) or not _has_array(inputs):
+    if not _has_array(inputs) or not (labels is None or np.ndim(labels)):
         raise UsageError(
             "inputs and labels must be tensors or arrays with samples along their first axis: give single samples as a "
             "torch Dataset or in a DataLoader"
@@ -137,12 +152,12 @@ def _as_batch(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
     for array in arrays_of(inputs):
         if isinstance(array, Tensor):
             check_has_values("an input of a batch", array)
-    _check_sizes(inputs, len(labels))
+    _check_sizes(inputs, size(inputs) if labels is None else len(labels), "inputs" if labels is None else "labels")
     return inputs, labels
 
 
-def _check_sizes(inputs: Any, samples: int) -> None:
-    """Every array that is cut into samples has all of them."""
+def _check_sizes(inputs: Any, samples: int, counted: str) -> None:
+    """Every array that is cut into samples has all of them, as many as were counted."""
     sizes = {place: {len(array) for array in arrays_of(part)} for place, part in places_of(inputs).items()}
     found = set().union(*sizes.values())
     if found == {samples}:
@@ -150,7 +165,7 @@ def _check_sizes(inputs: Any, samples: int) -> None:
     if len(found) == 1:
         raise UsageError(f"a batch has {size(inputs)} inputs but {samples} labels")
     place, wrong = next((place, sizes[place] - {samples}) for place in sizes if sizes[place] - {samples})
-    has = f"{wrong.pop()} entries along its first axis, but there are {samples} labels"
+    has = f"{wrong.pop()} entries along its first axis, but there are {samples} {counted}"
     if samples in sizes[place]:
         raise UsageError(
             f"an array inside of the input {place!r} of a batch has {has}: if all samples share it, make it an input "
@@ -166,6 +181,8 @@ def _what(batch: Any) -> str:
 
 def _targets(labels: Any) -> Any:
     """As a tensor on the CPU, as outputs are, wherever they come from; what is no number stays for a metric to read."""
+    if labels is None:
+        return None
     if isinstance(labels, Tensor):
         check_has_values("the tensor of labels", labels)
         return labels.detach().cpu()
@@ -188,5 +205,5 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
     inputs, labels = batch
     width = max(1, int(np.prod(next(arrays_of(inputs)).shape[1:])))
     at_once = max(1, min(1000, VALUES_AT_ONCE // width))
-    for start in range(0, len(labels), at_once):
+    for start in range(0, size(inputs), at_once):
         yield _each(lambda leaf, start=start: leaf[start : start + at_once], (inputs, labels))

@@ -3,13 +3,15 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from windermere.auditing.judge import Kind
 from windermere.report.numbers import Digits, rough, share
 
 if TYPE_CHECKING:
     from windermere.auditing.verdict import Line, Verdict
 
 FLOW_ITSELF = "the flow itself"
-LEGEND = "* at least as accurate as its own solver: the verdict looks at these"
+LEGEND = "* at least as accurate as its own solver"
+LOOKED_AT = ": the verdict looks at these"
 TITLES = ("as own", "as flow", "error", "evals")
 """After the metric's name."""
 WIDTHS = (9, 9, 10, 8)
@@ -43,6 +45,8 @@ class VerdictTable:
     metric: str
     rows: tuple[TableRow, ...]
     flow: TableRow
+    of_flow_alone: bool = False
+    """Whether the verdict looks at the flow alone."""
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -51,7 +55,8 @@ class VerdictTable:
     @property
     def legend(self) -> str | None:
         """What the mark means, None where no row has one."""
-        return LEGEND if any(row.counts for row in self.rows) else None
+        words = LEGEND if self.of_flow_alone else LEGEND + LOOKED_AT
+        return words if any(row.counts for row in self.rows) else None
 
     def lines(self) -> list[str]:
         """As plain text."""
@@ -65,7 +70,8 @@ class VerdictTable:
 
 def verdict_table(verdict: "Verdict") -> VerdictTable:
     rows = tuple(_row(line, line.solver == verdict.own.solver, verdict.digits) for line in verdict.table)
-    return VerdictTable(metric=verdict.metric, rows=rows, flow=_flow_row(verdict))
+    alone = verdict.kind is Kind.MOVEMENT
+    return VerdictTable(metric=verdict.metric, rows=rows, flow=_flow_row(verdict), of_flow_alone=alone)
 
 
 def _row(line: "Line", own: bool, digits: Digits) -> TableRow:

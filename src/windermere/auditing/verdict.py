@@ -1,19 +1,20 @@
-"""The verdict: FLOW, TIED or UNDECIDED, by the paper's rule, and all that it rests on."""
+"""The verdict: FLOW, TIED, COARSE, MOVED or UNDECIDED, and all that it rests on."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.safe_step import Safe
+from windermere.auditing.schema import read_verdict, written
 from windermere.auditing.scoring import Result
-from windermere.auditing.statistics import Gap, paired_gap
+from windermere.auditing.statistics import Gap
 from windermere.auditing.table import verdict_table
-from windermere.records import plain
 from windermere.report.audit_data import AuditFigure, Plane, SolverPoint
-from windermere.report.numbers import ACCURACY, Digits
+from windermere.report.numbers import Digits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,10 +24,17 @@ ROUNDING = 1e-3
 
 
 class Outcome(StrEnum):
-    """Is the model a flow, is it tied to its solver, or could that not be decided? Compares equal to its name."""
+    """What a model is: a flow, or not, and how so. Compares equal to its name.
+
+    FLOW: every solver at least as accurate as its own scores the same, and so does the flow itself. TIED: one of them
+    scores worse. COARSE: none scores worse and some better, so that the field is fine and its solver too coarse. MOVED:
+    there are no labels, and outputs are others under the flow. UNDECIDED: nobody knows.
+    """
 
     FLOW = "FLOW"
     TIED = "TIED"
+    COARSE = "COARSE"
+    MOVED = "MOVED"
     UNDECIDED = "UNDECIDED"
 
 
@@ -42,10 +50,10 @@ class Line:
     agreement_reference: float | None
     """None too where the flow is not known."""
     error: float | None
-    """Median over samples of the distance from the reference flow at the end; None where that is not known."""
+    """Median over samples of the distance from the reference flow; None where that is not known."""
     evaluations: int
     gap: Gap | None
-    """Score of the own solver minus this one's, paired."""
+    """Between the own solver and this one, on the same samples."""
     counts: bool
     """Whether its measured error is no larger than the own solver's, so that the rule looks at it."""
     failed: str | None
@@ -92,19 +100,25 @@ class ReferenceFacts:
 class Verdict:
     """The answer to: is this model a flow? Print it to read it.
 
-    `outcome` is FLOW, TIED or UNDECIDED; `sentence` says why, and `recommendation` what to do. `safe_step` is the
-    coarsest step or tolerance that is safe at test time. `gap` is the difference of the scores under its own solver and
-    under the flow, with a 95% interval; `agreement` the share of predictions that both share; all of these are None
-    where the flow is not known. `table` has a `Line` for each solver that was tried, `own` that of the model's own;
-    `reference` says how well the flow is known; `evidence` explains, and `notes` are what a reader has to know besides.
-    `plot(path)` draws, and `to_dict()` is for JSON.
+    `outcome` is FLOW, TIED, COARSE, MOVED or UNDECIDED; `sentence` says why, and `recommendation` what to do.
+    `safe_step` is the coarsest step or tolerance that is safe at test time. `gap` is how far the scores under its own
+    solver and under the flow are apart, with a 95% interval; `agreement` the share of samples that both judge alike;
+    all of these are None where the flow is not known. `table` has a `Line` for each solver that was tried, `own` that
+    of the model's own; `reference` says how well the flow is known; `evidence` explains, and `notes` are what a reader
+    has to know besides. `plot(path)` draws, `to_dict()` is for JSON, and `Verdict.from_dict` reads that back.
     """
 
     outcome: Outcome
     sentence: str
     recommendation: str
+    kind: Kind
+    """By what it was judged: classes, scores, errors, a likelihood or, without labels, decisions or movement."""
+    summary: tuple[str, ...]
+    """Scores and agreement in a sentence each."""
     threshold: float
     metric: str
+    band: tuple[float, float] | None
+    """Between which scores the rule wants those of all others; None where the own one is not known."""
     samples: int
     precision_name: str
     """`step` or `tolerance`."""
@@ -113,9 +127,10 @@ class Verdict:
     own: Line
     reference: ReferenceFacts
     gap: Gap | None
-    """Own solver minus reference flow, on the same samples, with its 95% interval; None where the flow is not known."""
+    """Between own solver and reference flow, on the same samples, with its 95% interval; None where the flow is not
+    known."""
     agreement: float | None
-    """Share of samples that own solver and reference flow put into the same class; None where it is not known."""
+    """Share of samples that own solver and reference flow judge alike; None where it is not known."""
     table: tuple[Line, ...]
     safe: Safe
     evidence: tuple[Evidence, ...]
@@ -133,25 +148,15 @@ class Verdict:
     @property
     def digits(self) -> Digits:
         """How its scores are written."""
-        return Digits(self.threshold, shares=self.metric == ACCURACY)
+        shares = self.kind in (Kind.CLASSES, Kind.DECISIONS)
+        return Digits(self.threshold, shares=shares, relative=self.kind is Kind.ERRORS)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
     def facts(self) -> list[str]:
         """Scores, agreement and the quality of the reference, a sentence each."""
-        digits, gap = self.digits, self.gap
-        own = f"{self.metric}: {digits(self.own.metric)} with its own solver ({self.own.solver})"
-        samples = f"{self.samples} samples ({self.population})"
-        if gap is None or self.agreement is None:
-            return [f"{own}, on {samples}; not known under the flow", str(self.reference)]
-        low, high = (digits(end, signed=True) for end in (gap.low, gap.high))
-        return [
-            f"{own}, {digits(self.reference.metric)} under the flow; the gap to the flow is "
-            f"{digits(gap.value, signed=True)} (95%: {low} to {high})",
-            f"own solver and flow agree on {self.agreement:.1%} of {samples}",
-            str(self.reference),
-        ]
+        return [*self.summary, str(self.reference)]
 
     def plot(self, path: Path | str | None = None) -> "Figure":
         """A figure: scores under other solvers, errors against steps, and in 2-D trajectories and decision regions.
@@ -168,6 +173,8 @@ class Verdict:
             reference_metric=_or_nan(self.reference.metric),
             reference_error=_or_nan(self.reference.error if self.reference.converged else None),
             threshold=self.threshold,
+            band=self.band,
+            relative=self.kind is Kind.ERRORS,
             order=self.reference.order if self.reference.converged else None,
             plane=self.plane,
         )
@@ -176,11 +183,13 @@ class Verdict:
         return draw_audit(figure, path)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        values = {**asdict(replace(self, plane=None)), "outcome": str(self.outcome)}
-        del values["plane"]
-        values |= {"safe_step": self.safe_step, "safe_solver": self.safe.solver}
-        return {name: plain(value) for name, value in values.items()}
+        """Plain values for JSON, by the schema that docs/audit.md describes."""
+        return written(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Verdict":
+        """The verdict that `to_dict` wrote, but for the trajectories of its figure; other versions are refused."""
+        return read_verdict(cls, values)
 
 
 def _point(line: Line, *, own: bool) -> SolverPoint:
@@ -200,7 +209,7 @@ def _or_nan(value: float | None) -> float:
     return nan if value is None else value
 
 
-def line_of(result: Result, own: Result, flow: Result | None) -> Line:
+def line_of(judge: Judge, result: Result, own: Result, flow: Result | None) -> Line:
     """A result in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
     there = result.failed is None
     error, its = (None if flow is None else each.median_error for each in (result, own))
@@ -208,23 +217,26 @@ def line_of(result: Result, own: Result, flow: Result | None) -> Line:
         solver=result.solver,
         method=result.method,
         precision=result.precision,
-        metric=result.metric if there else None,
-        agreement_own=result.agreement(own) if there else None,
-        agreement_reference=result.agreement(flow) if there and flow is not None else None,
+        metric=judge.score(result.kept, own.kept) if there else None,
+        agreement_own=judge.agreement(result.kept, own.kept) if there else None,
+        agreement_reference=judge.agreement(result.kept, flow.kept) if there and flow is not None else None,
         error=error,
         evaluations=result.evaluations,
-        gap=paired_gap(own.scores, result.scores) if there else None,
+        gap=judge.compare(own.kept, result.kept) if there else None,
         counts=error is not None and its is not None and error <= its * (1 + ROUNDING),
         failed=result.failed,
     )
 
 
-def decide(gaps: Sequence[Gap], threshold: float) -> Outcome:
-    """The paper's rule: every solver at least as accurate, and the flow itself, scores within the threshold."""
-    answers = [gap.exceeds(threshold) for gap in gaps]
-    if any(answer is True for answer in answers):
-        return Outcome.TIED
-    return Outcome.UNDECIDED if any(answer is None for answer in answers) else Outcome.FLOW
+def decide(gaps: Sequence[Gap], threshold: float, *, labelled: bool = True) -> Outcome:
+    """The paper's rule, with a direction: every solver at least as accurate, and the flow itself, scores within the
+    threshold. One that is worse goes before all; what could still be worse is undecided."""
+    worse, better = ([getattr(gap, ask)(threshold) for gap in gaps] for ask in ("worse", "improves"))
+    if True in worse:
+        return Outcome.TIED if labelled else Outcome.MOVED
+    if None in worse:
+        return Outcome.UNDECIDED
+    return Outcome.COARSE if True in better else Outcome.UNDECIDED if None in better else Outcome.FLOW
 
 
 def _lines(verdict: Verdict) -> list[str]:

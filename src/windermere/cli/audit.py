@@ -18,7 +18,7 @@ from rich.table import Column, Table
 
 import windermere
 from windermere.auditing import Outcome, Verdict, audit
-from windermere.auditing.options import as_threshold, check_samples
+from windermere.auditing.options import as_question, check_samples
 from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
@@ -30,9 +30,18 @@ from windermere.paper.training import trained_ensemble
 from windermere.records import in_the_way
 from windermere.report.style import figure_path
 
-EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11}
+EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11, Outcome.COARSE: 12, Outcome.MOVED: 13}
 """So that a script can gate on it; 1 and 2 stay errors."""
 
+COLOURS = {
+    Outcome.FLOW: "bold green",
+    Outcome.TIED: "bold red",
+    Outcome.COARSE: "bold yellow",
+    Outcome.MOVED: "bold blue",
+    Outcome.UNDECIDED: "bold yellow",
+}
+WORST_FIRST = (Outcome.TIED, Outcome.MOVED, Outcome.UNDECIDED, Outcome.COARSE, Outcome.FLOW)
+ENERGY = "energy-drift"
 SAMPLES = 1000
 """Drawn at random, unless told otherwise."""
 FIRST_TO_GO = ("evals", "as own", "error", "as flow")
@@ -58,7 +67,9 @@ def audit_target(
     seed: int | None,
     samples: int | None,
     everything: bool,
-    threshold: float,
+    metric: str | None,
+    threshold: float | None,
+    outputs: str | None,
     figure: Path | None,
     evidence: bool,
     batch_axis: int | None,
@@ -67,20 +78,22 @@ def audit_target(
     as_json: bool,
 ) -> NoReturn:
     """Every model that the target names, one after the other; the exit code is the worst verdict's."""
-    as_threshold(threshold)
+    if metric != ENERGY:  # which only the model can say more of
+        as_question(metric, threshold, outputs)
     if everything and samples is not None:
         raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
     check_samples(samples)
     limit = None if everything else SAMPLES if samples is None else samples
     if figure is not None:
         _check_figure(figure)
+    by = {"metric": metric, "threshold": threshold, "outputs": outputs}
     how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared]}
     verdicts: dict[str, Verdict] = {}
     for found in _targets(target, seed, figure, device):
         if not found.users and (batch_axis is not None or shared):
             raise UsageError("--batch-axis and --shared are for a function's model: a run's takes its data as it is")
         _check_figure(found.figure)
-        verdict = _audited(found, samples=limit, threshold=threshold, evidence=evidence, **how)
+        verdict = _audited(found, samples=limit, evidence=evidence, **by, **how)
         verdict.plot(found.figure)
         verdicts[found.name] = verdict
         if not as_json:
@@ -127,9 +140,8 @@ def _check_figure(figure: Path) -> None:
 
 def _show(found: Target, verdict: Verdict) -> None:
     """The verdict in a sentence, the solvers as a table, and the evidence with what it proves."""
-    colour = {Outcome.FLOW: "bold green", Outcome.TIED: "bold red", Outcome.UNDECIDED: "bold yellow"}[verdict.outcome]
     stdout.print(found.name, style="bold")
-    stdout.print(verdict.sentence, style=colour, soft_wrap=True)
+    stdout.print(verdict.sentence, style=COLOURS[verdict.outcome], soft_wrap=True)
     stdout.print(verdict.recommendation, soft_wrap=True)
     if verdict.table:
         stdout.print(rich_table(verdict, stdout))
@@ -170,10 +182,9 @@ def _with_columns(made: VerdictTable, left_out: Sequence[str]) -> Table:
 
 
 def _exit_code(verdicts: dict[str, Verdict]) -> int:
-    """The worst of all: tied before undecided before flow."""
+    """That of the worst of all."""
     outcomes = {verdict.outcome for verdict in verdicts.values()}
-    worst = next(o for o in (Outcome.TIED, Outcome.UNDECIDED, Outcome.FLOW) if o in outcomes)
-    return EXIT_CODES[worst]
+    return EXIT_CODES[next(outcome for outcome in WORST_FIRST if outcome in outcomes)]
 
 
 def _targets(target: str, seed: int | None, figure: Path | None, device: str | None) -> Iterator[Target]:

@@ -29,7 +29,12 @@ from windermere.records import refuse_unless_file, storing
 from windermere.report.frame import Frame
 from windermere.solvers import FixedStep, Solver
 
-WORDS = {Outcome.FLOW: "a flow", Outcome.TIED: "tied to its solver", Outcome.UNDECIDED: "undecided"}
+WORDS = {
+    Outcome.FLOW: "a flow",
+    Outcome.TIED: "tied to its solver",
+    Outcome.COARSE: "a flow whose solver is too coarse",
+    Outcome.UNDECIDED: "undecided",
+}
 POINTS = 150
 
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], None]]]

@@ -12,8 +12,8 @@ from windermere.report.frame import check_labels, check_states
 from windermere.report.numbers import ACCURACY, Digits
 from windermere.report.palette import Array
 
-OUTCOMES = {"FLOW": "#007a5a", "TIED": "#b8390e", "UNDECIDED": "#5c6670"}
-"""Bluish green, vermilion and grey, dark enough for text; the word stands there too."""
+OUTCOMES = {"FLOW": "#007a5a", "TIED": "#b8390e", "COARSE": "#8a5a00", "MOVED": "#0b5fa5", "UNDECIDED": "#5c6670"}
+"""Bluish green, vermilion, ochre, blue and grey, dark enough for text; the word stands there too."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +70,7 @@ class AuditFigure:
     """All that the figure shows."""
 
     outcome: str
-    """FLOW, TIED or UNDECIDED"""
+    """FLOW, TIED, COARSE, MOVED or UNDECIDED"""
     sentence: str
     """The verdict; it may begin with the outcome"""
     metric_name: str
@@ -88,10 +88,14 @@ class AuditFigure:
     """Observed order of convergence"""
     plane: Plane | None
     """None where states have more than two dimensions, or are hidden"""
+    band: tuple[float, float] | None = None
+    """Between which metrics the rule wants those of all others; None: within the threshold of the training solver's"""
+    relative: bool = False
+    """Whether the threshold is a multiple of the training solver's metric, which is an error"""
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
-            raise UsageError(f"outcome must be FLOW, TIED or UNDECIDED, not {self.outcome!r}")
+            raise UsageError(f"outcome must be FLOW, TIED, COARSE, MOVED or UNDECIDED, not {self.outcome!r}")
         if self.precision_name not in ("step", "tolerance"):
             raise UsageError(f"precision_name must be 'step' or 'tolerance', not {self.precision_name!r}")
         own = sum(point.own for point in self.points)
@@ -114,7 +118,12 @@ class AuditFigure:
     @property
     def digits(self) -> Digits:
         """How its scores are written."""
-        return Digits(self.threshold, shares=self.metric_name == ACCURACY)
+        return Digits(self.threshold, shares=self.metric_name == ACCURACY, relative=self.relative)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Of the band."""
+        return self.band or (self.own.metric - self.threshold, self.own.metric + self.threshold)
 
     @property
     def methods(self) -> list[str]:

@@ -56,9 +56,12 @@ def draw_metrics(axes: Axes, figure: AuditFigure) -> None:
     _scale_x(axes, [spot.x for spot in spots], octaves=counted or figure.precision_name == "step")
     low, high = _metric_limits(figure, there)
     outside = sum(not low <= point.metric <= high for point in there)
+    if figure.relative and low > 0:
+        axes.set_yscale("log")
     axes.set(ylim=(low, high), xlabel="evaluations of the field" if counted else figure.precision_name)
     axes.set_ylabel(figure.metric_name, parse_math=False)
-    axes.ticklabel_format(axis="y", useOffset=False)
+    if axes.get_yscale() == "linear":
+        axes.ticklabel_format(axis="y", useOffset=False)
     axes.set_title("The same weights under other solvers" + (f" ({outside} outside)" if outside else ""))
     axes.grid()
 
@@ -67,7 +70,7 @@ def _draw_band(axes: Axes, figure: AuditFigure) -> None:
     """Where the rule wants every solver that counts, and the flow."""
     own, flow = figure.own.metric, figure.reference_metric
     if isfinite(own):
-        axes.axhspan(own - figure.threshold, own + figure.threshold, color=BAND, linewidth=0, zorder=0)
+        axes.axhspan(*figure.limits, color=BAND, linewidth=0, zorder=0)
     if isfinite(flow):
         axes.axhline(flow, color=INK, linestyle=(0, (5, 3)), linewidth=1.2, zorder=2)
         _beside(axes, flow, "the flow\nitself")
@@ -75,9 +78,11 @@ def _draw_band(axes: Axes, figure: AuditFigure) -> None:
 
 def _metric_limits(figure: AuditFigure, there: Sequence[SolverPoint]) -> tuple[float, float]:
     """All that decides, and what does not as far as it leaves room for the rest to be read."""
-    own = figure.own.metric
-    deciding = [own - figure.threshold, own + figure.threshold, figure.reference_metric]
-    deciding = [m for m in (*deciding, *(p.metric for p in there if p.counts)) if isfinite(m)] or [0.0]
+    deciding = [*figure.limits, figure.reference_metric, *(p.metric for p in there if p.counts)]
+    deciding = [m for m in deciding if isfinite(m)] or [0.0]
+    if figure.relative and min(deciding) > 0:  # on a logarithmic scale there is room for all
+        metrics = [*deciding, *(p.metric for p in there if p.metric > 0)]
+        return min(metrics) / 1.3, max(metrics) * 1.3
     low, high = min(deciding), max(deciding)
     reach = REACH * max(high - low, 1e-9)
     low = min([low, *(p.metric for p in there if p.metric >= low - reach)])
@@ -152,8 +157,14 @@ def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
         *methods,
         Line2D([], [], **_look(figure.own.method, INK, 10, filled=True), label=f"trained with: {figure.trained_with}"),
         *(Line2D([], [], marker="s", color=color, linewidth=0, label=label) for color, label in meanings.items()),
-        Patch(facecolor=BAND, edgecolor=COARSE, label=f"within {figure.digits.limit} of its own score"),
+        Patch(facecolor=BAND, edgecolor=COARSE, label=_band_words(figure)),
     ]
+
+
+def _band_words(figure: AuditFigure) -> str:
+    if figure.relative:
+        return f"within a factor of {figure.digits.limit} of its own error"
+    return f"within {figure.digits.limit} of its own score"
 
 
 def _draw_spots(axes: Axes, spots: Sequence[_Spot], nothing: str = FAILED) -> None:

@@ -17,6 +17,8 @@ class Digits:
     threshold: float
     shares: bool
     """Whether they are shares of the samples, as accuracies are: 0.002 of these is near nothing, of others it is not"""
+    relative: bool = False
+    """Whether the threshold is a ratio, which says nothing of how large scores are"""
 
     @property
     def places(self) -> int:
@@ -32,7 +34,7 @@ class Digits:
     def __call__(self, value: float | None, *, signed: bool = False) -> str:
         if value is None:
             return UNKNOWN
-        small = not self.shares and 0 < abs(value) < 10.0 ** (2 - self.places)
+        small = self.relative or (not self.shares and 0 < abs(value) < 10.0 ** (2 - self.places))
         kind = ".3g" if small else f".{self.places}f" if abs(value) < LARGE else ".6g"
         return f"{value:{'+' if signed else ''}{kind}}"
 

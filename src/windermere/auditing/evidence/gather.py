@@ -19,9 +19,11 @@ from windermere.auditing.evidence.margins import margins
 from windermere.auditing.evidence.orientation import step_orientation
 from windermere.auditing.evidence.stability import stability
 from windermere.auditing.labels import as_classes, check_classes
+from windermere.auditing.metrics import decisions
 from windermere.auditing.reference import Reference
 from windermere.auditing.samples import first
-from windermere.auditing.scoring import Numbers, Result, decisions
+from windermere.auditing.scoring import Result
+from windermere.auditing.statistics import Numbers
 from windermere.auditing.subject import Insight, Pass, Subject
 from windermere.auditing.verdict import Evidence
 from windermere.errors import SolverError, UsageError, WindermereError

@@ -16,7 +16,19 @@ def audit_command(
     seed: Annotated[int | None, typer.Option(help="Audit this seed of a run only. Default: all of them.")] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples to draw at random. Default: 1000.")] = None,
     everything: Annotated[bool, typer.Option("--all", metavar=FLAG, help="Look at all samples instead.")] = False,
-    threshold: Annotated[float, typer.Option(help="Scores this far apart count as different.")] = 0.1,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="accuracy, rmse, mse, mae, r2, nll or energy-drift. Default: accuracy, where there are labels."
+        ),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Scores this far apart count as different. Default: the metric's own, 0.1 for accuracy."),
+    ] = None,
+    outputs: Annotated[
+        str | None, typer.Option(help="Without labels: are outputs classes or numbers? Default: numbers.")
+    ] = None,
     figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
     evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
     batch_axis: Annotated[
@@ -30,7 +42,7 @@ def audit_command(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided.
+    """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided, 12: coarse, 13: moved.
 
     Examples: windermere audit runs/fine, windermere audit my_project.models:load
     """
@@ -41,7 +53,9 @@ def audit_command(
         seed=seed,
         samples=samples,
         everything=everything,
+        metric=metric,
         threshold=threshold,
+        outputs=outputs,
         figure=figure,
         evidence=evidence,
         batch_axis=batch_axis,

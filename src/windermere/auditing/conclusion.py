@@ -1,0 +1,126 @@
+"""From all results to a verdict: the rule, the numbers and the words together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from windermere.auditing.candidates import Candidate
+from windermere.auditing.evidence import Drawn
+from windermere.auditing.judge import Judge, Kind
+from windermere.auditing.progress import Watched
+from windermere.auditing.reference import Reference
+from windermere.auditing.safe_step import Standard, precision_for, safe_elsewhere, safe_precision
+from windermere.auditing.scoring import Result
+from windermere.auditing.statistics import Numbers, no_better_than_chance
+from windermere.auditing.subject import Pass
+from windermere.auditing.table import FLOW_ITSELF
+from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
+from windermere.auditing.wording import Findings, recommendation, sentence, summary
+from windermere.auditing.words import Compared
+from windermere.solvers import Adaptive
+
+HEADLESS = "outputs are the states of the solve, taken for scores of classes: if they are none, leave the labels out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """All results of one batch, or of all."""
+
+    done: Pass
+    """With its own solver; of several batches, that of one"""
+    own: Result
+    flow: Result | None
+    """None where it is not known"""
+    results: dict[Candidate, Result]
+    reference: Reference
+    classes: Numbers | None
+    """Labels, None where they are something else"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the user asked for, and of which samples."""
+
+    judge: Judge
+    agreement: float
+    population: str
+
+
+def conclude(
+    whole: Examined, rungs: Sequence[Candidate], drawn: Drawn, subject: Watched, asked: Asked, doubt: str | None
+) -> Verdict:
+    """Where there is a doubt, nothing is said of the flow."""
+    judge, own, flow = asked.judge, whole.own, None if doubt else whole.flow
+    line, facts = line_of(judge, own, own, flow), _facts(judge, whole, flow, doubt)
+    table = tuple(line_of(judge, result, own, flow) for result in whole.results.values())
+    gap = None if flow is None else judge.compare(own.kept, flow.kept)
+    seen = table if judge.sees_solvers else ()
+    accurate = [Compared(each.solver, each.gap) for each in seen if each.counts and each.gap is not None]
+    compared = [] if gap is None else [Compared(FLOW_ITSELF, gap), *accurate]
+    gaps = [each.gap for each in compared]
+    standard = None if flow is None else Standard(judge, flow, asked.agreement)
+    along = [whole.results[c] for c in rungs]
+    headless = judge.kind is Kind.CLASSES and _is_state(whole.done)
+    findings = Findings(
+        judge=judge,
+        outcome=decide(gaps, judge.threshold, labelled=judge.labelled) if gaps else Outcome.UNDECIDED,
+        own=line,
+        reference=facts,
+        compared=compared,
+        safe=safe_precision(along, standard),
+        other=safe_elsewhere(list(whole.results.values()), own, standard),
+        wanted=asked.agreement,
+        needed=precision_for(along, standard),
+        doubt=doubt,
+        chance=None if whole.classes is None else no_better_than_chance(own.scores, whole.classes),
+        headless=headless,
+        population=asked.population,
+        samples=len(own.scores),
+        agreement=None if flow is None else judge.agreement(own.kept, flow.kept),
+    )
+    notes = (*([judge.note] if judge.note else []), *([HEADLESS] if headless else []), *subject.notes)
+    return Verdict(
+        outcome=findings.outcome,
+        sentence=sentence(findings),
+        recommendation=recommendation(findings),
+        kind=judge.kind,
+        summary=summary(findings),
+        threshold=judge.threshold,
+        metric=judge.name,
+        band=None if line.metric is None else judge.band(line.metric),
+        samples=findings.samples,
+        precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
+        population=asked.population,
+        own=line,
+        reference=facts,
+        gap=gap,
+        agreement=findings.agreement,
+        table=table,
+        safe=findings.safe,
+        evidence=drawn.evidence,
+        notes=notes,
+        evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
+        plane=drawn.plane,
+    )
+
+
+def _facts(judge: Judge, whole: Examined, flow: Result | None, doubt: str | None) -> ReferenceFacts:
+    reference = whole.reference
+    error = None if reference.error is None else float(np.median(reference.error))
+    return ReferenceFacts(
+        solver=reference.solver,
+        dtype=reference.dtype,
+        metric=None if flow is None else judge.score(flow.kept, whole.own.kept),
+        error=error if error is not None and isfinite(error) else None,
+        order=reference.order,
+        converged=flow is not None,
+        reason=reference.reason or doubt,
+    )
+
+
+def _is_state(done: Pass) -> bool:
+    """Whether the outputs are where the solve ended, as they are without layers after it."""
+    outputs = done.outputs.reshape(len(done.outputs), -1)
+    return done.states is not None and done.states.shape == outputs.shape and bool((done.states == outputs).all())

@@ -1,0 +1,70 @@
+"""A verdict as plain values for JSON, and back: the schema that docs/audit.md describes."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from enum import StrEnum
+from math import inf, nan
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from windermere.errors import UsageError, describe_value
+from windermere.records import plain
+
+if TYPE_CHECKING:
+    from windermere.auditing.verdict import Verdict
+
+VERSION = 1
+"""Of the schema. It rises where a field changes its meaning or goes; a new field alone does not raise it."""
+DERIVED = ("version", "safe_step", "safe_solver")
+"""What is written for readers' convenience, and not read."""
+LOST = {"low": -inf, "high": inf, "evaluations": nan}
+"""What JSON has as null for it is not finite."""
+Made = TypeVar("Made")
+
+
+def written(verdict: "Verdict") -> dict[str, Any]:
+    """All but the trajectories of its figure."""
+    values = asdict(replace(verdict, plane=None))
+    del values["plane"]
+    values |= {name: str(values[name]) for name in ("outcome", "kind")}
+    also = {"version": VERSION, "safe_step": verdict.safe_step, "safe_solver": verdict.safe.solver}
+    return {name: plain(value) for name, value in {**also, **values}.items()}
+
+
+def read_verdict(kind: "type[Verdict]", values: Mapping[str, Any]) -> "Verdict":
+    """Refuses what is no verdict, and one of another version."""
+    if not isinstance(values, Mapping) or "version" not in values:
+        raise UsageError(f"a verdict is read from what its to_dict() wrote, not from {describe_value(values)}")
+    if values["version"] != VERSION:
+        raise UsageError(
+            f"this verdict was written in version {values['version']} of the schema, and version {VERSION} is read "
+            "here: audit again, or read it with the windermere that wrote it"
+        )
+    try:
+        return _made(kind, {name: value for name, value in values.items() if name not in DERIVED})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"this is no verdict that to_dict() wrote: {type(error).__name__}, {error}") from error
+
+
+def _made(kind: type[Made], values: Mapping[str, Any]) -> Made:
+    """A dataclass from plain values; unknown fields of a later writer are passed over."""
+    hints = get_type_hints(kind)
+    known = [field for field in fields(kind) if field.name in values]  # type: ignore[arg-type]
+    return kind(**{field.name: _value(hints[field.name], values[field.name], field.name) for field in known})
+
+
+def _value(hint: Any, value: Any, name: str) -> Any:
+    """As the type of the field asks for it."""
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if value is None:
+        return None if type(None) in choices else LOST.get(name)
+    (wanted, *_) = [choice for choice in choices if choice is not type(None)]
+    if get_origin(wanted) is tuple:
+        inner = get_args(wanted)
+        kinds = [inner[0]] * len(value) if inner[-1] is ... else inner
+        return tuple(_value(kind, each, name) for kind, each in zip(kinds, value, strict=True))
+    if is_dataclass(wanted) and isinstance(wanted, type):
+        return _made(wanted, value)
+    if isinstance(wanted, type) and issubclass(wanted, StrEnum):
+        return wanted(value)
+    return value

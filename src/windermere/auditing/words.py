@@ -1,0 +1,209 @@
+"""How each kind of judge says what it found: differences of scores, multiples of errors, shares of what changed."""
+
+from dataclasses import dataclass
+
+from windermere.auditing.judge import Judge, Kind
+from windermere.auditing.statistics import Gap
+from windermere.auditing.table import FLOW_ITSELF
+from windermere.auditing.verdict import Line, ReferenceFacts
+
+NOBODY = "without labels nobody can say whether for better or worse"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the rule looks at: the gap between the own solver and another, or the flow itself."""
+
+    solver: str
+    gap: Gap
+
+    def __str__(self) -> str:
+        return self.solver if self.solver == FLOW_ITSELF else f"{self.solver}, which is at least as accurate,"
+
+
+@dataclass(frozen=True)
+class Words:
+    """Of scores whose means are apart."""
+
+    judge: Judge
+    own: Line
+    reference: ReferenceFacts
+
+    @property
+    def limit(self) -> str:
+        """The threshold with its units."""
+        return self.judge.digits.limit + (" nats" if self.judge.kind is Kind.LIKELIHOOD else "")
+
+    def size(self, gap: Gap) -> str:
+        """How far apart, without a sign."""
+        return self.judge.digits(abs(gap.value))
+
+    def both(self) -> str:
+        """The scores with its own solver and under the flow."""
+        digits = self.judge.digits
+        return (
+            f"{self.judge.name} {digits(self.own.metric)} with {self.own.solver}, {digits(self.reference.metric)} "
+            "under the flow of its field"
+        )
+
+    def same(self, largest: Compared) -> str:
+        return (
+            f"the same score to within {self.limit} with every solver at least as accurate as its own "
+            f"({self.own.solver}), and under the flow itself; the largest gap is {self.size(largest.gap)}, to "
+            f"{largest.solver}"
+        )
+
+    def worse(self, largest: Compared) -> str:
+        return f"{self.both()}; the gap to {largest} is {self.size(largest.gap)}, more than {self.limit}"
+
+    def better(self, largest: Compared) -> str:
+        return f"{self.both()}; with {largest} the score is better by {self.size(largest.gap)}, more than {self.limit}"
+
+    def unsure(self, largest: Compared, counted: str) -> str:
+        value, low, high = self.interval(largest.gap)
+        return (
+            f"the gap of {value} between its own solver ({self.own.solver}) and {largest.solver} on {counted} is too "
+            f"close to the threshold of {self.limit} (95%: {low} to {high})"
+        )
+
+    def to_flow(self, gap: Gap) -> str:
+        value, low, high = self.interval(gap)
+        return f"the gap to the flow is {value} (95%: {low} to {high})"
+
+    def interval(self, gap: Gap) -> tuple[str, str, str]:
+        value, low, high = (self.judge.digits(x, signed=True) for x in (gap.value, gap.low, gap.high))
+        return value, low, high
+
+
+@dataclass(frozen=True)
+class ErrorWords(Words):
+    """Of errors, which are multiples of the own one."""
+
+    def size(self, gap: Gap) -> str:
+        return f"{times(gap.value)} times its own"
+
+    @property
+    def noun(self) -> str:
+        return "root mean square error" if self.judge.name == "mse" else "error"
+
+    def same(self, largest: Compared) -> str:
+        return (
+            f"the same {self.noun} to within a factor of {self.limit} with every solver at least as accurate as its "
+            f"own ({self.own.solver}), and under the flow itself; it changes most with {largest.solver}, to "
+            f"{self.size(largest.gap)}"
+        )
+
+    def worse(self, largest: Compared) -> str:
+        return f"{self.both()}; with {largest} the {self.noun} is {self.size(largest.gap)}, more than {self.limit}"
+
+    def better(self, largest: Compared) -> str:
+        return f"{self.both()}; with {largest} the {self.noun} is {self.size(largest.gap)}, less than 1/{self.limit}"
+
+    def unsure(self, largest: Compared, counted: str) -> str:
+        value, low, high = self.interval(largest.gap)
+        return (
+            f"with {largest.solver} the {self.noun} is {value} times that of its own solver ({self.own.solver}) on "
+            f"{counted}, which could be on either side of a factor of {self.limit} (95%: {low} to {high})"
+        )
+
+    def to_flow(self, gap: Gap) -> str:
+        value, low, high = self.interval(gap)
+        return f"under the flow the {self.noun} is {value} times its own (95%: {low} to {high})"
+
+    def interval(self, gap: Gap) -> tuple[str, str, str]:
+        value, low, high = (times(x) for x in (gap.value, gap.low, gap.high))
+        return value, low, high
+
+
+@dataclass(frozen=True)
+class DecisionWords(Words):
+    """Of decisions that change, where nobody knows which are right."""
+
+    @property
+    def limit(self) -> str:
+        return percent(self.judge.threshold)
+
+    def size(self, gap: Gap) -> str:
+        return f"{percent(gap.value)} of decisions"
+
+    def same(self, largest: Compared) -> str:
+        return (
+            f"no more than {self.limit} of decisions change with any solver at least as accurate as its own "
+            f"({self.own.solver}), or under the flow itself; the most, {percent(largest.gap.value)}, with "
+            f"{largest.solver}"
+        )
+
+    def worse(self, largest: Compared) -> str:
+        return (
+            f"{self.size(largest.gap)} change from its own solver ({self.own.solver}) to {largest.solver}, more than "
+            f"{self.limit}; {NOBODY}"
+        )
+
+    def unsure(self, largest: Compared, counted: str) -> str:
+        value, low, high = self.interval(largest.gap)
+        return (
+            f"{value} of decisions change from its own solver ({self.own.solver}) to {largest.solver} on {counted}, "
+            f"too close to {self.limit} (95%: {low} to {high})"
+        )
+
+    def to_flow(self, gap: Gap) -> str:
+        value, low, high = self.interval(gap)
+        return f"{value} of decisions change under the flow (95%: {low} to {high})"
+
+    def interval(self, gap: Gap) -> tuple[str, str, str]:
+        value, low, high = (percent(x) for x in (gap.value, gap.low, gap.high))
+        return value, low, high
+
+
+@dataclass(frozen=True)
+class MovementWords(DecisionWords):
+    """Of outputs that move."""
+
+    def size(self, gap: Gap) -> str:
+        return f"{percent(gap.value)} of their spread over samples"
+
+    def same(self, largest: Compared) -> str:
+        return (
+            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {self.size(largest.gap)}, no "
+            f"more than {self.limit}"
+        )
+
+    def worse(self, largest: Compared) -> str:
+        return (
+            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {self.size(largest.gap)}, "
+            f"more than {self.limit}; {NOBODY}"
+        )
+
+    def unsure(self, largest: Compared, counted: str) -> str:
+        value, low, high = self.interval(largest.gap)
+        return (
+            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {value} of their spread on "
+            f"{counted}, too close to {self.limit} (95%: {low} to {high})"
+        )
+
+    def to_flow(self, gap: Gap) -> str:
+        value, low, high = self.interval(gap)
+        return f"under the flow outputs move by {value} of their spread (95%: {low} to {high})"
+
+
+WORDS: dict[Kind, type[Words]] = {
+    Kind.ERRORS: ErrorWords,
+    Kind.DECISIONS: DecisionWords,
+    Kind.MOVEMENT: MovementWords,
+}
+"""Of the kinds whose words are not those of scores."""
+
+
+def words_of(judge: Judge, own: Line, reference: ReferenceFacts) -> Words:
+    return WORDS.get(judge.kind, Words)(judge, own, reference)
+
+
+def percent(share: float) -> str:
+    """A share with the digits that it needs."""
+    hundred = 100 * share
+    return f"{hundred:.0f}%" if hundred >= 10 and hundred == round(hundred) else f"{hundred:.3g}%"
+
+
+def times(ratio: float) -> str:
+    """A multiple with the digits that it needs."""
+    return f"{ratio:.2f}" if 0.01 <= ratio < 10 else f"{ratio:.3g}"

@@ -1,0 +1,127 @@
+"""Without labels: decisions that change, outputs that move, and what they are relative to."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import windermere as wm
+from tests.auditing.test_known_cases import Rotation, gap_of, right_of_zero, ring
+from tests.auditing.test_regressions import Oscillator, Path31, sampled
+from windermere.auditing import Outcome, Verdict
+from windermere.errors import UsageError
+
+
+def block(steps: int, method: str = "euler") -> wm.ODEBlock:
+    return wm.ODEBlock(Rotation(3.0), wm.FixedStep.of(method, steps=steps))
+
+
+@pytest.mark.parametrize("kind", ["x", "(x,)", "(x, None)", "loader", "data set", "dict", "batches", "numpy"])
+def test_inputs_alone_in_any_form_give_the_same_verdict(kind: str) -> None:
+    x = ring()
+    given: Any = {
+        "x": x,
+        "(x,)": (x,),
+        "(x, None)": (x, None),
+        "loader": DataLoader(TensorDataset(x), batch_size=64),
+        "data set": TensorDataset(x),
+        "dict": {"z": x},
+        "batches": iter([x[:100], x[100:]]),
+        "numpy": x.numpy(),
+    }[kind]
+    verdict = wm.audit(block(4), given, evidence=False)
+    assert verdict.outcome is Outcome.MOVED
+    assert verdict.gap == wm.audit(block(4), x, evidence=False).gap
+    assert "without labels nobody can say whether for better or worse" in verdict.sentence
+    assert any("taken for numbers" in note for note in verdict.notes)
+
+
+def test_movement_is_the_distance_over_the_spread() -> None:
+    x = ring()
+    verdict = wm.audit(block(4), x, evidence=False)
+    with torch.no_grad():
+        own = block(4)(x).double()
+        flow = block(512, "rk4")(x).double()
+    moved = (flow - own).square().sum(dim=1).mean().sqrt() / (own - own.mean(dim=0)).square().sum(dim=1).mean().sqrt()
+    assert gap_of(verdict).value == pytest.approx(float(moved), rel=1e-3)
+
+
+def test_the_step_at_which_it_would_be_one_percent_is_told() -> None:
+    verdict = wm.audit(block(64), ring(), evidence=False)
+    assert verdict.outcome is Outcome.MOVED
+    said = verdict.recommendation.split("At about euler, h = ")[1].split(" it would be 1%")[0]
+    steps = round(1 / (1 / float(said[2:]) if said.startswith("1/") else float(said)))
+    assert wm.audit(block(round(1.1 * steps)), ring(), evidence=False).outcome is Outcome.FLOW
+    assert wm.audit(block(round(steps / 1.1)), ring(), evidence=False).outcome is Outcome.MOVED
+
+
+def test_a_movement_on_the_way_counts_where_the_end_is_right() -> None:
+    """Half a turn and back: at the end all solvers of a reversible field meet, on the way they do not."""
+
+    class ThereAndBack(nn.Module):
+        def forward(self, t: Tensor, z: Tensor) -> Tensor:
+            return torch.cos(2 * torch.pi * t) * torch.stack([torch.ones_like(z[:, 0]), z[:, 1] * 0], dim=1)
+
+    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)).double()
+    times = tuple(i / 4 for i in range(5))
+    path = wm.ODEBlock(ThereAndBack(), wm.FixedStep("euler", step=1 / 4), times=times)
+    end = wm.ODEBlock(ThereAndBack(), wm.FixedStep("euler", step=1 / 4))
+    assert wm.audit(end, x, evidence=False).outcome is Outcome.FLOW
+    assert wm.audit(path, x, evidence=False).outcome is Outcome.MOVED
+
+
+@pytest.mark.parametrize(("steps", "outcome"), [(2, Outcome.MOVED), (64, Outcome.FLOW)])
+def test_decisions_that_change_bound_the_gap_of_accuracies(steps: int, outcome: Outcome) -> None:
+    model = nn.Sequential(block(steps), right_of_zero())
+    verdict = wm.audit(model, ring(), outputs="classes", evidence=False)
+    assert verdict.outcome is outcome
+    assert verdict.metric == "changed decisions"
+    labels = torch.randint(2, (400,), generator=torch.Generator().manual_seed(0))
+    labelled = wm.audit(model, (ring(), labels), evidence=False)
+    assert abs(gap_of(labelled).value) <= gap_of(verdict).value + 1e-12
+    assert verdict.agreement == labelled.agreement
+    assert verdict.safe_step == labelled.safe_step
+
+
+def test_probabilities_are_taken_for_classes_and_the_verdict_says_so() -> None:
+    model = nn.Sequential(block(64), right_of_zero(), nn.Softmax(dim=1))
+    verdict = wm.audit(model, ring(), evidence=False)
+    assert verdict.metric == "changed decisions"
+    assert any("taken for scores of classes" in note for note in verdict.notes)
+    assert wm.audit(model, ring(), outputs="numbers", evidence=False).metric == "movement"
+
+
+def test_a_samplers_coordinates_do_not_become_logits_in_silence() -> None:
+    x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
+    verdict = wm.audit(block(32), (x, torch.zeros(500, dtype=torch.int64)), evidence=False)
+    assert "if they are no scores of classes, leave the labels out" in verdict.sentence
+    assert any("outputs are the states of the solve" in note for note in verdict.notes)
+
+
+def test_an_audit_without_labels_costs_no_more_than_one_with() -> None:
+    def cost(batch: Any, **how: Any) -> float:
+        return wm.audit(nn.Sequential(block(16), right_of_zero()), batch, evidence=False, **how).evaluations
+
+    labels = torch.zeros(400, dtype=torch.int64)
+    assert cost(ring(), outputs="classes") <= cost((ring(), labels))
+    assert cost(ring()) <= 1.2 * cost((ring(), labels))
+
+
+def test_one_trajectory_without_targets_is_judged_by_its_own_spread_over_time() -> None:
+    x, _ = sampled(0.0)
+
+    def verdict(solver: Any) -> Verdict:
+        return wm.audit(Path31(Oscillator(tied=False), solver), x[:1], evidence=False)
+
+    assert verdict(wm.FixedStep("euler", step=0.1)).outcome is Outcome.MOVED
+    assert verdict(wm.FixedStep("rk4", step=0.1)).outcome is Outcome.FLOW
+
+
+def test_a_metric_that_needs_labels_is_refused_without() -> None:
+    for metric in ("accuracy", "mse"):
+        with pytest.raises(UsageError, match="but there are none"):
+            wm.audit(block(4), ring(), metric=metric)
+    with pytest.raises(UsageError, match="give one below 1"):
+        wm.audit(block(4), ring(), outputs="classes", threshold=1.0)
