@@ -1,6 +1,7 @@
 """Windermere: is your neural ODE really an ODE?
 
-Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
+Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`
+Compare sets of samples        `SetDistance`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         relative_distance,
         review,
     )
-    from windermere.auditing import Candidate, Evidence, Metric, Outcome, Verdict, audit, energy_drift
+    from windermere.auditing import Candidate, Evidence, Outcome, SetDistance, Verdict, audit
     from windermere.nn import Autonomous, ODEBlock, using
     from windermere.paper.training import load_run
     from windermere.solvers import (
@@ -65,6 +66,7 @@ __all__ = [
     "OnGrid",
     "Outcome",
     "Score",
+    "SetDistance",
     "Solution",
     "Solver",
     "State",
@@ -105,7 +107,7 @@ _HOMES = {
         "relative_distance",
         "review",
     ),
-    "auditing": ("Candidate", "Evidence", "Metric", "Outcome", "Verdict", "audit", "energy_drift"),
+    "auditing": ("Candidate", "Evidence", "Outcome", "SetDistance", "Verdict", "audit"),
     "nn": ("Autonomous", "ODEBlock", "using"),
     "paper.training": ("load_run",),
     "solvers": (
