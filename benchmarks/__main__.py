@@ -12,6 +12,7 @@ from benchmarks import (
     own_field,
     peers,
     phenomenon,
+    set_calibration,
     sphere_step,
 )
 
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "known_cases": known_cases.run,
     "calibration": calibration.run,
     "audit_cost": audit_cost.run,
+    "set_calibration": set_calibration.run,
     "frontier": frontier.bars_of_results,
 }
 

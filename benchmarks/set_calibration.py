@@ -1,24 +1,24 @@
 """Are the distances of sets calibrated? Sets of one distribution must seldom count as different, and 95% intervals must
-hold the true value about 95 times in 100. Run as `python -m benchmarks.set_calibration`.
+hold the true value about 95 times in 100.
 
 The true value is the mean over all repetitions: energy and MMD have no bias, and a sliced Wasserstein or a Frechet
 distance estimates that of sets of its size.
 """
 
-import argparse
-import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from statistics import mean
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
+from benchmarks.measuring import Bar, keep, show
 from windermere.auditing.sets import SetDistance, set_gap
 from windermere.auditing.statistics import Gap
 
-RESULTS = Path(__file__).parent / "results" / "set_calibration.json"
+DIFFERENT, MISSED = "real against real is called different", "a gap's interval misses it"
 KINDS = ("energy", "sliced-wasserstein", "mmd", "frechet")
 SIZES = ((500, 500), (200, 800), (800, 200))
 """Generated and real samples."""
@@ -91,26 +91,40 @@ def missed(kind: str, draw: Draw, change: str, sizes: tuple[int, int], repetitio
     return sum(not gap.low <= truth <= gap.high for gap in gaps) / repetitions
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--repetitions", type=int, default=400)
-    repetitions = parser.parse_args().repetitions
-    rows: list[Rate] = []
-    for kind in KINDS:
-        for name, draw in DRAWS.items():
-            for sizes in SIZES:
-                rates = {"real against real is called different": called_different(kind, draw, sizes, repetitions)}
-                if sizes == SIZES[0]:
-                    rates |= {f"gap missed: {c}": missed(kind, draw, c, sizes, repetitions) for c in CHANGES}
-                for question, share in rates.items():
-                    row = Rate(
-                        question=question, kind=kind, samples=name, generated=sizes[0], real=sizes[1], share=share,
-                        repetitions=repetitions,
-                    )  # fmt: skip
-                    print(f"{kind:20}{name:14}{sizes!s:12}{question:42}{share:.3f}", flush=True)
-                    rows.append(row)
-    RESULTS.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+def rates(kind: str, name: str, repetitions: int) -> Iterator[Rate]:
+    """All questions about one kind of distance and one distribution."""
+    for sizes in SIZES:
+        asked = {DIFFERENT: called_different(kind, DRAWS[name], sizes, repetitions)}
+        if sizes == SIZES[0]:
+            asked |= {f"{MISSED}: {c}": missed(kind, DRAWS[name], c, sizes, repetitions) for c in CHANGES}
+        for question, share in asked.items():
+            yield Rate(
+                question=question, kind=kind, samples=name, generated=sizes[0], real=sizes[1], share=share,
+                repetitions=repetitions,
+            )  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+def seconds(kind: str, size: int = 10_000, width: int = 64) -> float:
+    """A distance with its interval and its noise, of so many samples."""
+    generator = torch.Generator().manual_seed(2)
+    real, generated = normal(size, generator, width), normal(size, generator, width)
+    begun = time.perf_counter()
+    target = SetDistance(kind).against(real)
+    target.measure(generated).interval()
+    target.noise(size)
+    return time.perf_counter() - begun
+
+
+def run(repetitions: int = 200) -> list[Bar]:
+    found = [rate for kind in KINDS for name in DRAWS for rate in rates(kind, name, repetitions)]
+    took = {kind: seconds(kind) for kind in KINDS}
+    means = {
+        f"{question}, {kind}": mean(r.share for r in found if r.kind == kind and r.question.startswith(question))
+        for question in (DIFFERENT, MISSED)
+        for kind in KINDS
+    }
+    show("Calibration of distances of sets", means)
+    keep("set_calibration", {"rates": [asdict(rate) for rate in found], "means": means, "seconds": took})
+    shares = [Bar(name=name, measured=share, limit=0.07, at_least=False) for name, share in means.items()]
+    slowest = max(took.values())
+    return [*shares, Bar(name="10,000 samples, seconds", measured=slowest, limit=5, at_least=False)]

@@ -173,8 +173,11 @@ class Target:
             return samples
         with torch.no_grad():
             parts = [torch.as_tensor(features(part)) for part in samples.split(AT_ONCE)]
-        if any(part.ndim == 0 or len(part) != len(given) for part, given in zip(parts, samples.split(AT_ONCE))):
-            raise UsageError(f"features must give one row for each sample, not {list(parts[0].shape)} for {AT_ONCE}")
+        for part, given in zip(parts, samples.split(AT_ONCE), strict=True):
+            if part.ndim == 0 or len(part) != len(given):
+                raise UsageError(
+                    f"features must give one row for each sample, not {list(part.shape)} for {len(given)} samples"
+                )
         return torch.cat(parts)
 
     def _narrowed(self, rows: Tensor) -> Tensor:

@@ -31,8 +31,8 @@ class SlicedWasserstein:
         m, n = len(generated), len(self.data)
         places, order = (torch.cat([generated, self.data]) @ self.lines).T.sort(dim=1)
         gaps = places.diff(dim=1)
-        masses = torch.where(order < m, 1 / m, -1 / n)
-        apart = _without_rounding(masses.cumsum(dim=1)[:, :-1], m, n)
+        masses = torch.where(order < m, n, -m)  # whole numbers: a sign must be right where two functions meet
+        apart = masses.cumsum(dim=1)[:, :-1] / (m * n)
         potential = torch.zeros_like(places)
         potential[:, 1:] = (apart.sign() * gaps).cumsum(dim=1)
         pull = torch.zeros_like(places).scatter_(1, order, potential).mean(dim=0)
@@ -42,7 +42,9 @@ class SlicedWasserstein:
         """The distance between the two halves of the chosen real samples, for each column of signs [len(chosen), B]."""
         places, order = (self.data[chosen] @ self.lines).T.sort(dim=1)
         gaps = places.diff(dim=1).to(signs.dtype)
-        areas = [signs[o].cumsum(dim=0)[:-1].abs_().mul_(g[:, None]).sum(dim=0) for o, g in zip(order, gaps)]
+        areas = [
+            signs[o].cumsum(dim=0)[:-1].abs_().mul_(g[:, None]).sum(dim=0) for o, g in zip(order, gaps, strict=True)
+        ]
         return torch.stack(areas).mean(dim=0) / (len(chosen) // 2)
 
 
@@ -51,8 +53,3 @@ def sliced_wasserstein(data: Tensor, generator: torch.Generator) -> SlicedWasser
     count = LINES if data.shape[1] > 1 else 1
     lines = torch.randn(data.shape[1], count, generator=generator, dtype=torch.float64)
     return SlicedWasserstein(data, lines / lines.norm(dim=0))
-
-
-def _without_rounding(apart: Tensor, m: int, n: int) -> Tensor:
-    """Multiples of 1/(m n), whose sign must be right where they are 0."""
-    return (apart * (m * n)).round() / (m * n)
