@@ -137,7 +137,7 @@ def test_the_same_set_has_no_gap_at_all() -> None:
     assert (gap.value, gap.low, gap.high) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("kind", ("energy", "sliced-wasserstein"))
+@pytest.mark.parametrize("kind", ["energy", "sliced-wasserstein"])
 def test_everything_is_decided_by_the_seed(kind: str) -> None:
     x, y = normal(100, 0, 3), normal(100, 1, 3)
 

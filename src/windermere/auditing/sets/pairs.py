@@ -2,9 +2,9 @@
 
 Shapes: m generated samples, n real ones, d features, B random splits.
 
-Both are 2 E r(x, y) - E r(x, x') - E r(y, y') for a dissimilarity r: the Euclidean distance for energy, and minus a mean
-of Gaussian kernels for the MMD (squared). They are estimated without bias, a sample never paired with itself. Pairs are
-taken block by block, so that memory does not grow with their number, and in float64 unless features are many.
+Both are 2 E r(x, y) - E r(x, x') - E r(y, y') for a dissimilarity r: the Euclidean distance for energy, and minus a
+mean of Gaussian kernels for the MMD (squared). They are estimated without bias, a sample never paired with itself.
+Pairs are taken block by block, so that memory does not grow with their number, and in float64 unless features are many.
 """
 
 from collections.abc import Callable, Iterator

@@ -32,7 +32,7 @@ class SlicedWasserstein:
         places, order = (torch.cat([generated, self.data]) @ self.lines).T.sort(dim=1)
         gaps = places.diff(dim=1)
         masses = torch.where(order < m, n, -m)  # whole numbers: a sign must be right where two functions meet
-        apart = masses.cumsum(dim=1)[:, :-1] / (m * n)
+        apart = masses.cumsum(dim=1)[:, :-1].double() / (m * n)
         potential = torch.zeros_like(places)
         potential[:, 1:] = (apart.sign() * gaps).cumsum(dim=1)
         pull = torch.zeros_like(places).scatter_(1, order, potential).mean(dim=0)
