@@ -1,7 +1,7 @@
 """Windermere: is your neural ODE really an ODE?
 
 Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`
-Compare sets of samples        `SetDistance`
+Audit a sampler                `Sampler`, `SetDistance`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         relative_distance,
         review,
     )
-    from windermere.auditing import Candidate, Evidence, Outcome, SetDistance, Verdict, audit
+    from windermere.auditing import Candidate, Evidence, Outcome, Sampler, SetDistance, Verdict, audit
     from windermere.nn import Autonomous, ODEBlock, using
     from windermere.paper.training import load_run
     from windermere.solvers import (
@@ -65,6 +65,7 @@ __all__ = [
     "ODEBlock",
     "OnGrid",
     "Outcome",
+    "Sampler",
     "Score",
     "SetDistance",
     "Solution",
@@ -107,7 +108,7 @@ _HOMES = {
         "relative_distance",
         "review",
     ),
-    "auditing": ("Candidate", "Evidence", "Outcome", "SetDistance", "Verdict", "audit"),
+    "auditing": ("Candidate", "Evidence", "Outcome", "Sampler", "SetDistance", "Verdict", "audit"),
     "nn": ("Autonomous", "ODEBlock", "using"),
     "paper.training": ("load_run",),
     "solvers": (

@@ -116,6 +116,8 @@ class _Solved:
     """One call of a block."""
 
     block: ODEBlock
+    field: Callable[..., Any]
+    """With the conditions of this call."""
     start: State
     result: State
     swapped: bool
@@ -180,10 +182,10 @@ class ModelSubject:
         if not isinstance(last.start, Tensor) or len(last.start) != size(x):
             return None
         times = (last.block.times[0], last.block.times[-1])
-        if not is_of_samples(last.block.field, last.start, times[0]):
+        if not is_of_samples(last.field, last.start, times[0]):
             return None
         head = None if last.shown else _after(model, last.block)
-        return Insight(field=last.block.field, start=last.start, times=times, head=head)
+        return Insight(field=last.field, start=last.start, times=times, head=head)
 
     def _call(self, model: nn.Module, x: Any, *, double: bool) -> tuple[Any, list[_Solved]]:
         """What the model returns, and its solves."""
@@ -289,9 +291,9 @@ def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
         here.depth = getattr(here, "depth", 0) + 1
 
     def behind(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
-        (start,) = (*given, *named.values())
+        field, start = block.posed(*given, **named)
         here.depth -= 1
-        solved.append(_Solved(block, start, result, is_swapped(block), nested=here.depth > 0))
+        solved.append(_Solved(block, field, start, result, is_swapped(block), nested=here.depth > 0))
 
     handles = [block.register_forward_pre_hook(before) for block in blocks]
     handles += [block.register_forward_hook(behind, with_kwargs=True) for block in blocks]

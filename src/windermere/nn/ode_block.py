@@ -103,6 +103,10 @@ class ODEBlock(nn.Module):
             return final_state(self.field, z, solver, self.times, **asked)
         return solve(self.field, z, solver, self.times, **asked, interpolate=self.interpolate).states
 
+    def posed(self, z: State) -> tuple[Callable[..., Any], State]:
+        """The field that a call with these arguments solves, and the state that it starts from."""
+        return self.field, z
+
     def extra_repr(self) -> str:
         shown = f"solver=({self.solver}), times={self.times}, gradient={self.gradient}"
         shown += "" if self.interpolate is None else f", interpolate={self.interpolate}"
