@@ -1,7 +1,7 @@
 """Windermere: is your neural ODE really an ODE?
 
 Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`
-Audit a sampler                `Sampler`, `SetDistance`
+Audit a sampler                `Sampler`, `SetDistance`, `audit_loop`, `LoopReport`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
@@ -26,7 +26,17 @@ if TYPE_CHECKING:
         relative_distance,
         review,
     )
-    from windermere.auditing import Candidate, Evidence, Outcome, Sampler, SetDistance, Verdict, audit
+    from windermere.auditing import (
+        Candidate,
+        Evidence,
+        LoopReport,
+        Outcome,
+        Sampler,
+        SetDistance,
+        Verdict,
+        audit,
+        audit_loop,
+    )
     from windermere.nn import Autonomous, ODEBlock, using
     from windermere.paper.training import load_run
     from windermere.solvers import (
@@ -61,7 +71,7 @@ __all__ = [
     "Count",
     "Evidence",
     "FixedStep",
-    "Metric",
+    "LoopReport",
     "ODEBlock",
     "OnGrid",
     "Outcome",
@@ -80,6 +90,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "audit",
+    "audit_loop",
     "checking",
     "counting",
     "energy_drift",
@@ -108,7 +119,17 @@ _HOMES = {
         "relative_distance",
         "review",
     ),
-    "auditing": ("Candidate", "Evidence", "Outcome", "Sampler", "SetDistance", "Verdict", "audit"),
+    "auditing": (
+        "Candidate",
+        "Evidence",
+        "LoopReport",
+        "Outcome",
+        "Sampler",
+        "SetDistance",
+        "Verdict",
+        "audit",
+        "audit_loop",
+    ),
     "nn": ("Autonomous", "ODEBlock", "using"),
     "paper.training": ("load_run",),
     "solvers": (

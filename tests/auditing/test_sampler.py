@@ -44,7 +44,7 @@ def test_a_sampler_is_the_loop_that_one_writes_by_hand() -> None:
     [
         (Network(), "xt", "batch"),
         (lambda t, x: Network()(x, t), "tx", "batch"),
-        (lambda x, t: torch.cat([x, t], dim=1) @ torch.ones(4, 3), "xt", "column"),
+        (lambda x, t: torch.cat([x, t[:, :1]], dim=1) @ torch.ones(4, 3) + 0 * t, "xt", "column"),
         (lambda t, x: -x, "tx", "scalar"),
         (lambda x, t: -x, "xt", "scalar"),
         (lambda x, t: x[:, :1] * x * t, "xt", "scalar"),
