@@ -14,7 +14,8 @@ NOISE = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
 
 
 def velocity(x: Tensor, t: Any) -> Tensor:
-    return torch.sin(3 * x) * (1 + t) - x
+    rate: Tensor = torch.sin(3 * x) * (1 + t) - x
+    return rate
 
 
 def euler(size: Callable[[int, int], float], time: Callable[[int, int], float]) -> Callable[..., Tensor]:
@@ -56,7 +57,8 @@ def guided(v: Callable[..., Tensor], x: Tensor, steps: int) -> Tensor:
 def test_a_loop_that_is_right_agrees_and_becomes_a_sampler() -> None:
     report = wm.audit_loop(right, velocity, NOISE, steps=8)
     assert report.agrees, report
-    assert (report.evaluations, report.departs, report.total) == (8, None, pytest.approx(1))
+    assert (report.evaluations, report.departs) == (8, None)
+    assert report.total == pytest.approx(1)
     assert report.sampler.solver == wm.FixedStep("euler", step=1 / 8)
     torch.testing.assert_close(report.sampler(NOISE), right(velocity, NOISE, 8))
 

@@ -1,4 +1,4 @@
-"""`audit_loop`: does a hand-written sampling loop do what it is meant to, one step of its method between each two nodes?
+"""`audit_loop`: does a hand-written sampling loop do what it is meant to, one step of its method between two nodes?
 
 The contract: `audit_loop(loop, velocity, noise, steps=10)` runs the loop, notes every call of the velocity, and gives a
 `LoopReport`. Where `report.agrees`, `report.sampler` is the same loop as a `Sampler`, ready for an audit under other
@@ -180,8 +180,8 @@ def _wrong_count(calls: int, twice: int, steps: int, table: Tableau, made: Seque
         return None
     if calls == 2 * wanted and all(a.t == b.t for a, b in zip(made[::2], made[1::2], strict=True)):
         return (
-            "it evaluates the velocity twice at each time, as guidance does: give a function that does both and returns "
-            "the guided velocity, and let the loop call that"
+            "it evaluates the velocity twice at each time, as guidance does: give a function that does both and "
+            "returns the guided velocity, and let the loop call that"
         )
     return f"it evaluates the velocity {calls} times for {steps} steps, which take {wanted} evaluations"
 

@@ -107,7 +107,8 @@ def _watched(velocity: Any, noise: Tensor, seen: list[tuple[dict[Place, Any], Te
     """The velocity, whose calls are noted: by a hook of a module, or around a function."""
 
     def note(arguments: tuple[Any, ...], named: dict[str, Any], rate: Any) -> None:
-        given: dict[Place, Any] = {**dict(enumerate(arguments)), **named}
+        given: dict[Place, Any] = dict(enumerate(arguments))
+        given.update(named)
         if isinstance(rate, Tensor) and rate.shape == noise.shape:  # a loop may write to its tensors later
             kept = {place: v.detach().clone() if isinstance(v, Tensor) else v for place, v in given.items()}
             seen.append((kept, rate.detach().clone()))
