@@ -97,9 +97,9 @@ class Sampler(ODEBlock):
 
     if TYPE_CHECKING:
 
-        def __call__(self, noise: Any, **conditions: Any) -> Any: ...
+        def __call__(self, noise: Any, **conditions: Any) -> Any: ...  # type: ignore[override]
 
-    def forward(self, noise: Any, **conditions: Any) -> Any:
+    def forward(self, noise: Any, **conditions: Any) -> Any:  # type: ignore[override]
         """The samples at the last time; with more than two times those at all, [len(times), n, ...]."""
         self.field.learn(noise, 0.6 * self.times[0] + 0.4 * self.times[-1], conditions)
         solver, (field, _) = self.solver, self.posed(noise, **conditions)
@@ -107,7 +107,7 @@ class Sampler(ODEBlock):
             return final_state(field, noise, solver, self.times, gradient=self.gradient)
         return solve(field, noise, solver, self.times, gradient=self.gradient, interpolate=self.interpolate).states
 
-    def posed(self, noise: Any, **conditions: Any) -> tuple[Callable[..., Any], Any]:
+    def posed(self, noise: Any, **conditions: Any) -> tuple[Callable[..., Any], Any]:  # type: ignore[override]
         """The field under these conditions, and the noise."""
         return (partial(self.field, **conditions) if conditions else self.field), noise
 

@@ -146,7 +146,8 @@ class Target:
             self._splits = self._split()
         half = min(self.size, SPLIT_SIZE) // 2
         scale = (1 / size + 1 / self.size) / (2 / half)
-        return float(torch.quantile(self._splits.double(), CERTAINTY)) * scale**self._yardstick.growth
+        seldom = float(torch.quantile(self._splits.double(), CERTAINTY))
+        return seldom * float(scale**self._yardstick.growth)
 
     def _split(self) -> Tensor:
         generator = torch.Generator().manual_seed(self.distance.seed)
@@ -172,8 +173,8 @@ class Target:
         if features is None:
             return samples
         with torch.no_grad():
-            parts = [torch.as_tensor(features(part)) for part in samples.split(AT_ONCE)]
-        for part, given in zip(parts, samples.split(AT_ONCE), strict=True):
+            parts = [torch.as_tensor(features(part)) for part in torch.split(samples, AT_ONCE)]
+        for part, given in zip(parts, torch.split(samples, AT_ONCE), strict=True):
             if part.ndim == 0 or len(part) != len(given):
                 raise UsageError(
                     f"features must give one row for each sample, not {list(part.shape)} for {len(given)} samples"

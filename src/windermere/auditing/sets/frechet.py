@@ -59,7 +59,8 @@ def _distance(one: Tensor, other: Tensor) -> Tensor:
     (mean, covariance), (other_mean, other_covariance) = _moments(one), _moments(other)
     root = _power(other_covariance, 0.5)
     crossed = torch.linalg.eigvalsh(root @ covariance @ root).clamp(min=0).sqrt().sum()
-    return (mean - other_mean).square().sum() + covariance.trace() + other_covariance.trace() - 2 * crossed
+    distance: Tensor = (mean - other_mean).square().sum() + covariance.trace() + other_covariance.trace() - 2 * crossed
+    return distance
 
 
 def _influence(centred: Tensor, shift: Tensor, linear: Tensor) -> Tensor:
@@ -77,4 +78,5 @@ def _power(matrix: Tensor, exponent: float) -> Tensor:
     values, vectors = torch.linalg.eigh(matrix)
     nothing = values <= 1e-12 * values[-1].clamp(min=1e-300)
     powers = torch.where(nothing, 0.0, values.clamp(min=1e-300) ** exponent)
-    return (vectors * powers) @ vectors.T
+    result: Tensor = (vectors * powers) @ vectors.T
+    return result
