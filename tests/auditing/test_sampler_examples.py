@@ -7,8 +7,8 @@ from pathlib import Path
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def printed(*command: str) -> str:
-    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=600, cwd=EXAMPLES)
+def printed(name: str, *options: str) -> str:
+    done = subprocess.run([sys.executable, str(EXAMPLES / name), *options], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
