@@ -1,6 +1,6 @@
 """Windermere: is your neural ODE really an ODE?
 
-Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`
+Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
 Audit a sampler                `Sampler`, `SetDistance`, `audit_loop`, `LoopReport`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
                                `Score`, `moved_mass`, `relative_distance`, `initial_step`
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
         Candidate,
         Evidence,
         LoopReport,
+        Metric,
         Outcome,
         Sampler,
         SetDistance,
         Verdict,
         audit,
         audit_loop,
+        energy_drift,
     )
     from windermere.nn import Autonomous, ODEBlock, using
     from windermere.paper.training import load_run
@@ -72,6 +74,7 @@ __all__ = [
     "Evidence",
     "FixedStep",
     "LoopReport",
+    "Metric",
     "ODEBlock",
     "OnGrid",
     "Outcome",
@@ -123,12 +126,14 @@ _HOMES = {
         "Candidate",
         "Evidence",
         "LoopReport",
+        "Metric",
         "Outcome",
         "Sampler",
         "SetDistance",
         "Verdict",
         "audit",
         "audit_loop",
+        "energy_drift",
     ),
     "nn": ("Autonomous", "ODEBlock", "using"),
     "paper.training": ("load_run",),

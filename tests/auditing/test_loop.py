@@ -63,6 +63,17 @@ def test_a_loop_that_is_right_agrees_and_becomes_a_sampler() -> None:
     torch.testing.assert_close(report.sampler(NOISE), right(velocity, NOISE, 8))
 
 
+@pytest.mark.parametrize("still", [lambda t: t, lambda t: (t - 0.5) * (t - 0.25), lambda t: 0.0 * t])
+def test_a_velocity_that_is_nothing_at_times_makes_no_loop_wrong(still: Callable[[float], float]) -> None:
+    report = wm.audit_loop(right, lambda x, t: -x * still(t), NOISE, steps=8)
+    assert report.agrees, report
+
+
+def test_the_sum_of_steps_is_told_where_a_step_shows_nothing() -> None:
+    loop = euler(lambda k, n: 0.884 / n, lambda k, n: k / n)
+    assert "sum to 0.884, not to 1" in wm.audit_loop(loop, lambda x, t: -x * t, NOISE).sentence
+
+
 @pytest.mark.parametrize(
     ("loop", "words"),
     [

@@ -10,7 +10,7 @@ Shapes: n samples, N steps.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ NO_ODE_NOISE = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoopReport:
-    """What a hand-written loop does. Print it."""
+    """What a hand-written loop does, and whether it is the method that it is meant to be. Print it."""
 
     agrees: bool
     """Whether it is its method on its nodes, to rounding, and takes as many steps as it is asked for."""
@@ -146,8 +146,8 @@ class Walk:
         grouped = [recording.calls[k : k + stages] for k in range(0, whole, stages)]
         states = [calls[0].state for calls in grouped] + [recording.final]
         moves = [_move(calls, table, after) for calls, after in zip(grouped, states[1:], strict=True)]
-        sizes, strays = [size for size, _ in moves], [stray for _, stray in moves]
-        return cls(start, end, [calls[0].t for calls in grouped], states, sizes, strays)
+        nodes, strays = [calls[0].t for calls in grouped], [stray for _, stray in moves]
+        return cls(start, end, nodes, states, _filled([size for size, _ in moves], [*nodes, end]), strays)
 
     @property
     def span(self) -> float:
@@ -162,14 +162,24 @@ class Walk:
         return abs(one - other) <= SAME_TIME * abs(self.span)
 
 
+def _filled(sizes: Sequence[float], nodes: Sequence[float]) -> list[float]:
+    """The sizes, and where one is not known that of the times, in the proportion that the others have to theirs."""
+    known, meant = np.array(sizes), np.diff(nodes)
+    sure = np.isfinite(known) & (meant != 0)
+    ratio = float(np.median(known[sure] / meant[sure])) if sure.any() else 1.0
+    return [float(size) for size in np.where(np.isfinite(known), known, ratio * meant)]
+
+
 def _move(calls: Sequence[Call], table: Tableau, after: Tensor) -> tuple[float, float]:
-    """The h for which a step is h times the method's mean of its rates, and the share of it that is not."""
+    """The h for which a step is h times the method's mean of its rates, and the share of it that is not. Where the
+    rates are next to nothing, h is not a number: any would do."""
     rate = sum(float(w) * call.rate.double() for w, call in zip(table.b, calls, strict=False))
     rate, change = torch.as_tensor(rate).flatten(), (after - calls[0].state).double().flatten()
-    size = float(change @ rate / (rate @ rate).clamp(min=1e-300))
     rounding = float(torch.finfo(after.dtype).eps) * float(after.double().norm())
+    size = float(change @ rate / (rate @ rate).clamp(min=1e-300))
     left = max(0.0, float((change - size * rate).norm()) - 10 * rounding)
-    return size, left / max(float(change.norm()), 1e-300)
+    stray = left / max(float(change.norm()), 1e-300)
+    return (size if float(rate.norm()) > rounding / SAME_TIME else nan), stray
 
 
 def _wrong_count(calls: int, twice: int, steps: int, table: Tableau, made: Sequence[Call]) -> str | None:
