@@ -51,6 +51,7 @@ print(report)
 
 target = wm.SetDistance("energy").against(real)
 sampler = wm.Sampler(velocity, wm.FixedStep("euler", step=1 / 10))
+print(wm.audit(sampler, noise, data=real))
 print(f"energy distance from real samples (sets of real samples stay below {target.noise(len(noise)):.4f})")
 for method, steps in (("euler", 2), ("euler", 4), ("euler", 10), ("euler", 50), ("midpoint", 5), ("rk4", 25)):
     with torch.no_grad(), wm.using(sampler, wm.FixedStep(method, step=1 / steps)), wm.counting() as count:

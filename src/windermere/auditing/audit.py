@@ -24,6 +24,7 @@ from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder
 from windermere.auditing.samples import Batch, choose, size
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
+from windermere.auditing.sets.distance import SetDistance
 from windermere.auditing.subject import Pass, Subject
 from windermere.auditing.verdict import Verdict
 from windermere.errors import MissedSolvesError, UsageError
@@ -45,7 +46,8 @@ def audit(
     batches: Any,
     *,
     trained_with: Solver | None = None,
-    metric: Metric | Function | str | None = None,
+    data: Any = None,
+    metric: Metric | Function | SetDistance | str | None = None,
     threshold: float | None = None,
     outputs: str | None = None,
     agreement: float = 0.99,
@@ -65,11 +67,15 @@ def audit(
     batches: a pair (inputs, labels), such as a split of windermere.paper.data, an iterable of such pairs, or a torch
         Dataset. Inputs alone, without labels, will do: then the verdict is about how far outputs move.
     trained_with: the solver that the model was trained with, if `model` is a function.
+    data: for a sampler, whose batches are noise: real samples, [n, ...], as a tensor or an array. The verdict is about
+        how far the generated set is from them, under all solvers from the same noise.
     metric: "accuracy", "rmse", "mse", "mae", "r2", "nll" or "energy-drift", a `windermere.Metric`, or a plain function
-        metric(outputs, labels) that gives every sample's score. Default: accuracy, where there are labels.
+        metric(outputs, labels) that gives every sample's score. Default: accuracy, where there are labels. With data: a
+        `windermere.SetDistance`, or the name of its kind. Default: the energy distance.
     threshold: scores this far apart count as different, and errors this many times the own one. Default: the metric's
-        own, 0.1 for accuracy and 1.5 for errors; a plain function needs one. Without labels it is the share of
-        decisions that may change, 0.1, or the share of their spread by which outputs may move, 0.01.
+        own, 0.1 for accuracy and 1.5 for errors; a plain function needs one. With data it is the noise of as many real
+        samples. Without labels it is the share of decisions that may change, 0.1, or the share of their spread by which
+        outputs may move, 0.01.
     outputs: "classes" or "numbers": what outputs are, where there are no labels. Default: numbers, unless they are
         probabilities.
     agreement: the share of the flow's decisions that a safe step has to reproduce, where outputs are classes.
@@ -93,7 +99,7 @@ def audit(
     >>> print(verdict.outcome)
     FLOW
     """
-    question = as_question(metric, threshold, outputs, model)
+    question = as_question(metric, threshold, outputs, model, data)
     tried = as_candidates(candidates)
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     check_axis(batch_axis)

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     LIKELIHOOD = "likelihood"
     DECISIONS = "decisions"
     MOVEMENT = "movement"
+    SETS = "sets"
 
 
 class Judge(ABC):

@@ -8,6 +8,8 @@ from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import Judge
 from windermere.auditing.judges import Accuracy, Errors, Explained, Likelihood, MeanScores
 from windermere.auditing.metrics import READY, Function, Metric, accuracy, as_metric, check_threshold
+from windermere.auditing.sets.distance import SetDistance
+from windermere.auditing.sets.judge import Sets
 from windermere.auditing.subject import Pass
 from windermere.auditing.unlabelled import without_labels
 from windermere.checks import as_number, is_whole
@@ -25,10 +27,16 @@ class Question:
     metric: Metric | Function | None
     threshold: float | None
     outputs: str | None
+    data: Any = None
+    """Real samples, where a sampler is compared with them."""
+    distance: SetDistance | None = None
+    """By which."""
 
     def judge(self, own: Pass, targets: Any) -> Judge:
         """Who answers it, for a model whose own pass and targets are these."""
         metric = self.metric
+        if self.data is not None:
+            return Sets(self.distance or SetDistance("energy"), self.data, self.threshold)
         if metric is None and targets is None:
             return without_labels(own, self.outputs, self.threshold)
         if metric is None and self.outputs == "numbers":
@@ -58,11 +66,13 @@ def _judge_by(metric: Metric, limit: float | None, targets: Any) -> Judge:
     return by(metric.function, metric.called, threshold, metric.better)
 
 
-def as_question(metric: Any, threshold: Any, outputs: Any, model: Any = None) -> Question:
+def as_question(metric: Any, threshold: Any, outputs: Any, model: Any = None, data: Any = None) -> Question:
     """What was asked for, refused where it cannot mean anything. The paper's 0.1 is accuracy's threshold; a metric of
     one's own has units in which only the user can say what is far."""
     if outputs not in (None, *OUTPUTS):
         raise UsageError(f'outputs is "classes" or "numbers", not {describe_value(outputs)}')
+    if data is not None or isinstance(metric, SetDistance):
+        return _of_sets(metric, threshold, outputs, data)
     found = as_metric(metric, model)
     relative = isinstance(found, Metric) and found.relative
     if threshold is not None:
@@ -79,6 +89,25 @@ def as_question(metric: Any, threshold: Any, outputs: Any, model: Any = None) ->
             "one below 1"
         )
     return Question(metric=found, threshold=None if threshold is None else as_number(threshold), outputs=outputs)
+
+
+def _of_sets(metric: Any, threshold: Any, outputs: Any, data: Any) -> Question:
+    """Generated samples against real ones."""
+    if data is None:
+        raise UsageError("a windermere.SetDistance compares samples with real ones: give these as data=...")
+    if isinstance(metric, str):
+        metric = SetDistance(metric)
+    if metric is not None and not isinstance(metric, SetDistance):
+        raise UsageError(
+            "with data=... a sampler is judged by a distance of sets: give metric=windermere.SetDistance(...) or the "
+            "name of one, or leave it out for the energy distance"
+        )
+    if outputs is not None:
+        raise UsageError("outputs says what outputs without labels or data are: leave it out, for data=... is given")
+    if threshold is not None:
+        check_threshold(threshold, relative=False)
+    limit = None if threshold is None else as_number(threshold)
+    return Question(metric=None, threshold=limit, outputs=None, data=data, distance=metric)
 
 
 def as_candidates(candidates: Any) -> list[Candidate] | None:

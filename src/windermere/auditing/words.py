@@ -186,7 +186,19 @@ class MovementWords(DecisionWords):
         return f"under the flow outputs move by {value} of their spread (95%: {low} to {high})"
 
 
+@dataclass(frozen=True)
+class SetWords(Words):
+    """Of sets of samples, and how far they are from the data."""
+
+    def same(self, largest: Compared) -> str:
+        return (
+            f"{self.both()}; the sets differ by {self.size(largest.gap)}, no more than the {self.limit} that count as "
+            "different"
+        )
+
+
 WORDS: dict[Kind, type[Words]] = {
+    Kind.SETS: SetWords,
     Kind.ERRORS: ErrorWords,
     Kind.DECISIONS: DecisionWords,
     Kind.MOVEMENT: MovementWords,

@@ -57,6 +57,8 @@ class Target:
     model: Any
     batches: Any
     figure: Path
+    data: Any = None
+    """Real samples, where it is a sampler."""
     users: bool = False
     """Whether it is the user's own code."""
 
@@ -110,7 +112,7 @@ def _audited(found: Target, **options: Any) -> Verdict:
     try:
         # The user's code may print: standard output is for the answer.
         with audit_progress() as report, redirect_stdout(sys.stderr):
-            return _in_flags(audit(found.model, found.batches, report=report, **options))
+            return _in_flags(audit(found.model, found.batches, data=found.data, report=report, **options))
     except WindermereError:
         raise
     except (Exception, SystemExit) as error:  # whatever the user's code raises
@@ -193,8 +195,8 @@ def _targets(target: str, seed: int | None, figure: Path | None, device: str | N
             raise UsageError("--seed chooses a member of a run, but a function was given")
         if device is not None:
             raise UsageError("--device is where a run's model goes, but a function was given: let it place its model")
-        model, batches = _call(target)
-        yield Target(target, model, batches, figure or Path("audit.png"), users=True)
+        model, batches, real = _call(target)
+        yield Target(target, model, batches, figure or Path("audit.png"), data=real, users=True)
         return
     if not Path(target).exists():
         raise RunError(
@@ -238,8 +240,9 @@ def _is_users(file: str) -> bool:
     return not file.startswith(("<", *others))
 
 
-def _call(target: str) -> tuple[Any, Any]:
-    """The model and batches that package.module:function returns; modules of the current folder are found too."""
+def _call(target: str) -> tuple[Any, Any, Any]:
+    """The model and batches, or the sampler, noise and real samples, that package.module:function returns; modules of
+    the current folder are found too."""
     here = os.getcwd()  # the user's code may go elsewhere
     sys.path.insert(0, here)
     try:
@@ -251,9 +254,11 @@ def _call(target: str) -> tuple[Any, Any]:
         raise AuditError(f"{target} could not be called: {_told(error)}") from error
     finally:
         sys.path.remove(here)
-    if not isinstance(made, tuple) or len(made) != 2:
-        raise AuditError(f"{target} must return a model and batches, not {type(made).__name__}")
-    return made
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise AuditError(
+            f"{target} must return a model and batches, or a sampler, noise and data, not {type(made).__name__}"
+        )
+    return (*made, None) if len(made) == 2 else made
 
 
 def _function(target: str) -> Callable[[], Any]:
