@@ -56,6 +56,17 @@ def test_a_flow_that_is_not_known_is_undecided_without_a_number_of_it(
 
 
 @pytest.mark.usefixtures("models")
+@pytest.mark.parametrize("options", [(), ("--metric", "mmd")])
+def test_a_function_that_returns_a_sampler_noise_and_data_is_audited_by_sets(
+    run: Command, options: tuple[str, ...]
+) -> None:
+    answer = run("audit", "rotations:sampler", "--no-evidence", *options)
+    assert answer.code == EXIT_CODES[Outcome.TIED]
+    assert f"{'mmd' if options else 'energy'} distance" in answer.out
+    assert "300 generated samples are compared with 300 real ones" in " ".join(answer.out.split())
+
+
+@pytest.mark.usefixtures("models")
 def test_json_has_the_safe_step_and_its_solver(run: Command) -> None:
     values = json.loads(run("audit", "rotations:fine", "--no-evidence", "--json").out)["rotations:fine"]
     assert (values["safe_step"], values["safe_solver"]) == (1 / 32, "euler, h = 1/32")

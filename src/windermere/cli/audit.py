@@ -19,6 +19,7 @@ from rich.table import Column, Table
 import windermere
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.auditing.options import as_question, check_samples
+from windermere.auditing.sets.distance import KINDS
 from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
@@ -80,7 +81,7 @@ def audit_target(
     as_json: bool,
 ) -> NoReturn:
     """Every model that the target names, one after the other; the exit code is the worst verdict's."""
-    if metric != ENERGY:  # which only the model can say more of
+    if metric not in (ENERGY, *KINDS):  # of which only the model, or the data, can say more
         as_question(metric, threshold, outputs)
     if everything and samples is not None:
         raise UsageError("--samples says how many to draw, and --all takes them all: leave one of the two out")
