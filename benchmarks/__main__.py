@@ -5,6 +5,7 @@ import sys
 from benchmarks import (
     audit_cost,
     calibration,
+    calibration_errors,
     crossings,
     frontier,
     known_cases,
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "crossings": crossings.run,
     "known_cases": known_cases.run,
     "calibration": calibration.run,
+    "calibration_errors": calibration_errors.run,
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
     "frontier": frontier.bars_of_results,

@@ -75,7 +75,7 @@ def test_a_solver_of_training_beside_a_models_own_is_refused() -> None:
         ({"metric": "mse"}, "one target for each output, but outputs have shape .20, 2. and targets .20,."),
         ({"metric": "nll"}, "nll takes the model's outputs for log-densities, one for each sample, but"),
         ({"outputs": "logits"}, 'outputs is "classes" or "numbers", not \'logits\''),
-        ({"outputs": "numbers"}, 'compared with targets by a metric: give one, such as metric="mse"'),
+        ({"outputs": "numbers"}, "compared with targets by a metric: give one, such as metric='mse'"),
         ({"candidates": ["rk4"]}, r"a candidate is a windermere.Candidate\(method, factor\), not 'rk4'"),
         ({"metric": lambda z, y: z[:, 0] / 0, "threshold": 0.1}, "scores are not finite for 20 of 20 samples"),
     ],

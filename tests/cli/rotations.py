@@ -27,6 +27,15 @@ def made(steps):
 def coarse():
     return made(2)
 
+def unlabelled():
+    model, (x, y) = made(2)
+    return model, x
+
+def regression():
+    model, (x, y) = made(64)
+    with torch.no_grad(), wm.using(model, wm.FixedStep.of("rk4", steps=64)):
+        return model, (x, model(x) + 1e-3)
+
 def fine():
     print("loading")
     return made(256)

@@ -30,6 +30,30 @@ def test_a_function_that_returns_model_and_batches_is_audited(
 
 @pytest.mark.usefixtures("models")
 @pytest.mark.parametrize(
+    ("name", "flags", "code", "words"),
+    [
+        ("regression", ("--metric", "rmse"), 12, "COARSE: the field is fine, its solver too coarse"),
+        ("regression", ("--metric", "rmse", "--threshold", "1000"), 0, "within a factor of 1000"),
+        ("unlabelled", (), 13, "--outputs classes counts decisions instead"),
+        ("unlabelled", ("--outputs", "classes"), 13, "of decisions change from its own solver"),
+    ],
+)
+def test_a_metric_and_what_outputs_are_can_be_said_by_flags(
+    run: Command, name: str, flags: tuple[str, ...], code: int, words: str
+) -> None:
+    answer = run("audit", f"rotations:{name}", "--no-evidence", "--figure", "flags.png", *flags)
+    assert answer.code == code
+    assert words in answer.out
+
+
+@pytest.mark.usefixtures("models")
+def test_a_metric_that_there_is_not_is_refused_in_a_sentence(run: Command) -> None:
+    assert_one_sentence(run("audit", "rotations:fine", "--metric", "f1"), "there is no metric 'f1'")
+    assert_one_sentence(run("audit", "rotations:fine", "--metric", "energy-drift"), "energy-drift needs the energy")
+
+
+@pytest.mark.usefixtures("models")
+@pytest.mark.parametrize(
     ("name", "words"),
     [
         ("noisy", "there is noise or dropout in the model."),

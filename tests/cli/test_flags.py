@@ -67,7 +67,8 @@ def options(path: Path) -> Iterator[str]:
         ("with source=...", "with --from FOLDER"),
         ("say arithmetic='tf32', or", "say --arithmetic tf32, or"),
         ("runs/quick=True and quick=True/one are folders", "runs/quick=True and quick=True/one are folders"),
-        ("give metric=... and threshold=...", "give metric=... and threshold=..."),
+        ("take metric='mse', and say by threshold=... how far", "take --metric mse, and say by --threshold how far"),
+        ("give candidates=... in Python", "give candidates=... in Python"),
     ],
 )
 def test_arguments_become_flags_and_nothing_else_does(python: str, flags: str) -> None:

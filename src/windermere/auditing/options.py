@@ -41,7 +41,7 @@ class Question:
             return without_labels(own, self.outputs, self.threshold)
         if metric is None and self.outputs == "numbers":
             raise UsageError(
-                'outputs that are numbers are compared with targets by a metric: give one, such as metric="mse"'
+                "outputs that are numbers are compared with targets by a metric: give one, such as metric='mse'"
             )
         if metric is None:
             metric = READY[ACCURACY]

@@ -150,7 +150,7 @@ def without_labels(own: Pass, outputs: str | None, threshold: float | None) -> J
     probabilities, which only classes have."""
     classes = outputs == "classes" or (outputs is None and _are_probabilities(own.outputs))
     taken = "scores of classes" if classes else "numbers"
-    other = 'outputs="numbers" looks at how far they move' if classes else 'outputs="classes" counts decisions instead'
+    other = "outputs='numbers' looks at how far they move" if classes else "outputs='classes' counts decisions instead"
     note = None if outputs is not None else f"without labels the outputs were taken for {taken}: {other}"
     if not classes:
         return Movement(MOVED if threshold is None else threshold, note)

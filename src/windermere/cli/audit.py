@@ -128,7 +128,8 @@ def _audited(found: Target, **options: Any) -> Verdict:
 def _in_flags(verdict: Verdict) -> Verdict:
     """Its sentence may advise arguments, which the command line has as flags."""
     flow = replace(verdict.reference, reason=verdict.reference.reason and in_flags(verdict.reference.reason))
-    return replace(verdict, sentence=in_flags(verdict.sentence), reference=flow)
+    notes = tuple(in_flags(note) for note in verdict.notes)
+    return replace(verdict, sentence=in_flags(verdict.sentence), reference=flow, notes=notes)
 
 
 def _check_figure(figure: Path) -> None:
