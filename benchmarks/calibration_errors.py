@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -47,10 +48,11 @@ class BruteForce:
     """Scores of a case under any solver, and how far from the flow its outputs are."""
 
     def __init__(self, case: Case) -> None:
-        self.case, (self.own,) = (
-            case,
-            (block.solver for block in case.model.modules() if isinstance(block, wm.ODEBlock)),
-        )
+        self.case = case
+        (block,) = (each for each in case.model.modules() if isinstance(each, wm.ODEBlock))
+        self.own = block.solver
+        self.longest = min(b - a for a, b in pairwise(block.times))
+        """Longer steps land on the next time of the output, and are none."""
         self.flow = self.outputs("rk4", 1 / FINER)
 
     def outputs(self, method: str, factor: float) -> Tensor:
@@ -89,7 +91,7 @@ class BruteForce:
     def safe(self) -> float | None:
         """The coarsest step from which on all finer ones are within the threshold of the flow."""
         safe = None
-        for factor in RUNGS:
+        for factor in (each for each in RUNGS if each * self.own.precision <= self.longest * (1 + 1e-9)):
             try:
                 off = abs(self.score(self.outputs(self.own.method, factor)) - self.score(self.flow))
             except SolverError:

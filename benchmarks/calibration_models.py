@@ -69,9 +69,9 @@ class Series(nn.Module):
 class Density(nn.Module):
     """log p(x), with the exact trace of a field of one hidden layer."""
 
-    def __init__(self, solver: wm.Solver) -> None:
+    def __init__(self, solver: wm.Solver, field: nn.Module | None = None) -> None:
         super().__init__()
-        self.block = wm.ODEBlock(TracedField(), solver)
+        self.block = wm.ODEBlock(field or TracedField(), solver)
 
     def forward(self, x: Tensor) -> Tensor:
         end = self.block(torch.cat([x, torch.zeros_like(x[:, :1])], dim=1))
@@ -93,7 +93,8 @@ class TracedField(nn.Module):
 
 
 def regressions() -> Iterator[Case]:
-    """Of each system as many as make 30, half of them measured with noise."""
+    """Of each system as many as make 30, half of them measured with noise, and one that is used with too coarse a
+    solver for its field."""
     for s, (name, rate) in enumerate(SYSTEMS.items()):
         every = [(method, step) for method, steps in SOLVERS.items() for step in steps]
         for i, (method, step) in enumerate(every if s < 2 else every[:7]):
@@ -104,10 +105,13 @@ def regressions() -> Iterator[Case]:
             model = Series(wm.Autonomous(field), wm.FixedStep(method, step=step)).double()
             _fit(model, x, partial(nn.functional.mse_loss, y))
             yield Case(f"{name}, {method}, h = {step:g}, noise {noise:g}", model, test, "mse")
+            if (method, step) == ("rk4", 0.2):
+                coarse = Series(model.block.field, wm.FixedStep("euler", step=step))
+                yield Case(f"{name}, trained with rk4, used with euler, h = {step:g}", coarse, test, "mse")
 
 
 def likelihoods() -> Iterator[Case]:
-    """Of two sets of points ten each."""
+    """Of two sets of points ten each, and one that is used with too coarse a solver for its field."""
     for s, draw in enumerate((_moons, _ring)):
         for i, (method, steps) in enumerate((m, n) for m, counts in LIKELIHOOD_STEPS.items() for n in counts):
             torch.manual_seed(1000 + 100 * s + i)
@@ -115,6 +119,9 @@ def likelihoods() -> Iterator[Case]:
             model = Density(wm.FixedStep.of(method, steps=steps)).double()
             _fit(model, x, lambda log_p: -log_p.mean())
             yield Case(f"{draw.__name__[1:]}, {method}, {steps} steps", model, (test, None), "nll")
+            if (method, steps) == ("rk4", 4):
+                coarse = Density(wm.FixedStep.of("euler", steps=steps), model.block.field)
+                yield Case(f"{draw.__name__[1:]}, trained with rk4, used with euler", coarse, (test, None), "nll")
 
 
 def _measured(rate: Callable[[Tensor], Tensor], noise: float) -> tuple[Tensor, Tensor]:
