@@ -21,8 +21,6 @@ from windermere.auditing.wording import Findings, recommendation, sentence, summ
 from windermere.auditing.words import Compared
 from windermere.solvers import Adaptive
 
-HEADLESS = "outputs are the states of the solve, taken for scores of classes: if they are none, leave the labels out"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
@@ -62,7 +60,6 @@ def conclude(
     gaps = [each.gap for each in compared]
     standard = None if flow is None else Standard(judge, flow, asked.agreement)
     along = [whole.results[c] for c in rungs]
-    headless = judge.kind is Kind.CLASSES and _is_state(whole.done)
     findings = Findings(
         judge=judge,
         outcome=decide(gaps, judge.threshold, labelled=judge.labelled) if gaps else Outcome.UNDECIDED,
@@ -75,12 +72,12 @@ def conclude(
         needed=precision_for(along, standard),
         doubt=doubt,
         chance=None if whole.classes is None else no_better_than_chance(own.scores, whole.classes),
-        headless=headless,
+        headless=judge.kind is Kind.CLASSES and _is_state(whole.done),
         population=asked.population,
         samples=len(own.scores),
         agreement=None if flow is None else judge.agreement(own.kept, flow.kept),
     )
-    notes = (*([judge.note] if judge.note else []), *([HEADLESS] if headless else []), *subject.notes)
+    notes = (*([judge.note] if judge.note else []), *subject.notes)
     return Verdict(
         outcome=findings.outcome,
         sentence=sentence(findings),

@@ -55,12 +55,12 @@ def sentence(found: Findings) -> str:
     if found.doubt is not None:
         return f"UNDECIDED: {found.doubt}."
     if found.outcome is Outcome.UNDECIDED:
-        return f"UNDECIDED: {_unsure(found)}."
+        return f"UNDECIDED: {_unsure(found)}.{_near_chance(found)}"
     if found.outcome is Outcome.FLOW:
         return f"FLOW: {words.same(_largest(found.compared))}.{_near_chance(found)}"
     if found.outcome is Outcome.COARSE:
         certain = [each for each in found.compared if each.gap.improves(threshold)]
-        return f"COARSE: {FINE}: {words.better(_largest(certain))}."
+        return f"COARSE: {FINE}: {words.better(_largest(certain))}.{_near_chance(found)}"
     certain = [each for each in found.compared if each.gap.worse(threshold)]
     called = "TIED to its solver" if found.outcome is Outcome.TIED else "MOVED"
     return f"{called}: {words.worse(_largest(certain))}.{_near_chance(found)}"
