@@ -56,15 +56,16 @@ def label(model: nn.Module, test: Labelled) -> tuple[str, float]:
     reference = subject.forward(x, lambda _: wm.FixedStep.of("rk4", steps=4096), double=True)
     mine = float(accuracy(own.outputs, y).mean())
     error = np.median(distance(end_of, own, reference))
-    gaps = [abs(mine - float(accuracy(reference.outputs, y).mean()))]
+    gaps = [mine - float(accuracy(reference.outputs, y).mean())]
     for candidate in (Candidate(m, f) for m in ("euler", "midpoint", "rk4") for f in FACTORS):
         try:
             other = subject.forward(x, candidate)
         except SolverError:
             continue
         if np.median(distance(end_of, other, reference)) <= error:
-            gaps.append(abs(mine - float(accuracy(other.outputs, y).mean())))
-    return ("TIED" if max(gaps) > THRESHOLD else "FLOW"), float(max(gaps))
+            gaps.append(mine - float(accuracy(other.outputs, y).mean()))
+    outcome = "TIED" if max(gaps) > THRESHOLD else "COARSE" if min(gaps) < -THRESHOLD else "FLOW"
+    return outcome, max(map(abs, gaps))
 
 
 def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
