@@ -6,6 +6,7 @@ from benchmarks import (
     audit_cost,
     calibration,
     crossings,
+    error_ratio,
     frontier,
     known_cases,
     memory,
@@ -27,6 +28,7 @@ BENCHMARKS = {
     "calibration": calibration.run,
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
+    "error_ratio": error_ratio.run,
     "frontier": frontier.bars_of_results,
 }
 
