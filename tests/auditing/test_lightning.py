@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from tests.adaptation.kit import INSTALLED, WARNINGS, batches, classifier, imported, remembering
+from windermere.errors import UsageError
 from windermere.solvers import FixedStep
 
 pytestmark = [*WARNINGS, pytest.mark.skipif(not INSTALLED, reason="Lightning is not installed")]
@@ -74,3 +75,13 @@ def test_what_cannot_be_audited_is_told_and_the_training_stands(
     assert callback.verdict is None
     assert "AuditAtEnd cannot audit this Classifier: " in capsys.readouterr().out
     assert not torch.equal(before, module.model[0].weight)
+
+
+def test_a_model_that_raises_at_the_end_and_options_that_do_not_exist_are_told(
+    pl: Any, audit_at_end: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    callback = audit_at_end((torch.zeros(8, 5), torch.zeros(8, dtype=torch.int64)), evidence=False)
+    fitted(pl, callback, classifier(pl)(EULER), batches())
+    assert "AuditAtEnd cannot audit this Classifier: " in capsys.readouterr().out
+    with pytest.raises(UsageError, match=r"takes the arguments of windermere.audit, but got an unexpected .* 'metrik'"):
+        audit_at_end(metrik="mse")

@@ -1,11 +1,12 @@
 """A Lightning callback that audits a LightningModule when its training has ended. Needs `windermere[lightning]`."""
 
+from inspect import signature
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from windermere.auditing.audit import audit
 from windermere.auditing.verdict import Outcome, Verdict
-from windermere.errors import UsageError, WindermereError
+from windermere.errors import UsageError, WindermereError, describe_error
 from windermere.nn.lightning import lightning_for
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class AuditAtEnd(Callback):
     """
 
     def __init__(self, data: Any = None, **options: Any) -> None:
+        try:
+            signature(audit).bind(None, data, **options)
+        except TypeError as error:  # now, and not when training has ended
+            raise UsageError(f"AuditAtEnd takes the arguments of windermere.audit, but {error}") from error
         self.data, self.options = data, options
         self.verdict: Verdict | None = None
         """None before the end, on other ranks than the first, and where nothing could be audited."""
@@ -37,8 +42,9 @@ class AuditAtEnd(Callback):
         if trainer.is_global_zero:
             try:
                 self.verdict = self._audited(trainer, pl_module)
-            except WindermereError as error:
-                trainer.print(f"AuditAtEnd cannot audit this {type(pl_module).__name__}: {error}")
+            except Exception as error:  # whatever the user's code raises: other ranks wait  # noqa: BLE001
+                why = str(error) if isinstance(error, WindermereError) else describe_error(error)
+                trainer.print(f"AuditAtEnd cannot audit this {type(pl_module).__name__}: {why}")
             else:
                 trainer.print(f"{self.verdict.sentence}\n{self.verdict.recommendation}")
                 for logger in trainer.loggers:

@@ -47,4 +47,6 @@ def test_the_energy_is_found_in_what_a_field_wraps() -> None:
     inner = nn.Linear(2, 2)
     inner.energy = nn.Linear(2, 1)
     assert energy_of(Autonomous(inner)) is inner.energy
-    assert energy_of(SimpleNamespace(asked=SimpleNamespace(field=inner))) is inner.energy
+    asked = SimpleNamespace(field=inner)
+    assert energy_of(SimpleNamespace(asked=asked, parts=None)) is inner.energy
+    assert energy_of(SimpleNamespace(asked=asked, parts=[torch.Size([2])])) is None

@@ -73,6 +73,8 @@ def own_energy_drift(paths: OwnPaths) -> EnergyDrift | None:
 
 def energy_of(field: Any) -> Callable[[Tensor], Tensor] | None:
     """The energy of a field, or of what it is made of: the network of an `Autonomous`, the field of another library."""
+    if getattr(field, "parts", None) is not None:  # a tuple's parts side by side are no state that its energy knows
+        return None
     asked = getattr(field, "asked", None)
     for carrier in (field, getattr(field, "network", None), getattr(asked, "field", None)):
         for name in NAMES:
