@@ -42,8 +42,9 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
     digits, gap = verdict.digits, verdict.gap
     apart = "-"
     if gap is not None:
-        value, low, high = (digits(x, signed=True) for x in (gap.value, gap.low, gap.high))
-        apart = f"{value} ({low} to {high})"
+        # A ratio of errors has no sign, and is as many times the own one.
+        value, low, high = (digits(x, signed=not gap.ratio) for x in (gap.value, gap.low, gap.high))
+        apart = f"{'x ' if gap.ratio else ''}{value} ({low} to {high})"
     own, flow = digits(verdict.own.metric), digits(verdict.reference.metric)
     return own, flow, apart, str(verdict.outcome), verdict.safe.solver or "-"
 

@@ -58,7 +58,8 @@ def test_it_stops_where_errors_are_the_references_own_and_says_at_which_step(sto
     clear = convergence(paths)
     assert clear is not None
     assert paths.flow is not None
-    found = convergence(replace(paths, flow=replace(paths.flow, error=clear.errors[stopped] / 2.9)))
+    share = clear.errors[stopped] / clear.errors[0] / 2.9
+    found = convergence(replace(paths, flow=replace(paths.flow, share=share)))
     assert found is not None
     assert (len(found.slopes), found.stops) == (max(0, stopped - 1), clear.steps[stopped])
     assert words in found.finding

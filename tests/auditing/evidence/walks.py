@@ -28,7 +28,7 @@ def walked(
         states=trajectory.states,
         times=tuple(trajectory.times.tolist()),
         classes=None,
-        flow=None if flow is None else Flow(end=flow(start), error=0.0),
+        flow=None if flow is None else Flow(end=flow(start), share=0.0),
     )
 
 

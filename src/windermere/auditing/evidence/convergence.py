@@ -74,7 +74,7 @@ def convergence(paths: OwnPaths) -> Convergence | None:
     exact = paths.flow.end[:POINTS]
     ends = [paths.states[-1, :POINTS], *(_end(paths, 0.5**k) for k in range(1, HALVINGS + 1))]
     errors = tuple(_median_distance(end, exact) for end in ends)
-    floor = max(FLOOR * paths.flow.error, ROUNDING * _median_distance(exact, torch.zeros_like(exact)))
+    floor = max(FLOOR * paths.flow.share * errors[0], ROUNDING * _median_distance(exact, torch.zeros_like(exact)))
     steps = tuple(paths.solver.precision * 0.5**k for k in range(HALVINGS + 1))
     seen = next((k for k, error in enumerate(errors) if not error > floor), len(errors))
     slopes = tuple(log2(errors[k] / errors[k + 1]) for k in range(seen - 1))

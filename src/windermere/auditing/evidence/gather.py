@@ -48,7 +48,7 @@ class Drawn:
 def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Result, reference: Reference) -> Drawn:
     """All the evidence that this way in can give; what fails or does not apply is left out or says why. `done` is the
     pass with its own solver."""
-    paths = own_paths(subject, batch, done, reference)
+    paths = own_paths(subject, batch, done, own, reference)
     if paths is None:
         return Drawn()
     seen = _Seen(paths.insight.field)

@@ -15,6 +15,7 @@ from torch import Tensor
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.reference import Reference
 from windermere.auditing.samples import first
+from windermere.auditing.scoring import Result
 from windermere.auditing.subject import Insight, Pass, Subject
 from windermere.errors import UsageError, WindermereError
 from windermere.solvers import Adaptive, Solver, solve
@@ -30,8 +31,9 @@ class Flow:
 
     end: Tensor
     """[P, ...]"""
-    error: float
-    """The reference's own, a median estimate."""
+    share: float
+    """The reference's own error over the training solver's, medians. Of both it is the same share whether errors are
+    those of ends or of outputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,9 @@ class OwnPaths:
         return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
 
 
-def own_paths(subject: Subject, batch: tuple[Any, Any], done: Pass, reference: Reference) -> OwnPaths | None:
+def own_paths(
+    subject: Subject, batch: tuple[Any, Any], done: Pass, own: Result, reference: Reference
+) -> OwnPaths | None:
     """The way of the batch's first points; None where the model hides its field, or cannot be solved in float64."""
     inputs, labels = batch
     in_the_plane = done.states is None or done.states.shape[1] == 2
@@ -86,15 +90,16 @@ def own_paths(subject: Subject, batch: tuple[Any, Any], done: Pass, reference: R
         states=solution.trajectory.states.detach(),
         times=tuple(solution.trajectory.times.tolist()),
         classes=_classes(done.outputs, labels, len(insight.start)),
-        flow=_flow(reference, insight.start) if len(subject.solvers) == 1 else None,
+        flow=_flow(reference, own, insight.start) if len(subject.solvers) == 1 else None,
     )
 
 
-def _flow(reference: Reference, start: Tensor) -> Flow | None:
+def _flow(reference: Reference, own: Result, start: Tensor) -> Flow | None:
     ends = None if reference.done is None or not reference.converged else reference.done.states
-    if ends is None or reference.error is None or ends[: len(start)].numel() != start.numel():
+    if ends is None or reference.error is None or own.error is None or ends[: len(start)].numel() != start.numel():
         return None
-    return Flow(end=ends[: len(start)].reshape(start.shape).to(start), error=float(np.median(reference.error)))
+    error, its = float(np.median(own.error)), float(np.median(reference.error))
+    return Flow(end=ends[: len(start)].reshape(start.shape).to(start), share=its / error if error > 0 else 1.0)
 
 
 def _classes(outputs: Tensor, labels: Any, points: int) -> NDArray[np.int64] | None:
