@@ -7,6 +7,7 @@ from benchmarks import (
     calibration,
     calibration_errors,
     crossings,
+    error_ratio,
     frontier,
     known_cases,
     memory,
@@ -29,6 +30,7 @@ BENCHMARKS = {
     "calibration_errors": calibration_errors.run,
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
+    "error_ratio": error_ratio.run,
     "frontier": frontier.bars_of_results,
 }
 

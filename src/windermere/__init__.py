@@ -3,7 +3,7 @@
 Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
 Audit a sampler                `Sampler`, `SetDistance`, `audit_loop`, `LoopReport`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
-                               `Score`, `moved_mass`, `relative_distance`, `initial_step`
+                               `Score`, `moved_mass`, `relative_distance`, `error_ratio`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
 Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`, `fast_paths`
 Solve as torchdiffeq does      `odeint`, `odeint_adjoint`
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SteadyTolerances,
         StepAdaptation,
         ToleranceAdaptation,
+        error_ratio,
         moved_mass,
         relative_distance,
         review,
@@ -97,6 +98,7 @@ __all__ = [
     "checking",
     "counting",
     "energy_drift",
+    "error_ratio",
     "fast_paths",
     "initial_step",
     "load_run",
@@ -118,6 +120,7 @@ _HOMES = {
         "SteadyTolerances",
         "StepAdaptation",
         "ToleranceAdaptation",
+        "error_ratio",
         "moved_mass",
         "relative_distance",
         "review",

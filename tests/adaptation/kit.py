@@ -24,6 +24,7 @@ WARNINGS = [
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
     pytest.mark.filterwarnings("ignore:(GPU|TPU) available but not used"),
+    pytest.mark.filterwarnings("ignore:The number of training batches .* is smaller than the logging interval"),
     pytest.mark.filterwarnings("ignore:The `srun` command is available on your system but is not used"),
 ]
 CALLBACK = "windermere.adaptation.lightning"
@@ -60,11 +61,10 @@ class Kit:
             accelerator="cpu",
             max_steps=steps,
             callbacks=list(callbacks),
-            logger=False,
             enable_progress_bar=False,
             enable_model_summary=False,
             enable_checkpointing=False,
-            **options,
+            **{"logger": False, **options},
         )
 
     def fitted(self, adapt: Any, solver: Solver, steps: int = 120) -> tuple[Any, Any]:
@@ -123,3 +123,22 @@ def outputs_of(module: Any, decision: Any) -> tuple[Tensor, Tensor]:
         with using(module, solver), torch.no_grad():
             found.append(module(next(iter(batches()))[0]))
     return found[0], found[1]
+
+
+def remembering(pl: Any) -> Any:
+    """A logger of Lightning's that keeps all that it is told."""
+
+    class Remembering(pl.loggers.Logger):  # type: ignore[misc]
+        name, version = "remembering", 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.told: list[tuple[int, dict[str, float]]] = []
+
+        def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+            self.told.append((step or 0, metrics))
+
+        def log_hyperparams(self, *_: Any, **__: Any) -> None:
+            pass
+
+    return Remembering()

@@ -106,7 +106,8 @@ def test_two_ranks_with_different_batches_take_the_same_decisions(tmp_path: Path
 @pytest.mark.skipif(not INSTALLED, reason="needs Lightning")
 def test_two_ranks_of_a_lightning_trainer_follow_the_mean_of_their_distances(tmp_path: Path) -> None:
     first, second = on_two_ranks(tmp_path, fit_data_parallel)
-    (one,), (other,) = first["distances"], second["distances"]
+    (nothing, one), (nothing_either, other) = first["distances"], second["distances"]
+    assert nothing == nothing_either == 0  # the first batch is compared with itself, to see that it can be
     assert one != other
     assert first["state"] == second["state"]
     assert first["state"]["decision"]["signal"] == pytest.approx((one + other) / 2)

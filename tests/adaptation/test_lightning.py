@@ -53,7 +53,7 @@ def test_agreeing_scores_raise_the_step_of_all_blocks_after_every_twentieth_batc
     assert adapt.state.reviews == 6
     assert [block.solver for block in module.blocks] == [CONTROLLER.solver(adapt.state)] * 2
     assert float(fit.callback_metrics["adapt/precision"]) == pytest.approx(adapt.state.precision)
-    assert "adapt/signal" not in fit.callback_metrics
+    assert float(fit.callback_metrics["adapt/decision"]) == 1
 
 
 def test_the_papers_algorithms_review_a_batch_of_one_sample(kit: Kit) -> None:
@@ -77,6 +77,8 @@ def test_the_users_own_score_decides_and_is_asked_for_without_gradients_in_eval_
     module, _ = kit.fitted(adapt, FixedStep("euler", step=0.1), steps=40)
     assert [solver.precision for solver in module.used] == [0.2] * 20 + [0.1] * 20
     checks = [CONTROLLER.check_solver(0.2), CONTROLLER.check_solver(0.1)]
+    first, *asked = asked  # the first batch is scored, to tell at once where it cannot be
+    assert first == FixedStep("euler", step=0.2)
     assert asked == [FixedStep("euler", step=0.2), checks[0], FixedStep("euler", step=0.1), checks[1]]
     assert adapt.state.precision == 0.05
 

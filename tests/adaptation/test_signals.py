@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from windermere.adaptation import Score
-from windermere.adaptation.signals import moved_mass, relative_distance
+from windermere.adaptation.signals import error_ratio, moved_mass, relative_distance
 from windermere.errors import UsageError
 
 
@@ -119,3 +119,34 @@ def test_a_series_is_not_taken_for_an_ensemble_and_is_told_how_to_become_vectors
     told = relative_distance(series.flatten(1), shifted.flatten(1))
     assert told.shape == ()
     assert told == relative_distance(time_first.movedim(1, 0).flatten(1), shifted.flatten(1))
+
+
+def rms(values: torch.Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def test_an_error_ratio_is_how_far_outputs_move_relative_to_the_models_own_error() -> None:
+    targets, error, moved = torch.randn(3, 6, 5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    trained, checked = targets + 0.1 * error, targets + 0.1 * error + 0.02 * moved
+    ratio = float(error_ratio(trained, checked, targets))
+    assert ratio == pytest.approx(0.2 * rms(moved) / rms(error))
+    assert float(error_ratio(trained - targets, checked - targets)) == pytest.approx(ratio)
+    assert 1 - ratio <= rms(checked - targets) / rms(trained - targets) <= 1 + ratio
+    each = error_ratio(trained, checked, targets, members=True)
+    assert each.tolist() == pytest.approx([float(error_ratio(trained[s], checked[s], targets[s])) for s in range(6)])
+
+
+def test_an_exact_model_is_not_asked_for_more_than_float32_resolves() -> None:
+    targets = torch.linspace(1, 2, 8)[:, None]
+    assert float(error_ratio(targets, targets + 1e-7, targets)) < 0.1
+    assert float(error_ratio(targets, targets + 1e-3, targets)) > 100
+
+
+def test_an_error_ratio_of_other_shapes_is_refused_rather_than_broadcast() -> None:
+    outputs = torch.zeros(4, 1)
+    with pytest.raises(UsageError, match=r"shape \[4, 1\] need targets of the same shape, not targets of shape \[4\]"):
+        error_ratio(outputs, outputs, torch.zeros(4))
+    with pytest.raises(UsageError, match="need targets of the same shape, not float"):
+        error_ratio(outputs, outputs, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"shapes \[4, 1\] and \[4\] cannot be compared"):
+        error_ratio(outputs, torch.zeros(4))

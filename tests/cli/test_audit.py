@@ -12,6 +12,7 @@ from tests.auditing.test_known_cases import rotation_verdict
 from tests.cli.commands import QUICK, Command, assert_one_sentence
 from windermere.auditing import Outcome, reference
 from windermere.cli.audit import EXIT_CODES, rich_table
+from windermere.cli.seeds_table import show_seeds
 
 
 @pytest.mark.usefixtures("models")
@@ -106,6 +107,37 @@ def test_every_seed_of_a_run_is_audited_and_the_worst_decides_the_exit_code(run:
     assert answer.code == worst
     assert {p.name for p in Path("runs/two").glob("*.png")} == {"audit-seed0.png", "audit-seed1.png"}
     assert verdicts["runs/two, seed 0"]["samples"] == 200
+
+
+def test_several_seeds_are_a_table_and_all_about_each_is_told_where_it_is_asked_for(run: Command) -> None:
+    run("train", *QUICK, "--seeds", 2, "--out", "runs/two")
+    short, full = (run("audit", "runs/two", "--samples", 200, "--no-evidence", *f) for f in ((), ("--verbose",)))
+    verdicts = json.loads(run("audit", "runs/two", "--samples", 200, "--no-evidence", "--json").out)
+    assert short.code == full.code
+    rows = [row for row in short.out.splitlines() if row.startswith("│")]
+    assert len(rows) == 2
+    for seed, row in enumerate(rows):
+        values = verdicts[f"runs/two, seed {seed}"]
+        cells = [cell.strip() for cell in row.strip("│").split("│")]
+        assert cells[0] == str(seed)
+        assert cells[1:3] == [f"{values['own']['metric']:.3f}", f"{values['reference']['metric']:.3f}"]
+        assert float(cells[3].split()[0]) == pytest.approx(values["gap"]["value"], abs=5e-4)
+        assert cells[4:] == [values["outcome"], values["safe_solver"] or "-"]
+    assert "the flow itself" not in short.out
+    assert "--verbose" in short.out
+    assert "audit-seed0.png, runs/two/audit-seed1.png" in short.out
+    assert full.out.startswith(short.out.splitlines()[0])
+    assert full.out.count("the flow itself") >= 2
+
+
+def test_what_holds_for_several_seeds_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    tied, flow = rotation_verdict(2, evidence=False), rotation_verdict(256, evidence=False)
+    console = Console(width=200, highlight=False, markup=False)
+    show_seeds({"0": tied, "3": flow, "7": tied}, console)
+    shown = capsys.readouterr().out
+    assert shown.count(tied.recommendation) == 1
+    assert f"seeds 0, 7: {tied.recommendation}" in shown
+    assert f"seed 3: {flow.recommendation}" in shown
 
 
 @pytest.mark.usefixtures("models")

@@ -12,7 +12,9 @@ from windermere.cli.advice import FLAGS, in_flags, sentence_of
 from windermere.errors import RunError, StartedOtherwiseError
 
 SOURCE = Path(windermere.__path__[0])
-BELOW = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] != "cli")
+ABOVE = ("cli", "pytest_plugin.py")
+"""Where flags are made: those of the program, and one of pytest's."""
+BELOW = sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in ABOVE)
 GIT = {"--error-unmatch", "--no-optional-locks", "--porcelain"}
 """What `records/environment.py` gives to git."""
 

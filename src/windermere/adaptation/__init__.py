@@ -15,7 +15,7 @@ from windermere.adaptation.controller import (
     review_members,
 )
 from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
-from windermere.adaptation.signals import moved_mass, relative_distance
+from windermere.adaptation.signals import error_ratio, moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.adaptation.step_size import StepAdaptation
 from windermere.adaptation.tolerance import ToleranceAdaptation
@@ -37,6 +37,7 @@ __all__ = [
     "ToleranceAdaptation",
     "controller_from_dict",
     "controller_to_dict",
+    "error_ratio",
     "moved_mass",
     "relative_distance",
     "review",

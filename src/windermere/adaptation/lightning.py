@@ -1,10 +1,8 @@
 """A Lightning callback that adapts the precision of a LightningModule's ODEBlocks. Needs `windermere[lightning]`."""
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from math import isclose
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,35 +13,39 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import FAILED, Controller, ControllerState, Score, check_controller, review
+from windermere.adaptation.controller import (
+    FAILED,
+    Controller,
+    ControllerState,
+    Decision,
+    Score,
+    check_controller,
+    review,
+)
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
-from windermere.errors import SolverError, ToleranceError, UsageError
+from windermere.errors import (
+    SolverError,
+    ToleranceError,
+    UsageError,
+    WindermereError,
+    describe_error,
+    is_out_of_memory,
+)
 from windermere.nn import ODEBlock, using
 from windermere.nn.float64 import double_of
+from windermere.nn.lightning import lightning_for
 from windermere.nn.model_calls import evaluating
 from windermere.nn.ode_block import ode_blocks
 from windermere.records.atomic import open_to_read
 from windermere.solvers import Solver, counting, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP
 
-
-def _lightning() -> Any:
-    """Under either of its names; the one already imported comes first, so that it is the one of the user's Trainer."""
-    missing = None
-    for name in sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: name not in sys.modules):
-        try:
-            return import_module(name)
-        except ModuleNotFoundError as error:
-            missing = error
-    raise ImportError("AdaptPrecision needs Lightning: pip install 'windermere[lightning]'") from missing
-
-
 if TYPE_CHECKING:
     from pytorch_lightning import Callback, LightningModule, Trainer
 else:
-    Callback = _lightning().Callback
+    Callback = lightning_for("AdaptPrecision").Callback
 
 __all__ = ["AdaptPrecision", "accuracy_and_logits", "install_adapted"]
 
@@ -75,8 +77,10 @@ class AdaptPrecision(Callback):
     `distance(trained_outputs, outputs)`, such as `moved_mass` of logits or `relative_distance` of a regression, both
     from `windermere.adaptation.signals`. Values and distances are averaged over the ranks of a data-parallel training.
     Outputs of one sample cannot be compared: a review that falls on such a batch, on any rank, is put off to the next.
-    Logs `adapt/precision`, `adapt/trained` and `adapt/checked` at every review, and `adapt/signal`, which is what a
-    steady controller watches.
+    The first batch is scored before it is trained on, so that one that cannot be scored is told at once. All the
+    Trainer's loggers get every review: `adapt/precision` (the step or tolerance from then on), `adapt/signal` (the
+    smoothed distance that a steady controller watches, or the difference of two scores), `adapt/decision` (-1 refined,
+    0 kept, 1 coarsened), and both scores, `adapt/trained` and `adapt/checked`.
 
     The adapted solver is in the Trainer's checkpoint and not among the weights, so `load_from_checkpoint` alone leaves
     the blocks with the constructor's: `install_adapted` puts it back.
@@ -116,14 +120,19 @@ class AdaptPrecision(Callback):
         self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
     ) -> None:
         """Review before the update, with the weights the batch is about to be trained with, as Algorithm 2 does."""
-        number = self._batches + 1
-        due = number % self.controller.every == 0
-        if self.state is None or not (due or self._put_off):
-            return
 
         def look(solver: Solver) -> tuple[Score, Any]:
             with trainer.precision_plugin.forward_context():
                 return _score(pl_module, batch, solver, self.score)
+
+        if self.state is None:
+            return
+        number = self._batches + 1
+        due = number % self.controller.every == 0
+        if not (due or self._put_off):
+            if number == 1:
+                self._check_first(self.state, look)
+            return
 
         def score(solver: Solver) -> Score:
             try:
@@ -150,10 +159,11 @@ class AdaptPrecision(Callback):
             return
         self.state, self._reviewed, self._put_off = self._reviewed, None, 0
         self._install(pl_module)
-        if (decision := self.state.decision) is not None:
-            numbers = {"precision": decision.after, "trained": decision.trained, "checked": decision.checked}
-            watched = {} if decision.signal is None else {"signal": decision.signal}
-            pl_module.log_dict({f"adapt/{name}": number for name, number in (numbers | watched).items()})
+        if self.state.decision is not None:
+            numbers = _numbers_of(self.state.decision)
+            pl_module.log_dict(numbers, logger=False)  # for other callbacks and the progress bar
+            for logger in trainer.loggers:  # by itself, or those between two of the Trainer's logging steps were lost
+                logger.log_metrics(numbers, step=trainer.global_step)
 
     on_validation_start = on_test_start = on_predict_start = on_train_start
 
@@ -169,6 +179,25 @@ class AdaptPrecision(Callback):
         saved = state_dict["state"]
         self.state, self._reviewed = None if saved is None else ControllerState.from_dict(saved), None
 
+    def _check_first(self, state: ControllerState, look: Callable[[Solver], tuple[Score, Any]]) -> None:
+        """Refuse a first batch that no review could score, by a review whose checks all give what training gives.
+
+        What cannot be solved, training itself will tell."""
+        try:
+            trained, outputs = look(self.controller.solver(state))
+            if self.distance is None or not _is_one_sample(outputs):
+                same = replace(trained, distance=self._distance(outputs, outputs))
+                review(self.controller, state, trained, lambda solver: same)
+        except SolverError:
+            return
+        except Exception as error:  # whatever the user's score or distance raises
+            if isinstance(error, WindermereError) or is_out_of_memory(error):
+                raise
+            raise UsageError(
+                f"AdaptPrecision cannot score the first batch, since its score or distance raises "
+                f"{describe_error(error)}: see how the batch looks to score(module, batch)"
+            ) from error
+
     def _distance(self, trained_outputs: Any, outputs: Any) -> float | None:
         if self.distance is None:
             return None
@@ -181,6 +210,19 @@ class AdaptPrecision(Callback):
         if self.state is not None:
             for block in ode_blocks(module):
                 block.solver = self.controller.solver(self.state)
+
+
+def _numbers_of(decision: Decision) -> dict[str, float]:
+    """A review for loggers, which draw numbers. What the paper's algorithms watch is the difference of two scores."""
+    signal = abs(decision.trained - decision.checked) if decision.signal is None else decision.signal
+    numbers = {
+        "precision": decision.after,
+        "signal": signal,
+        "decision": float(np.sign(decision.after - decision.before)),
+        "trained": decision.trained,
+        "checked": decision.checked,
+    }
+    return {f"adapt/{name}": number for name, number in numbers.items()}
 
 
 def install_adapted(module: torch.nn.Module, checkpoint: Mapping[str, Any] | str | Path) -> Solver:

@@ -1,4 +1,5 @@
-"""What steady controllers watch: how far a better solver moves the outputs, against how far the inputs move them.
+"""What steady controllers watch: how far a better solver moves the outputs, against how far the inputs move them, or
+against how far they are from their targets.
 
 A model that says nearly the same of every input is moved little by any solver; being measured against how much it says,
 it is held to the same standard from the first iteration on.
@@ -16,6 +17,8 @@ from windermere.errors import UsageError
 ROUNDING = 1e-12
 LEAST_TOLD = 1e-3
 """A model that says less than this of its inputs is not held to it: nothing is divided by less."""
+RESOLVED = 1e-6
+"""A model whose error is below this share of its outputs is exact, as far as float32 can tell."""
 
 
 def moved_mass(trained: Tensor, checked: Tensor, *, members: bool = False) -> Tensor:
@@ -52,12 +55,45 @@ def relative_distance(trained: Tensor, checked: Tensor, *, members: bool = False
     return _lengths(checked - trained) / torch.maximum(spread, LEAST_TOLD * size + ROUNDING)
 
 
-def _check_outputs(outputs: Any, others: Any, members: bool, *, values: int) -> None:
+def error_ratio(trained: Tensor, checked: Tensor, targets: Tensor | None = None, *, members: bool = False) -> Tensor:
+    """The distance between two solvers' outputs, relative to the model's own error: the distance for regressions whose
+    error no other solver shall multiply.
+
+    `trained` and `checked` are the outputs of the training and the check solver, and `targets` what they should be, all
+    of the same shape, with any number of axes; a number is returned, the quotient of two root mean squares. Without
+    `targets` the outputs are residuals already: outputs minus targets. With `members=True` the first axis is that of an
+    ensemble's members, and there is a number for each.
+
+    A ratio of r says that the error under the check solver is between 1 - r and 1 + r times the model's own. So with
+    target=0.25, a steady controller ends with a model whose error under the flow is at most about 1.25 times its own.
+    """
+    _check_alike(trained, checked)
+    if targets is not None and getattr(targets, "shape", None) != trained.shape:  # or others would be subtracted
+        shape = getattr(targets, "shape", None)
+        given = type(targets).__name__ if shape is None else f"targets of shape {list(shape)}"
+        raise UsageError(f"outputs of shape {list(trained.shape)} need targets of the same shape, not {given}")
+    before, after = trained.double(), checked.double()
+    error = _size(before if targets is None else before - targets.double(), members)
+    if targets is not None:
+        error = torch.maximum(error, RESOLVED * _size(before, members))
+    return _size(after - before, members) / (error + ROUNDING)
+
+
+def _size(values: Tensor, members: bool) -> Tensor:
+    """The root mean square of all entries; with `members`, of those of each along the first axis."""
+    return values.square().flatten(1).mean(dim=1).sqrt() if members else values.square().mean().sqrt()
+
+
+def _check_alike(outputs: Any, others: Any) -> None:
     if not isinstance(outputs, Tensor) or not isinstance(others, Tensor):
         kinds = " and ".join(type(each).__name__ for each in (outputs, others))
         raise UsageError(f"outputs must be tensors, not {kinds}: call torch.as_tensor on them")
     if outputs.shape != others.shape:
         raise UsageError(f"outputs of shapes {list(outputs.shape)} and {list(others.shape)} cannot be compared")
+
+
+def _check_outputs(outputs: Any, others: Any, members: bool, *, values: int) -> None:
+    _check_alike(outputs, others)
     shape = "[members, samples, values]" if members else "[samples, values]"
     if outputs.ndim > 2 + members:  # whose last axes may be neither samples nor values: pixels, times
         raise UsageError(

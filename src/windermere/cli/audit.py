@@ -24,6 +24,7 @@ from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
 from windermere.cli.reading import check_device
+from windermere.cli.seeds_table import show_seeds
 from windermere.cli.terminal import audit_progress
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
@@ -62,6 +63,8 @@ class Target:
     """Real samples, where it is a sampler."""
     users: bool = False
     """Whether it is the user's own code."""
+    seed: int | None = None
+    """Where it is one of several."""
 
 
 def audit_target(
@@ -79,6 +82,7 @@ def audit_target(
     shared: Sequence[str],
     device: str | None,
     as_json: bool,
+    verbose: bool,
 ) -> NoReturn:
     """Every model that the target names, one after the other; the exit code is the worst verdict's."""
     if metric not in (ENERGY, *KINDS):  # of which only the model, or the data, can say more
@@ -91,22 +95,32 @@ def audit_target(
         _check_figure(figure)
     by = {"metric": metric, "threshold": threshold, "outputs": outputs}
     how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared]}
-    verdicts: dict[str, Verdict] = {}
+    audited: list[tuple[Target, Verdict]] = []
     for found in _targets(target, seed, figure, device):
         if not found.users and (batch_axis is not None or shared):
             raise UsageError("--batch-axis and --shared are for a function's model: a run's takes its data as it is")
         _check_figure(found.figure)
         verdict = _audited(found, samples=limit, evidence=evidence, **by, **how)
         verdict.plot(found.figure)
-        verdicts[found.name] = verdict
-        if not as_json:
-            _show(found, verdict)
+        audited.append((found, verdict))
     if as_json:
-        print_json({name: verdict.to_dict() for name, verdict in verdicts.items()})
-    elif len(verdicts) > 1:
-        for name, verdict in verdicts.items():
-            stdout.print(f"{name}: {verdict.outcome}", soft_wrap=True)
-    raise typer.Exit(_exit_code(verdicts))
+        print_json({found.name: verdict.to_dict() for found, verdict in audited})
+    else:
+        _show_all(audited, verbose=verbose)
+    raise typer.Exit(_exit_code([verdict for _, verdict in audited]))
+
+
+def _show_all(audited: Sequence[tuple[Target, Verdict]], *, verbose: bool) -> None:
+    """Of several seeds a table first, and all about each of them only where that is asked for."""
+    several = len(audited) > 1
+    if several:
+        show_seeds({str(found.seed): verdict for found, verdict in audited}, stdout)
+    if verbose or not several:
+        for found, verdict in audited:
+            _show(found, verdict)
+        return
+    stdout.print(f"figures: {', '.join(str(found.figure) for found, _ in audited)}", soft_wrap=True)
+    stdout.print("all solvers and the evidence: --verbose", soft_wrap=True)
 
 
 def _audited(found: Target, **options: Any) -> Verdict:
@@ -185,9 +199,9 @@ def _with_columns(made: VerdictTable, left_out: Sequence[str]) -> Table:
     return table
 
 
-def _exit_code(verdicts: dict[str, Verdict]) -> int:
+def _exit_code(verdicts: Sequence[Verdict]) -> int:
     """That of the worst of all."""
-    outcomes = {verdict.outcome for verdict in verdicts.values()}
+    outcomes = {verdict.outcome for verdict in verdicts}
     return EXIT_CODES[next(outcome for outcome in WORST_FIRST if outcome in outcomes)]
 
 
@@ -226,7 +240,7 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         if len(chosen) > 1:
             stderr.print(f"auditing seed {s} ...", highlight=False)
         model = trained.member(seeds.index(s))
-        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, test, place)
+        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, test, place, seed=s)
 
 
 def _told(error: BaseException) -> str:

@@ -3,38 +3,37 @@
 Shapes: P points of the batch, K steps that the training solver takes, n samples of the batch, D entries of a state.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
+from windermere.auditing.evidence.convergence import Convergence, convergence
 from windermere.auditing.evidence.crossings import count_crossings
+from windermere.auditing.evidence.energy import EnergyDrift, own_energy_drift
 from windermere.auditing.evidence.lipschitz import lipschitz
 from windermere.auditing.evidence.margins import margins
+from windermere.auditing.evidence.modified_equation import ModifiedEquation, modified_equation
 from windermere.auditing.evidence.orientation import step_orientation
+from windermere.auditing.evidence.paths import OwnPaths, own_paths
+from windermere.auditing.evidence.planes import decision_of, plane_of
 from windermere.auditing.evidence.stability import stability
-from windermere.auditing.labels import as_classes, check_classes
-from windermere.auditing.metrics import decisions
+from windermere.auditing.evidence.there_and_back import Return, there_and_back
 from windermere.auditing.reference import Reference
-from windermere.auditing.samples import first
 from windermere.auditing.scoring import Result
-from windermere.auditing.statistics import Numbers
-from windermere.auditing.subject import Insight, Pass, Subject
+from windermere.auditing.subject import Pass, Subject
 from windermere.auditing.verdict import Evidence
-from windermere.errors import SolverError, UsageError, WindermereError
+from windermere.errors import WindermereError
 from windermere.report.audit_data import Plane
-from windermere.report.palette import CLASSES
-from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver, counting, solve
+from windermere.solvers import counting
 
-TRAJECTORIES, JACOBIANS, MANY_DIMENSIONS = 300, 20, 256
+JACOBIANS, FEW, MANY_DIMENSIONS = 20, 4, 256
+"""Points at which Jacobians are looked at, where dimensions are not many and where they are."""
 NODES = 16
 """Steps along a trajectory at which Jacobians are looked at, evenly spread."""
-Times: TypeAlias = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -46,42 +45,25 @@ class Drawn:
     plane: Plane | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnPaths:
-    """The training solver's own way, in float64, for some points of the batch."""
-
-    insight: Insight
-    solver: Solver
-    states: Tensor
-    """[K + 1, P, ...]"""
-    times: Times
-    classes: NDArray[np.int64] | None
-    """[P]; None of a regression, and wherever labels are no classes of the outputs"""
-
-    @property
-    def step(self) -> float:
-        """The largest, with its sign."""
-        steps = np.diff(self.times)
-        return float(steps[np.abs(steps).argmax()])
-
-    def some(self, points: int, nodes: Sequence[int]) -> Tensor:
-        return self.states[list(nodes), :points]
-
-
 def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: Result, reference: Reference) -> Drawn:
     """All the evidence that this way in can give; what fails or does not apply is left out or says why. `done` is the
     pass with its own solver."""
-    paths = _own_paths(subject, batch, done)
+    paths = own_paths(subject, batch, done, own, reference)
     if paths is None:
         return Drawn()
     seen = _Seen(paths.insight.field)
     watched = replace(paths, insight=replace(paths.insight, field=seen))
-    with counting() as count, torch.no_grad():
-        plane = _plane(paths, done.outputs[0].numel())
+    with torch.no_grad():
+        with counting() as count:
+            plane = plane_of(paths, done.outputs[0].numel())
         pieces: dict[str, Callable[[], Evidence | None]] = {
             "crossings": lambda: _crossings(watched, plane),
             "orientation": lambda: _orientation(watched),
             "h L": lambda: _lipschitz(watched),
+            "modified equation": lambda: _told("modified equation", _modified_equation(watched)),
+            "convergence": lambda: _told("convergence", convergence(watched)),
+            "there and back": lambda: _told("there and back", there_and_back(watched)),
+            "energy": lambda: _told("energy", own_energy_drift(paths)),
             "margins": lambda: _margins(watched, own, reference),
             "stability": lambda: _stability(watched),
         }
@@ -114,78 +96,19 @@ def _attempt(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None
         return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
 
 
-def _own_paths(subject: Subject, batch: tuple[Any, Any], done: Pass) -> OwnPaths | None:
-    inputs, labels = batch
-    try:
-        insight = subject.insight(first(inputs, TRAJECTORIES))
-        solver = subject.solvers[-1]
-        if insight is None:
-            return None
-        if isinstance(solver, Adaptive):
-            solver = replace(solver, tolerance=None, control="batch")
-        with torch.no_grad():
-            solution = solve(insight.field, insight.start, solver, insight.times, record=True)
-    except WindermereError:
+def _told(name: str, found: Convergence | ModifiedEquation | Return | EnergyDrift | None) -> Evidence | None:
+    """A finding that says of itself what it proves; None where there is none."""
+    if found is None:
         return None
-    if solution.trajectory is None or not isinstance(solution.trajectory.states, Tensor):
-        return None
-    return OwnPaths(
-        insight=insight,
-        solver=solver,
-        states=solution.trajectory.states.detach(),
-        times=tuple(solution.trajectory.times.tolist()),
-        classes=_classes(done.outputs, labels, len(insight.start)),
+    return Evidence(
+        name=name, finding=found.finding, proves=found.proves, limits=found.limits, numbers=vars(found).copy()
     )
 
 
-def _classes(outputs: Tensor, labels: Any, points: int) -> NDArray[np.int64] | None:
-    """The classes of the first points; None where labels are something else, such as the targets of a regression."""
-    try:
-        check_classes(outputs, labels)
-    except UsageError:
-        return None
-    return as_classes(labels)[:points].numpy()
-
-
-def _plane(paths: OwnPaths, outputs: int) -> Plane | None:
-    """The same points under the flow, at the same nodes as the training solver's."""
-    if paths.states.shape[2:] != (2,):
-        return None
-    # Adaptive steps may be a millionth of each other: each is halved by itself.
-    halves = [FixedStep("rk4", step=min(abs(b - a) / 2, 1 / 64)).nodes(a, b)[1:] for a, b in pairwise(paths.times)]
-    finer = OnGrid("rk4", (paths.times[0], *np.concatenate(halves).tolist()))
-    try:
-        flow = solve(paths.insight.field, paths.insight.start, finer, paths.times).states
-    except SolverError:  # where the flow leaves the plane there is nothing to draw or to count
-        return None
-    own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (paths.states, flow))
-    if not np.isfinite(own).all() or not np.isfinite(exact).all():
-        return None
-    coloured = paths.classes is not None and outputs <= len(CLASSES)
-    return Plane(
-        own=own,
-        flow=exact,
-        labels=paths.classes if coloured else None,
-        decide=_decision(paths.insight.head) if coloured else None,
-    )
-
-
-@dataclass(frozen=True)
-class _Decision:
-    """What the layers after the flow say of points in the plane; a class, so that a verdict can be pickled."""
-
-    head: nn.Module
-
-    @torch.no_grad()
-    def __call__(self, points: Numbers) -> Numbers:
-        return decisions(self.head(torch.as_tensor(points))).numpy()
-
-
-def _decision(head: nn.Module | None) -> Callable[[Numbers], Numbers] | None:
-    """How the layers after the flow decide on points in the plane; None where nothing follows the flow."""
-    if head is None or not list(head.children()) + list(head.parameters()):
-        return None
-    return _Decision(head)
+def _modified_equation(paths: OwnPaths) -> ModifiedEquation:
+    points = JACOBIANS if paths.states[0, 0].numel() <= MANY_DIMENSIONS else FEW
+    field, steps = paths.insight.field, paths.nodes(NODES // 2)
+    return modified_equation(field, paths.solver.tableau, paths.states[:, :points], paths.times, steps)
 
 
 def _crossings(paths: OwnPaths, plane: Plane | None) -> Evidence | None:
@@ -222,19 +145,12 @@ def _autonomous(paths: OwnPaths) -> bool:
     return all(torch.allclose(rate, rates[0], rtol=1e-10, atol=1e-12) for rate in rates[1:])
 
 
-def _nodes(paths: OwnPaths, most: int) -> list[int]:
-    steps = len(paths.times) - 1
-    return sorted({round(i) for i in np.linspace(0, steps - 1, min(most, steps))})
-
-
 def _orientation(paths: OwnPaths) -> Evidence:
     """The sign of the step map's determinant, on fewer points and steps where dimensions are many."""
     large = paths.states[0, 0].numel() > MANY_DIMENSIONS
     points, nodes = (1, 1) if large else (JACOBIANS, NODES)
     states = paths.states[:, :points]
-    result = step_orientation(
-        paths.insight.field, paths.solver.tableau, states, paths.times, steps=_nodes(paths, nodes)
-    )
+    result = step_orientation(paths.insight.field, paths.solver.tableau, states, paths.times, steps=paths.nodes(nodes))
     finding = result.skipped or (
         f"{result.negative} of {result.points} sampled steps in {result.dimension} dimensions turn orientation around"
         + (f" ({result.uncertain} more are too near zero to tell)" if result.uncertain else "")
@@ -245,8 +161,8 @@ def _orientation(paths: OwnPaths) -> Evidence:
 
 
 def _lipschitz(paths: OwnPaths) -> Evidence:
-    nodes = _nodes(paths, NODES // 2)
-    states = paths.some(JACOBIANS if paths.states[0, 0].numel() <= MANY_DIMENSIONS else 4, nodes)
+    nodes = paths.nodes(NODES // 2)
+    states = paths.some(JACOBIANS if paths.states[0, 0].numel() <= MANY_DIMENSIONS else FEW, nodes)
     result = lipschitz(paths.insight.field, states, [paths.times[i] for i in nodes])
     product = abs(paths.step) * result.largest
     return Evidence(
@@ -261,7 +177,7 @@ def _lipschitz(paths: OwnPaths) -> Evidence:
 def _margins(paths: OwnPaths, own: Result, reference: Reference) -> Evidence | None:
     """Only where classes are decided, the flow and what follows it are known, and errors are those of its states."""
     head, states = paths.insight.head, None if reference.done is None else reference.done.states
-    if paths.classes is None or head is None or _decision(head) is None or states is None or own.error is None:
+    if paths.classes is None or head is None or decision_of(head) is None or states is None or own.error is None:
         return None
     shaped = states.reshape(len(states), *paths.states.shape[2:])
     result = margins(head.cpu(), shaped, torch.as_tensor(own.error), torch.as_tensor(reference.error))
@@ -276,7 +192,7 @@ def _margins(paths: OwnPaths, own: Result, reference: Reference) -> Evidence | N
 
 
 def _stability(paths: OwnPaths) -> Evidence | None:
-    nodes = _nodes(paths, NODES // 2)
+    nodes = paths.nodes(NODES // 2)
     times = [paths.times[i] for i in nodes]
     result = stability(paths.insight.field, paths.solver.tableau, paths.some(JACOBIANS, nodes), times, paths.step)
     if result.skipped is not None:

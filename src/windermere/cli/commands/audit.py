@@ -40,6 +40,9 @@ def audit_command(
         typer.Option(help="An input that all samples share, by name or position; once for each of them."),
     ] = None,
     device: Device = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", metavar=FLAG, help="Of several seeds, tell all about each of them.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Is this model a flow? Exit code 0: flow, 10: tied to its solver, 11: undecided, 12: coarse, 13: moved.
@@ -62,4 +65,5 @@ def audit_command(
         shared=shared or (),
         device=device,
         as_json=as_json,
+        verbose=verbose,
     )
