@@ -5,7 +5,7 @@ how it scores, and how far its outputs lie from the flow's. It is made when a pa
 Shapes: n samples, P of them with trajectories, D entries of a state, F frames of time, G x G a grid, C classes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import isfinite
@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.auditing.candidates import Candidate
+from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.labels import as_classes
+from windermere.auditing.metrics import decisions
 from windermere.auditing.samples import first
 from windermere.auditing.scene_view import Projection, View, resampled
-from windermere.auditing.scoring import decisions
 from windermere.auditing.subject import Insight, Pass, Subject
 from windermere.errors import WindermereError
 from windermere.nn.shared import arrays_of
@@ -46,13 +47,25 @@ class Stage:
 
     subject: Subject
     inputs: Any
-    labels: Any
+    targets: Any
+    own: Pass
+    """Of the same samples, with the own solver."""
     flow: Pass | None
-    """Of the same samples, None where the flow is not known."""
-    score: Callable[[Tensor, Any], Array]
-    """Every sample's score."""
-    classes: bool
-    """Whether outputs are decisions."""
+    """None where the flow is not known."""
+    judge: Judge
+
+    @property
+    def classes(self) -> bool:
+        """Whether outputs are decisions."""
+        return self.judge.kind in (Kind.CLASSES, Kind.DECISIONS)
+
+    def score(self, done: Pass) -> float | None:
+        """The number that stands for a pass in tables, None where there is none."""
+        if self.judge.flaw(done, self.targets) is not None:
+            return None
+        kept, own = (self.judge.keep(each, self.targets, self.own, self.flow) for each in (done, self.own))
+        score = self.judge.score(kept, own)
+        return score if isfinite(score) else None
 
 
 @dataclass(frozen=True)
@@ -105,11 +118,18 @@ def _affordable(stage: Stage) -> Stage:
     entries = sum(np.asarray(leaf[:1]).size for leaf in map(_on_cpu, arrays_of(stage.inputs)))
     if entries <= MANY_ENTRIES:
         return stage
-    flow = stage.flow
-    if flow is not None:
-        states = None if flow.states is None else flow.states[:FEW_SAMPLES]
-        flow = replace(flow, outputs=flow.outputs[:FEW_SAMPLES], states=states)
-    return replace(stage, inputs=first(stage.inputs, FEW_SAMPLES), labels=stage.labels[:FEW_SAMPLES], flow=flow)
+    return replace(
+        stage,
+        inputs=first(stage.inputs, FEW_SAMPLES),
+        targets=None if stage.targets is None else first(stage.targets, FEW_SAMPLES),
+        own=_first_of(stage.own),
+        flow=None if stage.flow is None else _first_of(stage.flow),
+    )
+
+
+def _first_of(done: Pass) -> Pass:
+    states = None if done.states is None else done.states[:FEW_SAMPLES]
+    return replace(done, outputs=done.outputs[:FEW_SAMPLES], states=states)
 
 
 def _on_cpu(leaf: Any) -> Any:
@@ -159,12 +179,7 @@ def _about(rung: Rung, stage: Stage) -> dict[str, Any]:
 
 def _scored(done: Pass, stage: Stage) -> dict[str, Any]:
     """The mean score, and how the outputs compare with the flow's; None and nothing where they are not finite."""
-    finite = bool(done.outputs.isfinite().all())
-    score = float(stage.score(done.outputs, stage.labels).mean()) if finite else None
-    told: dict[str, Any] = {
-        "score": score if score is not None and isfinite(score) else None,
-        "evaluations": done.evaluations,
-    }
+    told: dict[str, Any] = {"score": stage.score(done), "evaluations": done.evaluations}
     if stage.classes:
         told["decided"] = decisions(done.outputs)[:POINTS].numpy().astype(np.uint8)
     if stage.flow is not None:
@@ -190,11 +205,14 @@ def _moved(outputs: Tensor, flow: Tensor, *, classes: bool) -> dict[str, Any]:
 
 def _labels(stage: Stage) -> dict[str, Any]:
     """The samples' classes, where there are few enough to have colours."""
-    if not stage.classes:
+    count = max(2, stage.own.outputs[0].numel())
+    if not stage.classes or count > CLASSES:
         return {"labels": None, "classes": 0}
-    labels = as_classes(stage.labels).numpy()
-    count = max(2, int(labels.max()) + 1)
-    return {"labels": labels[:POINTS].astype(np.uint8), "classes": count} if count <= CLASSES else {"classes": 0}
+    labelled = stage.judge.kind is Kind.CLASSES
+    return {
+        "labels": as_classes(stage.targets).numpy()[:POINTS].astype(np.uint8) if labelled else None,
+        "classes": count,
+    }
 
 
 def _add_maps(scene: dict[str, Any], rungs: Sequence[Rung], stage: Stage) -> None:
