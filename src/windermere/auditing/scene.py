@@ -106,7 +106,9 @@ def make_scene(stage: Stage) -> dict[str, Any] | None:
     told = [{**_about(rung, stage), **_scored(done, stage)} for rung, done in passes.items()]
     if stage.flow is not None:
         told.append({"flow": True, "solver": "the flow itself", **_scored(stage.flow, stage)})
-    scene = {"kind": "outputs", "own": list(passes).index(own), "rungs": told, **_labels(stage), "bins": BINS.tolist()}
+    samples = len(stage.labels)
+    scene = {"kind": "outputs", "samples": samples, "points": min(POINTS, samples), "own": list(passes).index(own)}
+    scene |= {"rungs": told, "bins": BINS.tolist(), **_labels(stage)}
     _add_maps(scene, list(passes), stage)
     if insight is not None:
         _add_paths(scene, list(passes), insight, stage.subject.solvers[-1])

@@ -7,9 +7,7 @@ from typing import Any
 from windermere.errors import UsageError
 from windermere.report.words import Record
 
-NO_VERDICTS = (
-    "this is no saved verdict: give a file that `verdict.save('verdict.json')` or `windermere audit --json` has written"
-)
+NO_VERDICTS = "this is no saved verdict: give a file that `verdict.save('verdict.json')` has written, or an audit's answer as JSON"
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 function scoreWords(record, value) {
   if (!isNumber(value)) return "not known";
   if (record.metric === "accuracy") return `${(100 * value).toFixed(1)}%`;
+  if (value === 0 || Math.abs(value) < 1e-12) return "0";
   return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
 

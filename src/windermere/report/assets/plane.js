@@ -38,7 +38,6 @@ function clear(canvas, regions) {
   context.clearRect(0, 0, canvas.width, canvas.height);
   if (regions) {
     context.imageSmoothingEnabled = true;
-    context.imageSmoothingQuality = "high";
     context.drawImage(regions, 0, 0, canvas.width, canvas.height);
   }
   return context;
@@ -98,11 +97,11 @@ function mixed(from, to, share, room) {
 }
 
 /** Trajectories over the regions in which they end, from a dot to a mark. */
-function drawPaths(canvas, scene, rung, paths, colours, { followed, ghost }) {
+function drawPaths(canvas, scene, rung, paths, colours, { ghost, moving }) {
   const context = clear(canvas, scene.background ? cachedRegions(scene, scene.background, colours) : null);
   drawRings(context, canvas, scene, colours);
-  if (ghost) strokePaths(context, canvas, scene, ghost, { colour: () => colours.coarse, alpha: 0.5, width: 0.8 });
-  strokePaths(context, canvas, scene, paths, { colour: (kind) => colours.classes[kind], alpha: colours.path, width: 1 });
+  if (ghost) strokePaths(context, canvas, scene, ghost, { colour: () => colours.coarse, alpha: 0.5, width: 0.8, moving });
+  strokePaths(context, canvas, scene, paths, { colour: (kind) => colours.classes[kind], alpha: colours.path, width: 1, moving });
   const row = 2 * scene.points;
   const last = paths.length - row;
   const start = (i) => [toX(canvas, paths[2 * i]), toY(canvas, paths[2 * i + 1])];
@@ -111,7 +110,6 @@ function drawPaths(canvas, scene, rung, paths, colours, { followed, ghost }) {
   drawMarks(context, scene, colours, 1.1 * unit(canvas), start, () => true);
   drawMarks(context, scene, colours, r, end, () => true);
   crossOut(context, colours, r, unit(canvas), end, scene.points, (i) => isWrong(scene, rung, i));
-  if (followed !== null) drawFollowed(context, canvas, scene, paths, followed, colours, ghost);
 }
 
 function drawRings(context, canvas, scene, colours) {
@@ -134,14 +132,14 @@ function drawRings(context, canvas, scene, colours) {
   }
 }
 
-/** All trajectories of a class in one stroke: that keeps dragging smooth. */
-function strokePaths(context, canvas, scene, paths, { colour, alpha, width }) {
+/** All trajectories of a class in one stroke, and in hairlines while they move: both keep dragging smooth. */
+function strokePaths(context, canvas, scene, paths, { colour, alpha, width, moving }) {
   const row = 2 * scene.points;
   const frames = paths.length / row;
   const half = canvas.width / 2;
   context.globalAlpha = alpha;
-  context.lineWidth = width * unit(canvas);
-  context.lineJoin = "round";
+  context.lineWidth = moving ? 1 : width * unit(canvas);
+  context.lineJoin = moving ? "bevel" : "round";
   for (let kind = 0; kind < Math.max(1, scene.classes || 1); kind++) {
     context.beginPath();
     for (let i = 0; i < scene.points; i++) {

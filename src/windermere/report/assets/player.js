@@ -94,6 +94,7 @@ function makeColumn({ record, scene }, state, { title, badge, wide, rungAt, curv
   const solver = make("span");
   const flow = scene.rungs.find((rung) => rung.flow);
   const followers = [];
+  const fewer = scene.samples && scene.samples !== record.samples ? `, on ${scene.samples} samples` : "";
   const redraw = () => draw(1);
   const pictures = makePictures(record, scene, state, rungAt, flow, redraw, (point) => followers.forEach((tell) => tell(point)));
   const head = make("div", { class: "column-head" }, heading, badge ? badge.cloneNode(true) : null, make("div", { class: "score" }, score, solver));
@@ -109,7 +110,7 @@ function makeColumn({ record, scene }, state, { title, badge, wide, rungAt, curv
     const rung = rungAt(state.stop);
     if (!title) heading.textContent = `Solved with ${nameOfRung(record, rung)}`;
     score.textContent = scoreWords(record, rung.score);
-    solver.textContent = `${scoreLabel(record)}, ${nameOfRung(record, rung)}`;
+    solver.textContent = `${scoreLabel(record)}, ${nameOfRung(record, rung)}${fewer}`;
     pictures.forEach((picture) => picture.words(rung));
     if (curve) curve.show(state.stop);
   }
@@ -165,7 +166,7 @@ function pathPicture(record, scene, state, rungAt, flow, redraw, follow) {
     const before = state.from === null ? null : at(state.from);
     const ghost = flow && flow !== rung && (state.ghost || state.followed !== null) ? flow.paths : null;
     const all = state.ghost ? ghost : null;
-    drawPaths(canvas, scene, rung, mixed(before, rung.paths, share, room), state.colours, { followed: null, ghost: all });
+    drawPaths(canvas, scene, rung, mixed(before, rung.paths, share, room), state.colours, { ghost: all, moving: share < 1 });
     if (state.followed !== null) drawFollowed(canvas.getContext("2d"), canvas, scene, rung.paths, state.followed, state.colours, ghost);
   };
   return pictureOf(canvas, paint, "", (rung) => [`Trajectories of ${scene.points} points with ${nameOfRung(record, rung)}.`, pathWords(scene, rung)]);
@@ -186,9 +187,10 @@ function cloudPicture(title, pointsNow, state, kind, redraw) {
 
 function playerLegend(scene) {
   const items = [];
+  const shaded = Boolean(scene.background) || scene.rungs.some((rung) => rung.map);
   for (let kind = 0; kind < (scene.classes || 0); kind++) {
     const r = kind === 1 ? 4.6 : 5;
-    items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), `class ${kind} (pale area: decided as ${kind})`));
+    items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
   }
   if (scene.classes) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
   items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), "the solver it was trained with"));
