@@ -17,7 +17,7 @@ def element(name: str, *inner: str, **attributes: str | int | bool | None) -> st
     told = "".join(
         f" {key}" if value is True else f' {key}="{escape(str(value))}"'
         for key, value in given.items()
-        if value not in (None, False)
+        if value is not None and value is not False
     )
     return f"<{name}{told}>{''.join(inner)}</{name}>"
 

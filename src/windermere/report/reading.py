@@ -7,7 +7,9 @@ from typing import Any
 from windermere.errors import UsageError
 from windermere.report.words import Record
 
-NO_VERDICTS = "this is no saved verdict: give a file that `verdict.save('verdict.json')` has written, or an audit's answer as JSON"
+NO_VERDICTS = (
+    "this is no saved verdict: give a .json file that verdict.save(...) has written, or an audit's answer as JSON"
+)
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,16 @@ def headline(record: Record) -> str:
         return f"{words.meaning}: solved more accurately, it scores {_about_the_same(record, own, flow)}."
     worst = _worst(record)
     if worst is not None and worst[0] != "the flow":
-        return f"{words.meaning}: with {worst[0]}, which is at least as accurate, it {_change(record, worst[1])}."
+        change = _change(record, worst[1], one=True)
+        return f"{words.meaning}: with {worst[0]}, which is at least as accurate, it {change}."
     return f"{words.meaning}: solved more accurately, the same weights {_change(record, flow)}."
 
 
-def _change(record: Record, other: float) -> str:
+def _change(record: Record, other: float, *, one: bool = False) -> str:
+    """What another solver makes of it: they get, or one gets."""
     now, before = score_words(record, other), score_words(record, own_score(record))
-    return f"get {now} right instead of {before}" if is_share(record) else f"score {now} instead of {before}"
+    verb = ("get" if is_share(record) else "score") + ("s" if one else "")
+    return f"{verb} {now}{' right' if is_share(record) else ''} instead of {before}"
 
 
 def _about_the_same(record: Record, own: float, flow: float) -> str:
