@@ -38,7 +38,7 @@ def test_a_saved_verdict_becomes_a_page_where_it_is_asked_for(run: Command, tmp_
     ("arguments", "sentence"),
     [
         (("audit", "rotations:raising", "--html", "audit.htm"), r"'audit.htm' is not: call it audit.html"),
-        (("audit", "rotations:raising", "--html", "nowhere/a.html"), r"nowhere/a.html cannot be written, .* with --html"),
+        (("audit", "rotations:raising", "--html", "nowhere/a.html"), r"a.html cannot be written, .* with --html"),
         (("report", "missing.json"), r"missing.json"),
         (("report", "rotations.py", "-o", "a.html"), r"rotations.py"),
         (("report", "empty.json"), r"this is no saved verdict"),
