@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from torch import nn
 
 import windermere as wm
 from tests.auditing.test_known_cases import rotation_verdict
+from windermere.auditing.scene import Scene, make_scene
 from windermere.auditing.scene_view import FRAMES, Projection, View, resampled
 from windermere.auditing.verdict import Verdict
 from windermere.errors import UsageError
 from windermere.report.page import audit_page
 from windermere.report.reading import saved_verdicts
+
+RING = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
 
 
 def scene_of(verdict: Verdict) -> dict[str, Any]:
@@ -164,3 +168,27 @@ def test_a_polygon_is_read_between_its_corners() -> None:
 def test_one_direction_is_enough_for_a_projection() -> None:
     project = Projection.of(np.linspace(0, 1, 12).reshape(3, 4, 1))
     assert project(np.ones((3, 4, 1))).shape == (3, 4, 2)
+
+
+def test_a_sampler_shows_what_it_draws_beside_real_samples() -> None:
+    torch.manual_seed(0)
+    model, noise = nn.Sequential(wm.ODEBlock(wm.Autonomous(nn.Linear(3, 3)), wm.FixedStep("euler", step=1 / 2))), 50
+    verdict = wm.audit(model, torch.randn(noise, 3))
+    made = verdict.scene
+    assert isinstance(made, Scene)
+    assert made._stage is not None
+    scene = make_scene(replace(made._stage, real=torch.randn(70, 3)))
+    assert scene is not None
+    assert (scene["kind"], scene["real"].shape) == ("samples", (70, 2))
+    assert all(rung["samples"].shape == (noise, 2) for rung in scene["rungs"])
+    assert audit_page([{**verdict.to_dict(), "scene": scene}])
+
+
+def test_without_labels_a_scene_tells_how_far_outputs_move() -> None:
+    verdict = wm.audit(
+        nn.Sequential(wm.ODEBlock(wm.Autonomous(nn.Linear(2, 2)), wm.FixedStep("euler", step=1 / 2))), RING
+    )
+    scene = scene_of(verdict)
+    assert scene["labels"] is None
+    assert scene["rungs"][scene["own"]]["score"] == verdict.own.metric == 0
+    assert scene["rungs"][-1]["score"] == verdict.reference.metric

@@ -127,3 +127,17 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
         lines = file.read_text().splitlines()
         assert len(lines) <= 350, file
         assert max(map(len, lines)) <= 260, file
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"kind": "errors", "gap": {"value": 23.2, "low": 23.0, "high": 23.4, "ratio": True}}, "23.2 times"),
+        ({"kind": "movement", "gap": {"value": 0.27, "low": 0.26, "high": 0.28}}, "+27.0 points"),
+        ({"kind": "decisions", "reference": {"metric": 0.4}}, "40.0% of its decisions change"),
+        ({"kind": "movement", "outcome": "MOVED"}, "its outputs move by 63.0% of their spread"),
+        ({"outcome": "COARSE", "reference": {"metric": 1.2}}, "This model is solved too coarsely"),
+    ],
+)
+def test_errors_are_told_as_ratios_and_movements_as_what_changes(values: dict[str, Any], said: str) -> None:
+    assert said in audit_page([a_record(**values)])

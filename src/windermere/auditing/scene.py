@@ -20,7 +20,8 @@ from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.labels import as_classes
 from windermere.auditing.metrics import decisions
-from windermere.auditing.samples import first
+from windermere.auditing.samples import first, size
+from windermere.auditing.scene_samples import add_samples
 from windermere.auditing.scene_view import Projection, View, resampled
 from windermere.auditing.subject import Insight, Pass, Subject
 from windermere.errors import WindermereError
@@ -34,7 +35,9 @@ TOLERANCES = (100.0, 10.0, 1.0, 0.1, 0.01, 0.001)
 """Rungs: numbers of steps, factors of a step where their number is not known, and factors of a tolerance."""
 POINTS, FEW_POINTS, FEW_SAMPLES, MANY_ENTRIES = 200, 64, 128, 64
 """Trajectories; how many there are, and how many samples, where an input or a state has more entries than the last."""
-GRID = 72
+GRID = 64
+FINEST_ELSEWHERE = 128
+"""Steps of the finest rung where another library solves, whose every step costs more."""
 CLASSES, LARGEST_CONFUSION = 10, 20
 """Up to so many classes have colours, and a matrix."""
 BINS = np.arange(-6.0, 1.01, 0.5)
@@ -53,6 +56,8 @@ class Stage:
     flow: Pass | None
     """None where the flow is not known."""
     judge: Judge
+    real: Any = None
+    """Of a sampler: real samples to look at beside its own."""
 
     @property
     def classes(self) -> bool:
@@ -98,7 +103,7 @@ def make_scene(stage: Stage) -> dict[str, Any] | None:
     """All rungs of the ladder, the own solver's among them, and the flow as the last."""
     stage = _affordable(stage)
     insight = _insight(stage)
-    rungs = _ladder(stage.subject.solvers[-1], insight)
+    rungs = _ladder(stage.subject, insight)
     passes = {rung: done for rung in rungs if (done := _pass(stage, rung)) is not None}
     own = next((rung for rung in passes if rung.candidate.factor == 1), None)
     if own is None:
@@ -106,11 +111,13 @@ def make_scene(stage: Stage) -> dict[str, Any] | None:
     told = [{**_about(rung, stage), **_scored(done, stage)} for rung, done in passes.items()]
     if stage.flow is not None:
         told.append({"flow": True, "solver": "the flow itself", **_scored(stage.flow, stage)})
-    samples = len(stage.labels)
+    samples = size(stage.inputs)
     scene = {"kind": "outputs", "samples": samples, "points": min(POINTS, samples), "own": list(passes).index(own)}
     scene |= {"rungs": told, "bins": BINS.tolist(), **_labels(stage)}
     _add_maps(scene, list(passes), stage)
-    if insight is not None:
+    if stage.real is not None:
+        add_samples(scene, [*passes.values(), *([] if stage.flow is None else [stage.flow])], stage.real)
+    elif insight is not None:
         _add_paths(scene, list(passes), insight, stage.subject.solvers[-1])
     return scene
 
@@ -150,8 +157,9 @@ def _insight(stage: Stage) -> Insight | None:
     return replace(found, start=found.start[:FEW_POINTS]) if found is not None and many else found
 
 
-def _ladder(own: Solver, insight: Insight | None) -> list[Rung]:
+def _ladder(subject: Subject, insight: Insight | None) -> list[Rung]:
     """From coarse to fine. Where states are large, only around the own step: each rung costs a pass."""
+    own = subject.solvers[-1]
     if isinstance(own, Adaptive):
         return [Rung(Candidate(own.method, factor), None) for factor in TOLERANCES]
     if insight is None or isinstance(own, OnGrid):
@@ -159,7 +167,8 @@ def _ladder(own: Solver, insight: Insight | None) -> list[Rung]:
     span = abs(insight.times[1] - insight.times[0])
     mine = len(own.nodes(*insight.times)) - 1
     large = insight.start[0].numel() > MANY_ENTRIES
-    most = 4 * mine if large else max(STEPS[-1], 4 * mine)
+    finest = STEPS[-1] if subject.library == "windermere" else FINEST_ELSEWHERE
+    most = 4 * mine if large else max(finest, 4 * mine)
     counts = {n for n in (*STEPS, 2 * mine, 4 * mine) if n <= most and not (large and 8 * n < mine)} - {mine}
     others = {n: Rung(Candidate(own.method, span / n / own.precision), n) for n in counts}
     return [rung for _, rung in sorted({**others, mine: Rung(Candidate(own.method, 1.0), mine)}.items())]

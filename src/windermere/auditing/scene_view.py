@@ -15,8 +15,8 @@ FRAMES = 24
 """Pieces of a trajectory that are kept, equally long in time: fewer steps than this are all seen, but for odd ones."""
 MOST, MARGIN = 0.98, 1.12
 """The share of the own solver's ends that the square holds, and the room around them."""
-FARTHER = 30.0
-"""How many times farther than these the square may reach for the ends of other solvers."""
+FARTHER, FARTHER_LINEAR = 30.0, 1.4
+"""How many times farther than these the square may reach for the ends of other solvers, by its scale."""
 WIDE = 6.0
 """From how many times the starts' extent on distances are drawn on a logarithmic scale."""
 EDGE = 2.0
@@ -70,8 +70,9 @@ class View:
         start = max(_reach(own[:1], centre, 1.0), 1e-9)
         near = _reach(own, centre, MOST)
         far = max([near, *(_reach(each[-1:], centre, 0.9) for each in others)])
-        radius = MARGIN * max(start, near, min(far, FARTHER * near))
-        return cls(centre=centre, radius=radius, scale=start / 4 if radius > WIDE * start else None)
+        wide = near > WIDE * start
+        radius = MARGIN * max(start, near, min(far, (FARTHER if wide else FARTHER_LINEAR) * near))
+        return cls(centre=centre, radius=radius, scale=start / 4 if wide else None)
 
     def __call__(self, states: Array) -> Array:
         """Points [..., 2] in the square [-1, 1]²; what is not finite lies outside."""

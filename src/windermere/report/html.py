@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from html import escape
+from math import log
 from typing import Any
 
 from windermere.report import words
@@ -32,9 +33,10 @@ def numbers(record: Record) -> str:
     """The five numbers of a verdict, each with its name and what it rests on."""
     own, reference = _part(record, "own"), _part(record, "reference")
     about = f"{record.get('samples', NOT_KNOWN)} samples ({record.get('population') or 'all'})"
+    under = "Changed under the flow" if record.get("kind") in words.WITHOUT_LABELS else "Under the flow"
     cards = (
         _card("With its own solver", words.score_words(record, words.own_score(record)), str(own.get("solver", ""))),
-        _card("Under the flow", words.score_words(record, words.flow_score(record)), _reference(reference)),
+        _card(under, words.score_words(record, words.flow_score(record)), _reference(reference)),
         _gap_card(record),
         _card("Same outputs", words.share_words(record.get("agreement")), f"own solver and flow, on {about}"),
         _safe_card(record),
@@ -56,29 +58,53 @@ def _reference(reference: Mapping[str, Any]) -> str:
 
 def _gap_card(record: Record) -> str:
     gap = _part(record, "gap")
-    told = _other_way(record, gap.get("value"))
+    told = _other_way(record, gap, "value")
     if told == NOT_KNOWN:
         return _card("Difference under the flow", NOT_KNOWN, "the flow is not known")
-    low, high = (_other_way(record, gap.get(end)) for end in ("high", "low"))
+    low, high = (_other_way(record, gap, end) for end in _ends(record, gap))
     below = f"95% interval: {low} to {high}; up to {words.threshold_words(record)} counts as the same"
     return _card("Difference under the flow", told, below.replace(" points to", " to"), _interval(record, gap))
 
 
 def difference(record: Record, gap: Mapping[str, Any]) -> str:
     """A gap and its interval as what the other score is more, or less, than the own one."""
-    value, low, high = (_other_way(record, gap.get(name)) for name in ("value", "high", "low"))
-    return NOT_KNOWN if value == NOT_KNOWN else f"{value} ({low} to {high})".replace(" points", "")
+    value, low, high = (_other_way(record, gap, name) for name in ("value", *_ends(record, gap)))
+    return (
+        NOT_KNOWN
+        if value == NOT_KNOWN
+        else f"{value} ({low} to {high})".replace(" points", "").replace(" times to", " to")
+    )
 
 
-def _other_way(record: Record, value: Any) -> str:
-    """Gaps are the own score minus the other; pages tell what the other one is more."""
-    return words.difference_words(record, -value + 0.0 if isinstance(value, int | float) else None)
+def _is_turned(record: Record, gap: Mapping[str, Any]) -> bool:
+    """Gaps are the own score minus the other, and pages tell what the other is more; ratios and movements stay."""
+    return not gap.get("ratio") and record.get("kind") not in words.WITHOUT_LABELS
+
+
+def _ends(record: Record, gap: Mapping[str, Any]) -> tuple[str, str]:
+    """The names of a gap's lower and upper end as a page tells it."""
+    return ("high", "low") if _is_turned(record, gap) else ("low", "high")
+
+
+def _other_way(record: Record, gap: Mapping[str, Any], name: str) -> str:
+    """One of a gap's numbers as a page tells it."""
+    value = gap.get(name)
+    if not isinstance(value, int | float):
+        return NOT_KNOWN
+    return (
+        f"{value:.3g} times"
+        if gap.get("ratio")
+        else words.difference_words(record, (-value if _is_turned(record, gap) else value) + 0.0)
+    )
 
 
 def _interval(record: Record, gap: Mapping[str, Any]) -> str:
     """The interval beside the threshold, as a small drawing; the words below tell the same."""
-    limit = abs(words.number(record.get("threshold"), 0.1))
-    low, high, value = (-words.number(gap.get(name), 0.0) for name in ("high", "low", "value"))
+    ratio, limit = bool(gap.get("ratio")), abs(words.number(record.get("threshold"), 0.1))
+    ends = [words.number(gap.get(name), 1.0 if ratio else 0.0) for name in (*_ends(record, gap), "value")]
+    turned = -1 if _is_turned(record, gap) else 1
+    low, high, value = (log(max(end, 1e-300)) for end in ends) if ratio else (turned * end for end in ends)
+    limit = abs(log(max(limit, 1e-300))) if ratio else limit
     reach = 1.15 * max(limit, abs(low), abs(high), 1e-300)
     a, b, c, d, e = (round(100 + 96 * each / reach, 1) for each in (-limit, limit, low, high, value))
     drawn = (

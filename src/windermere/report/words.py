@@ -4,7 +4,7 @@ A record is a verdict as `Verdict.to_dict` gives it. Outcomes and metrics that a
 and numbers that are missing are said to be not known.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, TypeAlias
@@ -14,6 +14,8 @@ from windermere.report.numbers import ACCURACY, Digits
 
 Record: TypeAlias = Mapping[str, Any]
 NOT_KNOWN = "not known"
+SHARES, WITHOUT_LABELS = ("classes", "decisions", "movement"), ("decisions", "movement")
+"""Kinds of verdicts: whose scores are shares, and which have no labels, so that scores tell what changes."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,11 @@ def headline(record: Record) -> str:
     own, flow = own_score(record), flow_score(record)
     if record.get("outcome") == "UNDECIDED" or own is None or flow is None:
         return f"{words.meaning}."
+    if record.get("kind") in WITHOUT_LABELS:
+        changed = (
+            "its outputs move by {} of their spread" if record["kind"] == "movement" else "{} of its decisions change"
+        )
+        return f"{words.meaning}: solved more accurately, {changed.format(share_words(flow))}."
     if record.get("outcome") == "FLOW":
         return f"{words.meaning}: solved more accurately, it scores {_about_the_same(record, own, flow)}."
     worst = _worst(record)
@@ -71,11 +78,22 @@ def _about_the_same(record: Record, own: float, flow: float) -> str:
 def _worst(record: Record) -> tuple[str, float] | None:
     """The accurate solver whose score lies farthest away, where the flow's own score is no reason to worry."""
     flow, own = flow_score(record), own_score(record)
-    if flow is None or own is None or abs(flow - own) > number(record.get("threshold"), 0.0):
-        return ("the flow", flow) if flow is not None else None
+    if flow is None or own is None:
+        return None
+    low, high = band(record, own)
+    if not low <= flow <= high:
+        return "the flow", flow
     lines = [line for line in record.get("table") or () if line.get("counts") and line.get("metric") is not None]
     far = max(lines, key=lambda line: abs(line["metric"] - own), default=None)
     return None if far is None else (str(far.get("solver")), float(far["metric"]))
+
+
+def band(record: Record, own: float) -> tuple[float, float]:
+    """Between which scores those of other solvers count as the same."""
+    given, limit = record.get("band"), abs(number(record.get("threshold"), 0.0))
+    if isinstance(given, Sequence) and len(given) == 2:
+        return number(given[0], own), number(given[1], own)
+    return own - limit, own + limit
 
 
 def number(value: Any, otherwise: float) -> float:
@@ -102,11 +120,17 @@ def metric_name(record: Record) -> str:
 
 def is_share(record: Record) -> bool:
     """Whether scores are shares of the samples, told in percent."""
-    return record.get("metric") == ACCURACY
+    return record.get("kind") in SHARES or record.get("metric") == ACCURACY
+
+
+def is_relative(record: Record) -> bool:
+    """Whether scores are errors, compared by how many times as large they are."""
+    return record.get("kind") == "errors"
 
 
 def digits(record: Record) -> Digits:
-    return Digits(abs(number(record.get("threshold"), 0.1)), shares=is_share(record))
+    limit = abs(number(record.get("threshold"), 0.1))
+    return Digits(limit, shares=is_share(record), relative=is_relative(record))
 
 
 def score_words(record: Record, value: float | None) -> str:
@@ -130,6 +154,8 @@ def difference_words(record: Record, value: Any) -> str:
 
 def threshold_words(record: Record) -> str:
     value = number(record.get("threshold"), 0.1)
+    if is_relative(record):
+        return f"{value:g} times"
     return f"{100 * value:g} points" if is_share(record) else digits(record).limit
 
 

@@ -27,7 +27,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** A score as people read it: accuracies in percent, others with digits enough to tell them apart. */
 function scoreWords(record, value) {
   if (!isNumber(value)) return "not known";
-  if (record.metric === "accuracy") return `${(100 * value).toFixed(1)}%`;
+  if (isShare(record)) return `${(100 * value).toFixed(1)}%`;
   if (value === 0 || Math.abs(value) < 1e-12) return "0";
   return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
@@ -43,10 +43,17 @@ function precisionWords(record, value) {
   return record.precision_name === "tolerance" ? value.toExponential(0) : stepWords(value);
 }
 
+/** Whether scores are shares of the samples. */
+const isShare = (record) => record.metric === "accuracy" || ["classes", "decisions", "movement"].includes(record.kind);
+
 const metricName = (record) => String(record.metric || "score").replaceAll("_", " ");
 
 /** The mean score in words of its own: "63.0% right" for accuracies. */
-const scoreLabel = (record) => (record.metric === "accuracy" ? "right" : metricName(record));
+function scoreLabel(record) {
+  if (record.kind === "decisions") return "of decisions change";
+  if (record.kind === "movement") return "of their spread moved";
+  return isShare(record) ? "right" : metricName(record);
+}
 
 const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
 

@@ -13,6 +13,15 @@ function scale(low, high, from, to, logarithmic) {
   return (value) => from + ((f(value) - f(low)) / span) * (to - from);
 }
 
+/** Whether scores are drawn by their powers: errors, as long as all are positive. */
+const byPowers = (record, scores) => record.kind === "errors" && scores.every((score) => score > 0);
+
+function powersOfTen(low, high) {
+  const ticks = [];
+  for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(high); power++) ticks.push(Number(`1e${power}`));
+  return ticks.length > 1 ? ticks : [low, Math.sqrt(low * high), high];
+}
+
 /** Round numbers between two values. */
 function ticksBetween(low, high, count) {
   const raw = (high - low) / count || 1;
@@ -84,15 +93,22 @@ function scoreRange(record, lines, band) {
     if (metric < high + reach) high = Math.max(high, metric);
   }
   const room = 0.06 * (high - low || 1);
-  const top = record.metric === "accuracy" ? Math.min(1.02, high + room) : high + room;
+  const top = isShare(record) ? Math.min(1.02, high + room) : high + room;
   return [low - room, top];
+}
+
+/** The same where they are drawn by their powers: all of them. */
+function powerRange(scores) {
+  const known = scores.filter((score) => isNumber(score) && score > 0);
+  return [Math.min(...known) / 1.5, Math.max(...known) * 1.5];
 }
 
 /** Scores that count as the same as the own solver's. */
 function bandOf(record) {
   const { metric } = record.own;
+  if (record.band && record.band.every(isNumber)) return record.band;
   const limit = Math.abs(record.threshold);
-  return record.relative ? [metric / limit, metric * limit] : [metric - limit, metric + limit];
+  return [metric - limit, metric + limit];
 }
 
 function metricChart(place, record) {
@@ -103,17 +119,18 @@ function metricChart(place, record) {
   const position = (line) => (counted ? line.evaluations : line.precision);
   const xs = lines.map(position);
   const band = bandOf(record);
-  const [low, high] = scoreRange(record, lines, band);
+  const powers = byPowers(record, lines.map((line) => line.metric));
+  const [low, high] = powers ? powerRange([...lines.map((line) => line.metric), ...band, record.reference?.metric]) : scoreRange(record, lines, band);
   const box = boxOf(place);
   const { left, right, top, bottom, width, height } = box;
   const x = scale(Math.min(...xs) * 0.85, Math.max(...xs) * 1.18, left, width - right, true);
-  const y = scale(low, high, height - bottom, top, false);
+  const y = scale(low, high, height - bottom, top, powers);
   const title = `${metricName(record)} under each solver against its cost`;
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": title });
   const [bottomOfBand, topOfBand] = [y(Math.max(low, band[0])), y(Math.min(high, band[1]))];
   svg.append(draw("rect", { x: left, width: width - left - right, y: topOfBand, height: Math.max(0, bottomOfBand - topOfBand), fill: "var(--band)" }));
   drawAxes(svg, box, {
-    x, y, xTicks: powersBetween(Math.min(...xs), Math.max(...xs)), yTicks: ticksBetween(low, high, 5),
+    x, y, xTicks: powersBetween(Math.min(...xs), Math.max(...xs)), yTicks: powers ? powersOfTen(low, high) : ticksBetween(low, high, 5),
     xWords: (tick) => (counted ? String(tick) : stepWords(tick)), yWords: (tick) => scoreWords(record, tick).replace(".0%", "%"),
     xTitle: counted ? "cost: evaluations of the field for one sample" : record.precision_name || "step", yTitle: metricName(record),
   });
@@ -163,12 +180,12 @@ function chartLegend(record, shapes) {
   const items = [...shapes].map(([name, kind]) =>
     legendItem(draw("path", { d: markPath(kind, 5), fill: "none", stroke: "var(--muted)", "stroke-width": 2 }), name));
   const square = (colour) => draw("rect", { x: -6, y: -6, width: 12, height: 12, fill: colour });
-  const limit = record.relative ? `a factor of ${record.threshold}` : record.metric === "accuracy" ? `${+(100 * record.threshold).toFixed(2)} points` : record.threshold;
+  const limit = record.kind === "errors" ? `${record.threshold} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : record.threshold;
   items.push(
     legendItem(draw("circle", { r: 8, fill: "var(--ink)" }), `its own solver: ${record.own.solver}`),
     legendItem(square("var(--counts)"), "counts: at least as accurate as its own"),
     legendItem(square("var(--coarse)"), "does not count: less accurate"),
-    legendItem(square("var(--band)"), `within ${limit} of its own score`),
+    legendItem(square("var(--band)"), `counts as the same: within ${limit}`),
   );
   return make("ul", { class: "legend" }, ...items);
 }

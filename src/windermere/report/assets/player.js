@@ -145,7 +145,8 @@ function mapPicture(record, scene, state, rungAt, redraw, follow) {
   const canvas = makeCanvas("decisions", redraw);
   canvas.addEventListener("click", (event) => follow(nearest(canvas, event, scene.inputs, scene.points)));
   return pictureOf(canvas, () => drawMap(canvas, scene, rungAt(state.stop), state.colours, state.followed), "", (rung) => {
-    const below = `What it decides, by starting point. ${wrongOf(scene, rung)} of ${scene.points} wrong.`;
+    const wrong = scene.labels ? ` ${wrongOf(scene, rung)} of ${scene.points} wrong.` : "";
+    const below = `What it decides, by starting point.${wrong}`;
     return [`Map of decisions over the input plane with ${nameOfRung(record, rung)}. ${below}`, below];
   });
 }
@@ -192,7 +193,7 @@ function playerLegend(scene) {
     const r = kind === 1 ? 4.6 : 5;
     items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
   }
-  if (scene.classes) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
+  if (scene.labels) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
   items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), "the solver it was trained with"));
   return make("ul", { class: "legend" }, ...items);
 }

@@ -44,9 +44,10 @@ function makeCurve(record, scene, stops, entry, range, choose) {
 function drawCurve(place, record, scene, stops, entry, range, choose) {
   const [width, height, left, right, top, bottom] = [clampTo(place.clientWidth, 280, 1200), 132, 50, 14, 12, 22];
   const x = (i) => left + (stops.length > 1 ? i / (stops.length - 1) : 0.5) * (width - left - right);
-  const y = scale(range[0], range[1], height - bottom, top, false);
+  const powers = byPowers(record, range);
+  const y = scale(range[0], range[1], height - bottom, top, powers);
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": curveWords(record, scene, stops, entry) });
-  for (const tick of ticksBetween(range[0], range[1], 3)) {
+  for (const tick of powers ? powersOfTen(...range).filter((_, i, all) => i % Math.ceil(all.length / 4) === 0) : ticksBetween(range[0], range[1], 3)) {
     svg.append(
       draw("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), stroke: "var(--line)" }),
       draw("text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end", text: scoreWords(record, tick).replace(".0%", "%") }),
@@ -85,6 +86,7 @@ function curveWords(record, scene, stops, entry) {
 function scoresRange(entries) {
   const scores = entries.flatMap(({ scene }) => scene.rungs.map((rung) => rung.score)).filter(isNumber);
   if (!scores.length) return [0, 1];
+  if (byPowers(entries[0].record, scores)) return powerRange(scores);
   const [low, high] = [Math.min(...scores), Math.max(...scores)];
   const room = 0.08 * (high - low) || 0.05;
   return [low - room, high + room];
