@@ -65,6 +65,8 @@ def headline(record: Record) -> str:
 def _change(record: Record, other: float, *, one: bool = False) -> str:
     """What another solver makes of it: they get, or one gets."""
     now, before = score_words(record, other), score_words(record, own_score(record))
+    if is_relative(record):
+        return f"{'has' if one else 'have'} an error ({metric_name(record)}) of {now} instead of {before}"
     verb = ("get" if is_share(record) else "score") + ("s" if one else "")
     return f"{verb} {now}{' right' if is_share(record) else ''} instead of {before}"
 
