@@ -10,6 +10,7 @@ from benchmarks import (
     known_cases,
     memory,
     own_field,
+    page,
     peers,
     phenomenon,
     set_calibration,
@@ -27,6 +28,7 @@ BENCHMARKS = {
     "calibration": calibration.run,
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
+    "page": page.run,
     "frontier": frontier.bars_of_results,
 }
 

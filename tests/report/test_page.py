@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.report.records import a_line, a_record, a_scene
@@ -82,6 +83,18 @@ def test_many_scenes_share_the_room_of_one_page() -> None:
     page = audit_page(records)
     assert len(page.encode()) < 1_000_000
     assert page.count("<article") == 5
+
+
+def test_where_there_is_too_little_room_the_first_models_have_pictures() -> None:
+    noise = np.random.default_rng(0)
+    scenes = [a_scene(points=200) for _ in range(30)]
+    for scene in scenes:
+        for rung in scene["rungs"]:
+            rung["paths"] = noise.uniform(-1, 1, rung["paths"].shape)
+            rung["map"] = noise.integers(0, 9, (90, 90), dtype=np.uint8)
+    page = audit_page([a_record(name=f"seed {i}", scene=scene) for i, scene in enumerate(scenes)])
+    assert len(page.encode()) < 1_000_000
+    assert 0 < page.count('"kind":"plane"') < 30
 
 
 def test_the_verdicts_of_several_models_are_counted() -> None:

@@ -35,7 +35,8 @@ TOLERANCES = (100.0, 10.0, 1.0, 0.1, 0.01, 0.001)
 """Rungs: numbers of steps, factors of a step where their number is not known, and factors of a tolerance."""
 POINTS, FEW_POINTS, FEW_SAMPLES, MANY_ENTRIES = 200, 64, 128, 64
 """Trajectories; how many there are, and how many samples, where an input or a state has more entries than the last."""
-GRID = 64
+GRID, AT_ONCE = 64, 1000
+"""Points of a map along each side, and how many are solved together: compiled solves take batches of that size."""
 FINEST_ELSEWHERE = 128
 """Steps of the finest rung where another library solves, whose every step costs more."""
 CLASSES, LARGEST_CONFUSION = 10, 20
@@ -240,7 +241,8 @@ def _add_maps(scene: dict[str, Any], rungs: Sequence[Rung], stage: Stage) -> Non
         changes.append(_flow_of(stage.subject.solvers[-1], rungs))
     for told, change in zip(scene["rungs"], changes, strict=True):
         with _unless_it_fails():
-            done = decisions(stage.subject.forward(points, change).outputs)
+            outputs = [stage.subject.forward(some, change).outputs for some in points.split(AT_ONCE)]
+            done = decisions(torch.cat(outputs))
             told["map"] = done.reshape(GRID, GRID).numpy().astype(np.uint8)
     scene["inputs"] = ((x[:POINTS] - centre) / half).double().cpu().numpy()
     scene["input_frame"] = [*(centre.tolist()), half]

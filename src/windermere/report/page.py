@@ -33,8 +33,8 @@ SCRIPTS = (
     "player.js",
     "page.js",
 )
-SCENES = 780_000
-"""The most bytes that all scenes together may take: a page has at most a million."""
+MOST = 980_000
+"""Bytes of a page, as far as scenes decide it."""
 FEWEST_POINTS = 20
 SIDE_BY_SIDE = 3
 """Up to so many models are played with side by side; of more, the one that is chosen."""
@@ -45,8 +45,14 @@ def audit_page(records: Sequence[Record], *, title: str | None = None, lead: str
     if not records:
         raise UsageError("a report needs a verdict, and there is none")
     named = [{**record, "name": str(record.get("name") or f"model {i}")} for i, record in enumerate(records, start=1)]
-    whole = [{**record, "scene": scene} for record, scene in zip(named, _fitting(named), strict=True)]
-    heading = title or (f"Audit of {whole[0]['name']}" if len(whole) == 1 else f"Audit of {len(whole)} models")
+    heading = title or (f"Audit of {named[0]['name']}" if len(named) == 1 else f"Audit of {len(named)} models")
+    bare = _assembled([{**record, "scene": None} for record in named], heading, lead)
+    scenes = _fitting([record.get("scene") for record in named], MOST - len(bare.encode()))
+    whole = [{**record, "scene": scene} for record, scene in zip(named, scenes, strict=True)]
+    return _assembled(whole, heading, lead)
+
+
+def _assembled(whole: Sequence[Record], heading: str, lead: str | None) -> str:
     side_by_side = len(whole) <= SIDE_BY_SIDE
     parts = {
         "title": escape(heading),
@@ -69,14 +75,18 @@ def _embedded(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _fitting(records: Sequence[Record]) -> list[dict[str, Any] | None]:
-    """The records' scenes, packed, with as many points each as the page has room for."""
-    packed = [None if record.get("scene") is None else pack(record["scene"]) for record in records]
-    size = sum(len(json.dumps(scene)) for scene in packed if scene is not None)
-    share = SCENES / size if size > SCENES else 1.0
-    return [
-        None if scene is None else scene if share == 1 else pack(_thinned(unpack(scene), share)) for scene in packed
-    ]
+def _fitting(scenes: Sequence[Any], room: int) -> list[dict[str, Any] | None]:
+    """Scenes, packed, with as many points each as there is room for; where that is too little, only the first ones."""
+    packed = [None if scene is None else pack(scene) for scene in scenes]
+    share = room / max(1, sum(map(_size, packed)))
+    if share < 1:
+        packed = [None if scene is None else pack(_thinned(unpack(scene), share)) for scene in packed]
+    taken = [sum(map(_size, packed[: i + 1])) for i in range(len(packed))]
+    return [scene if upto <= room else None for scene, upto in zip(packed, taken, strict=True)]
+
+
+def _size(scene: Any) -> int:
+    return len(_embedded(scene))
 
 
 def _thinned(scene: dict[str, Any], share: float) -> dict[str, Any]:

@@ -93,7 +93,9 @@ async function setUp() {
   const together = page.data.sideBySide && entries.length === all.length;
   setUpSwitch((chosen) => {
     articles.forEach((article, i) => { article.hidden = i !== chosen; });
-    if (place && !together && all[chosen].scene) play([all[chosen]]);
+    if (!place || together) return;
+    place.hidden = !all[chosen].scene;
+    if (all[chosen].scene) play([all[chosen]]);
   });
   if (place && (together || all.length === 1)) play(entries);
   document.documentElement.dataset.ready = "true";
