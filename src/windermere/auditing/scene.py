@@ -241,7 +241,7 @@ def _add_maps(scene: dict[str, Any], rungs: Sequence[Rung], stage: Stage) -> Non
         changes.append(_flow_of(stage.subject.solvers[-1], rungs))
     for told, change in zip(scene["rungs"], changes, strict=True):
         with _unless_it_fails():
-            outputs = [stage.subject.forward(some, change).outputs for some in points.split(AT_ONCE)]
+            outputs = [stage.subject.forward(some, change).outputs for some in torch.split(points, AT_ONCE)]
             done = decisions(torch.cat(outputs))
             told["map"] = done.reshape(GRID, GRID).numpy().astype(np.uint8)
     scene["inputs"] = ((x[:POINTS] - centre) / half).double().cpu().numpy()
