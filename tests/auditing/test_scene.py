@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from torch import nn
 
 import windermere as wm
 from tests.auditing.test_known_cases import rotation_verdict
-from windermere.auditing.scene import Scene, make_scene
 from windermere.auditing.scene_view import FRAMES, Projection, View, resampled
 from windermere.auditing.verdict import Verdict
 from windermere.errors import UsageError
@@ -21,6 +19,11 @@ from windermere.report.page import audit_page
 from windermere.report.reading import saved_verdicts
 
 RING = torch.randn(60, 2, generator=torch.Generator().manual_seed(0))
+
+
+class Turning(nn.Module):
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return x.roll(1, dims=1)
 
 
 def scene_of(verdict: Verdict) -> dict[str, Any]:
@@ -172,15 +175,12 @@ def test_one_direction_is_enough_for_a_projection() -> None:
 
 def test_a_sampler_shows_what_it_draws_beside_real_samples() -> None:
     torch.manual_seed(0)
-    model, noise = nn.Sequential(wm.ODEBlock(wm.Autonomous(nn.Linear(3, 3)), wm.FixedStep("euler", step=1 / 2))), 50
-    verdict = wm.audit(model, torch.randn(noise, 3))
-    made = verdict.scene
-    assert isinstance(made, Scene)
-    assert made._stage is not None
-    scene = make_scene(replace(made._stage, real=torch.randn(70, 3)))
-    assert scene is not None
+    sampler = wm.Sampler(Turning(), wm.FixedStep("euler", step=1 / 2))
+    verdict = wm.audit(sampler, torch.randn(50, 3), data=torch.randn(70, 3))
+    scene = scene_of(verdict)
     assert (scene["kind"], scene["real"].shape) == ("samples", (70, 2))
-    assert all(rung["samples"].shape == (noise, 2) for rung in scene["rungs"])
+    assert all(rung["samples"].shape == (50, 2) for rung in scene["rungs"])
+    assert scene["rungs"][scene["own"]]["score"] == pytest.approx(verdict.own.metric)
     assert audit_page([{**verdict.to_dict(), "scene": scene}])
 
 

@@ -145,13 +145,14 @@ def audit(
         subject.enter(EVIDENCE)
         drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
     verdict = conclude(whole, rungs, drawn, subject, asked, doubt)
-    return replace(verdict, scene=_scene(found, first, seen, judge, doubt)) if evidence else verdict
+    return replace(verdict, scene=_scene(found, first, seen, judge, doubt, data)) if evidence else verdict
 
 
-def _scene(subject: Subject, batch: Batch, seen: Examined, judge: Judge, doubt: str | None) -> Scene:
+def _scene(subject: Subject, batch: Batch, seen: Examined, judge: Judge, doubt: str | None, data: Any) -> Scene:
     """What a page is made from, if one is asked for."""
     flow = seen.reference.done if seen.reference.converged and doubt is None else None
-    return Scene(Stage(subject=subject, inputs=batch[0], targets=batch[1], own=seen.done, flow=flow, judge=judge))
+    known = Stage(subject=subject, inputs=batch[0], targets=batch[1], own=seen.done, flow=flow, judge=judge, real=data)
+    return Scene(known)
 
 
 def own_pass(subject: Watched, number: int, batch: Batch) -> Pass:

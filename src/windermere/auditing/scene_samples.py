@@ -21,7 +21,13 @@ def add_samples(scene: dict[str, Any], passes: Sequence[Pass], real: Any) -> Non
     project = Projection.of(known)
     seen = project(known)
     view = View.around(np.stack([seen, seen]), [])
-    scene |= {"kind": "samples", "real": view(seen), "dimension": known.shape[1], "explained": project.explained}
+    scene |= {
+        "kind": "samples",
+        "points": 0,
+        "real": view(seen),
+        "dimension": known.shape[1],
+        "explained": project.explained,
+    }
     for rung, done in zip(scene["rungs"], passes, strict=True):
         rung["samples"] = view(project(_rows(done.outputs)))
 

@@ -67,6 +67,8 @@ def _change(record: Record, other: float, *, one: bool = False) -> str:
     now, before = score_words(record, other), score_words(record, own_score(record))
     if is_relative(record):
         return f"{'has' if one else 'have'} an error ({metric_name(record)}) of {now} instead of {before}"
+    if record.get("kind") == "sets":
+        return f"{'draws' if one else 'draw'} samples at a distance of {now} from real ones, instead of {before}"
     verb = ("get" if is_share(record) else "score") + ("s" if one else "")
     return f"{verb} {now}{' right' if is_share(record) else ''} instead of {before}"
 

@@ -23,7 +23,8 @@ function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
     play.textContent = state.timer === null ? "▶ Play" : "❚❚ Pause";
     play.setAttribute("aria-label", state.timer === null ? "Play" : "Pause");
     followed.show(state.followed);
-    words.textContent = state.followed === null ? "Click a point to follow it." : followWords(entries, stops[state.stop], state.followed);
+    const hint = entries[0].scene.points ? "Click a point to follow it." : "";
+    words.textContent = state.followed === null ? hint : followWords(entries, stops[state.stop], state.followed);
   }
 
   return { bar, tools, show };
