@@ -12,6 +12,7 @@ from benchmarks import (
     known_cases,
     memory,
     own_field,
+    page,
     peers,
     phenomenon,
     set_calibration,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
     "error_ratio": error_ratio.run,
+    "page": page.run,
     "frontier": frontier.bars_of_results,
 }
 

@@ -23,7 +23,9 @@ def test_the_demo_shows_both_models_and_says_where_its_figure_is(
     answer = run("demo", "--out", "demo")
     assert answer.code == 0
     assert "euler, h = 1/2" in answer.out
+    assert answer.out.startswith("page: demo/index.html\n")
     assert "figure: demo/trajectories.png" in answer.out
+    assert answer.out.splitlines()[-1].endswith((tmp_path / "demo" / "index.html").as_uri())
     assert all(f"run: demo/{name}" in answer.out for name in small)
     assert (tmp_path / "demo" / "trajectories.png").exists()
 

@@ -82,6 +82,10 @@ def test_the_demo_trains_two_models_and_draws_them_side_by_side(whole: Whole) ->
     assert solvers[1] != "euler, h = 1/3"
     assert [entry.run for entry in result.entries] == [whole.folder / "coarse", whole.folder / "adapted"]
     assert all(entry.figure.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" for entry in result.entries)
+    page = result.page.read_text()
+    assert len(page.encode()) < 1_000_000
+    assert page.count("<article") == 2
+    assert "Trained with 2 Euler steps" in page
     header = result.figure.read_bytes()[:24]
     assert result.figure == whole.folder / "trajectories.png"
     assert header[:8] == b"\x89PNG\r\n\x1a\n"

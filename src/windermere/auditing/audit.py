@@ -23,6 +23,7 @@ from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Wat
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder
 from windermere.auditing.samples import Batch, choose, size
+from windermere.auditing.scene import Scene, Stage
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
 from windermere.auditing.sets.distance import SetDistance
 from windermere.auditing.subject import Pass, Subject
@@ -143,7 +144,15 @@ def audit(
     if evidence:
         subject.enter(EVIDENCE)
         drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
-    return conclude(whole, rungs, drawn, subject, asked, doubt)
+    verdict = conclude(whole, rungs, drawn, subject, asked, doubt)
+    return replace(verdict, scene=_scene(found, first, seen, judge, doubt, data)) if evidence else verdict
+
+
+def _scene(subject: Subject, batch: Batch, seen: Examined, judge: Judge, doubt: str | None, data: Any) -> Scene:
+    """What a page is made from, if one is asked for."""
+    flow = seen.reference.done if seen.reference.converged and doubt is None else None
+    known = Stage(subject=subject, inputs=batch[0], targets=batch[1], own=seen.done, flow=flow, judge=judge, real=data)
+    return Scene(known)
 
 
 def own_pass(subject: Watched, number: int, batch: Batch) -> Pass:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """Of the schema. It rises where a field changes its meaning or goes; a new field alone does not raise it."""
-DERIVED = ("version", "safe_step", "safe_solver")
+DERIVED = ("version", "safe_step", "safe_solver", "scene")
 """What is written for readers' convenience, and not read."""
 LOST = {"low": -inf, "high": inf, "evaluations": nan}
 """What JSON has as null for it is not finite."""
@@ -23,9 +23,9 @@ Made = TypeVar("Made")
 
 
 def written(verdict: "Verdict") -> dict[str, Any]:
-    """All but the trajectories of its figure."""
-    values = asdict(replace(verdict, plane=None))
-    del values["plane"]
+    """All but the trajectories of its figure and its page."""
+    values = asdict(replace(verdict, plane=None, scene=None))
+    del values["plane"], values["scene"]
     values |= {name: str(values[name]) for name in ("outcome", "kind")}
     also = {"version": VERSION, "safe_step": verdict.safe_step, "safe_solver": verdict.safe.solver}
     return {name: plain(value) for name, value in {**also, **values}.items()}

@@ -1,6 +1,6 @@
 """The verdict: FLOW, TIED, COARSE, MOVED or UNDECIDED, and all that it rests on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import nan
@@ -105,7 +105,8 @@ class Verdict:
     solver and under the flow are apart, with a 95% interval; `agreement` the share of samples that both judge alike;
     all of these are None where the flow is not known. `table` has a `Line` for each solver that was tried, `own` that
     of the model's own; `reference` says how well the flow is known; `evidence` explains, and `notes` are what a reader
-    has to know besides. `plot(path)` draws, `to_dict()` is for JSON, and `Verdict.from_dict` reads that back.
+    has to know besides. `save(path)` makes a page, `plot(path)` draws, `to_dict()` is for JSON, and
+    `Verdict.from_dict` reads that back.
     """
 
     outcome: Outcome
@@ -139,6 +140,8 @@ class Verdict:
     """Spent on all of this, in units of one pass with the own solver."""
     plane: Plane | None = field(default=None, repr=False, compare=False)
     """Trajectories for `plot`, where states have two entries."""
+    scene: Callable[[], dict[str, Any] | None] | None = field(default=None, repr=False, compare=False)
+    """Makes the arrays of a page to play with, from the model; None where no evidence was asked for."""
 
     @property
     def safe_step(self) -> float | None:
@@ -181,6 +184,34 @@ class Verdict:
         from windermere.report.audit_figure import draw_audit  # matplotlib, whose import takes a second
 
         return draw_audit(figure, path)
+
+    def save(
+        self,
+        path: Path | str,
+        *,
+        name: str | None = None,
+        about: Mapping[str, Any] | None = None,
+        date: str | None = None,
+    ) -> None:
+        """Saves it by the path's suffix: .html is a page to open in a browser and to send, with pictures to play with;
+        .json makes the same page again (`windermere report verdict.json`); .png and .svg are figures, as by `plot`.
+
+        name: what the model is called there. about: what else to tell of it, such as {"data": "test set", "seed": 0}.
+        date: when the audit took place, today if it is not given.
+        """
+        from windermere.auditing.saving import FIGURES, page_path, record_of, save_records
+
+        place = page_path(path)
+        if place.suffix in FIGURES:
+            self.plot(place)
+        else:
+            save_records([record_of(self, name=name, about=about, date=date)], place)
+
+    def _repr_html_(self) -> str:
+        """In notebooks: the sentence, the numbers and the table."""
+        from windermere.report.html import short
+
+        return short(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, by the schema that docs/audit.md describes."""

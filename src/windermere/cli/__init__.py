@@ -15,6 +15,7 @@ with importing():
     from windermere.cli.commands.audit import audit_command
     from windermere.cli.commands.demo import demo_command
     from windermere.cli.commands.evaluate import evaluate_command
+    from windermere.cli.commands.report import report_command
     from windermere.cli.commands.train import train_command
     from windermere.cli.console import stderr, stdout
     from windermere.cli.options import FLAG
@@ -32,6 +33,7 @@ app = typer.Typer(
 app.command("train")(train_command)
 app.command("audit")(audit_command)
 app.command("evaluate")(evaluate_command)
+app.command("report")(report_command)
 app.command("demo")(demo_command)
 app.add_typer(data.app, name="data")
 app.add_typer(study.app, name="study")

@@ -19,17 +19,18 @@ from rich.table import Column, Table
 import windermere
 from windermere.auditing import Outcome, Verdict, audit
 from windermere.auditing.options import as_question, check_samples
+from windermere.auditing.saving import record_of, save_records
 from windermere.auditing.sets.distance import KINDS
 from windermere.auditing.table import VerdictTable, verdict_table
 from windermere.cli.advice import in_flags
 from windermere.cli.console import print_json, stderr, stdout
+from windermere.cli.places import check_page, check_place
 from windermere.cli.reading import check_device
 from windermere.cli.seeds_table import show_seeds
 from windermere.cli.terminal import audit_progress
 from windermere.errors import AuditError, RunError, UsageError, WindermereError, describe_error, is_out_of_memory
 from windermere.paper import data as data_sets
 from windermere.paper.training import trained_ensemble
-from windermere.records import in_the_way
 from windermere.report.style import figure_path
 
 EXIT_CODES = {Outcome.FLOW: 0, Outcome.TIED: 10, Outcome.UNDECIDED: 11, Outcome.COARSE: 12, Outcome.MOVED: 13}
@@ -59,6 +60,8 @@ class Target:
     model: Any
     batches: Any
     figure: Path
+    about: dict[str, Any]
+    """What is known of the model and its data."""
     data: Any = None
     """Real samples, where it is a sampler."""
     users: bool = False
@@ -77,6 +80,7 @@ def audit_target(
     threshold: float | None,
     outputs: str | None,
     figure: Path | None,
+    html: Path | None,
     evidence: bool,
     batch_axis: int | None,
     shared: Sequence[str],
@@ -92,21 +96,30 @@ def audit_target(
     check_samples(samples)
     limit = None if everything else SAMPLES if samples is None else samples
     if figure is not None:
-        _check_figure(figure)
+        check_place(figure_path(figure), "figure", "figure")
+    if html is not None:
+        check_page(html, "html")
     by = {"metric": metric, "threshold": threshold, "outputs": outputs}
     how = {"batch_axis": batch_axis, "shared": [int(name) if name.isdecimal() else name for name in shared]}
     audited: list[tuple[Target, Verdict]] = []
+    records: list[dict[str, Any]] = []
     for found in _targets(target, seed, figure, device):
         if not found.users and (batch_axis is not None or shared):
             raise UsageError("--batch-axis and --shared are for a function's model: a run's takes its data as it is")
-        _check_figure(found.figure)
+        check_place(found.figure, "figure", "figure")
         verdict = _audited(found, samples=limit, evidence=evidence, **by, **how)
         verdict.plot(found.figure)
         audited.append((found, verdict))
+        if html is not None:
+            with redirect_stdout(sys.stderr):  # the user's code may print
+                records.append(record_of(verdict, name=found.name, about=found.about))
     if as_json:
         print_json({found.name: verdict.to_dict() for found, verdict in audited})
     else:
         _show_all(audited, verbose=verbose)
+    if html is not None:
+        save_records(records, html)
+        (stderr if as_json else stdout).print(f"page: {html}", soft_wrap=True)
     raise typer.Exit(_exit_code([verdict for _, verdict in audited]))
 
 
@@ -144,16 +157,6 @@ def _in_flags(verdict: Verdict) -> Verdict:
     flow = replace(verdict.reference, reason=verdict.reference.reason and in_flags(verdict.reference.reason))
     notes = tuple(in_flags(note) for note in verdict.notes)
     return replace(verdict, sentence=in_flags(verdict.sentence), reference=flow, notes=notes)
-
-
-def _check_figure(figure: Path) -> None:
-    """Before the audit, which takes a while."""
-    folder = figure_path(figure).absolute().parent
-    taken = in_the_way(figure)
-    why = f"{folder} is not a folder" if not folder.is_dir() else f"it is {taken}" if taken else None
-    why = why or (None if os.access(folder, os.W_OK) else f"nothing may be written into {folder}")
-    if why is not None:
-        raise UsageError(f"the figure {figure} cannot be written, since {why}: choose another place with --figure")
 
 
 def _show(found: Target, verdict: Verdict) -> None:
@@ -212,7 +215,7 @@ def _targets(target: str, seed: int | None, figure: Path | None, device: str | N
         if device is not None:
             raise UsageError("--device is where a run's model goes, but a function was given: let it place its model")
         model, batches, real = _call(target)
-        yield Target(target, model, batches, figure or Path("audit.png"), data=real, users=True)
+        yield Target(target, model, batches, figure or Path("audit.png"), {"model": target}, data=real, users=True)
         return
     if not Path(target).exists():
         raise RunError(
@@ -240,7 +243,9 @@ def _members(path: Path, seed: int | None, figure: Path | None, device: str) -> 
         if len(chosen) > 1:
             stderr.print(f"auditing seed {s} ...", highlight=False)
         model = trained.member(seeds.index(s))
-        yield Target(f"{path}, seed {s}" if len(seeds) > 1 else str(path), model, test, place, seed=s)
+        about = {"model": str(path), "data": f"{trained.config.data}, test set", "seed": s}
+        name = f"{path}, seed {s}" if len(seeds) > 1 else str(path)
+        yield Target(name, model, test, place, seed=s, about=about)
 
 
 def _told(error: BaseException) -> str:

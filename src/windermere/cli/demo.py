@@ -16,6 +16,7 @@ def show_demo(out: Path) -> None:
         stderr.print(str(stopped), soft_wrap=True)
         exit_if_stopped(stopped.reason)
         raise
+    stdout.print(f"page: {result.page}", soft_wrap=True)
     table = Table("trained with", "own solver", "the flow itself", "verdict")
     for entry in result.entries:
         verdict = entry.verdict
@@ -26,3 +27,4 @@ def show_demo(out: Path) -> None:
         stdout.print(f"{entry.verdict.sentence} {entry.verdict.recommendation}", soft_wrap=True)
         stdout.print(f"  audit: {entry.figure}, run: {entry.run}", soft_wrap=True)
     stdout.print(f"figure: {result.figure}", soft_wrap=True)
+    stdout.print(f"Open it in a browser and drag the step: {result.page.resolve().as_uri()}", soft_wrap=True)

@@ -1,13 +1,15 @@
 """The demo, Figure 1's story: too few steps give a model that leans on its solver, adapted ones give a flow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from windermere.auditing import Outcome, Verdict, audit
+from windermere.auditing.saving import record_of, save_records
 from windermere.errors import RunError
 from windermere.paper import data
 from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
@@ -27,6 +29,7 @@ from windermere.paper.training import (
 )
 from windermere.records import refuse_unless_file, storing
 from windermere.report.frame import Frame
+from windermere.report.words import share_words
 from windermere.solvers import FixedStep, Solver
 
 WORDS = {
@@ -36,6 +39,7 @@ WORDS = {
     Outcome.UNDECIDED: "undecided",
 }
 POINTS = 150
+TITLE = "Two models, one task: which one is really an ODE?"
 
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[Report], None]]]
 
@@ -54,6 +58,8 @@ class AuditedModel:
 class Demo:
     entries: list[AuditedModel]
     figure: Path
+    page: Path
+    """Both audits to look at and to play with, in a browser."""
 
 
 class Stopped(RunError):
@@ -76,14 +82,15 @@ def configs() -> dict[str, RunConfig]:
     return {"coarse": coarse, "adapted": replace(coarse, controller=steady, first_step="initial")}
 
 
-def run(out: Path, *, progress: Progress) -> Demo:
-    """Train both models (or take them from an earlier demo), audit them, and draw them."""
-    wanted_runs, figure = configs(), out / "trajectories.png"
+def run(out: Path, *, progress: Progress, date: str | None = None) -> Demo:
+    """Train both models (or take them from an earlier demo), audit them, draw them, and make a page of it all."""
+    wanted_runs, figure, page = configs(), out / "trajectories.png", out / "index.html"
     with storing(out, "read"):
-        refuse_other_files(out, (*wanted_runs, figure.name))
-    refuse_unless_file(figure, "written")  # before any training
+        refuse_other_files(out, (*wanted_runs, figure.name, page.name))
+    for file in (figure, page):
+        refuse_unless_file(file, "written")  # before any training
     loaded = data.load("sphere2")
-    entries, panels = [], []
+    entries, panels, records = [], [], []
     for name, wanted in wanted_runs.items():
         trained = _trained(out / name, name, wanted, loaded, progress)
         verdict = audit(trained.member(0), loaded.test)
@@ -91,8 +98,30 @@ def run(out: Path, *, progress: Progress) -> Demo:
         verdict.plot(entry.figure)
         entries.append(entry)
         panels.append(_panel(trained, loaded.test, verdict))
+        about = {"model": f"the demo's {name} model", "data": f"{wanted.data}, test set", "seed": wanted.seeds[0]}
+        records.append(record_of(verdict, name=_name(trained), about=about, date=date))
     draw_trajectories(panels, figure)
-    return Demo(entries=entries, figure=figure)
+    save_records(records, page, title=TITLE, lead=_lead([entry.verdict for entry in entries]))
+    return Demo(entries=entries, figure=figure, page=page)
+
+
+def _name(trained: Trained) -> str:
+    """What the page calls a model: how it was trained."""
+    steps = len(walks(trained, torch.zeros(1, 2), trained.solvers)) - 1
+    adapted = trained.config.controller is not None
+    return f"Trained with adapted steps ({steps})" if adapted else f"Trained with {steps} Euler steps"
+
+
+def _lead(verdicts: Sequence[Verdict]) -> str:
+    """The page's story in numbers."""
+    own, flow = (
+        " and ".join(share_words(score) for score in scores)
+        for scores in zip(*((each.own.metric, each.reference.metric) for each in verdicts), strict=True)
+    )
+    return (
+        f"With the solver that each was trained with, they get {own} of the points right. "
+        f"Solved exactly, the same weights get {flow}. Drag the step and watch."
+    )
 
 
 def _trained(path: Path, name: str, config: RunConfig, loaded: data.DataSet, progress: Progress) -> Trained:

@@ -30,6 +30,9 @@ def audit_command(
         str | None, typer.Option(help="Without labels: are outputs classes or numbers? Default: numbers.")
     ] = None,
     figure: Annotated[Path | None, typer.Option(help="Where to draw. Default: audit.png in the run's folder.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page to open in a browser and to send, such as audit.html.")
+    ] = None,
     evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
     batch_axis: Annotated[
         int | None,
@@ -60,6 +63,7 @@ def audit_command(
         threshold=threshold,
         outputs=outputs,
         figure=figure,
+        html=html,
         evidence=evidence,
         batch_axis=batch_axis,
         shared=shared or (),

@@ -1,0 +1,107 @@
+// What all parts of the page share: making elements, writing numbers, and a tooltip for pointer and keyboard.
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An HTML element with attributes and children; `text` and `on...` functions are attributes too. */
+function make(name, attributes = {}, ...children) {
+  return fill(document.createElement(name), attributes, children);
+}
+
+/** The same for SVG. */
+function draw(name, attributes = {}, ...children) {
+  return fill(document.createElementNS(SVG, name), attributes, children);
+}
+
+function fill(element, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "text") element.textContent = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** A score as people read it: accuracies in percent, others with digits enough to tell them apart. */
+function scoreWords(record, value) {
+  if (!isNumber(value)) return "not known";
+  if (isShare(record)) return `${(100 * value).toFixed(1)}%`;
+  if (value === 0 || Math.abs(value) < 1e-12) return "0";
+  return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+}
+
+/** 0.015625 as 1/64. */
+function stepWords(value) {
+  const parts = Math.round(1 / value);
+  if (parts > 1 && parts < 10000 && Math.abs(parts * value - 1) < 1e-9) return `1/${parts}`;
+  return value >= 1e-3 ? String(Number(value.toPrecision(4))) : value.toExponential(1);
+}
+
+function precisionWords(record, value) {
+  return record.precision_name === "tolerance" ? value.toExponential(0) : stepWords(value);
+}
+
+/** Whether scores are shares of the samples. */
+const isShare = (record) => record.metric === "accuracy" || ["classes", "decisions", "movement"].includes(record.kind);
+
+const metricName = (record) => String(record.metric || "score").replaceAll("_", " ");
+
+/** The mean score in words of its own: "63.0% right" for accuracies. */
+function scoreLabel(record) {
+  if (record.kind === "decisions") return "of decisions change";
+  if (record.kind === "movement") return "of their spread moved";
+  return isShare(record) ? "right" : metricName(record);
+}
+
+const calm = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+const tooltip = {
+  show(text, x, y) {
+    const box = document.getElementById("tooltip");
+    box.textContent = text;
+    box.hidden = false;
+    const { width, height } = box.getBoundingClientRect();
+    box.style.left = `${Math.max(6, Math.min(x + 12, window.innerWidth - width - 6))}px`;
+    box.style.top = `${y - height - 12 < 0 ? y + 16 : y - height - 12}px`;
+  },
+  hide() {
+    document.getElementById("tooltip").hidden = true;
+  },
+};
+
+/** Points of a chart: one tab stop for all of them, arrow keys between them, words for pointer and screen reader. */
+function describePoints(points) {
+  points.forEach(({ element, words }, i) => {
+    fill(element, { role: "img", "aria-label": words.replaceAll("\n", ", "), tabindex: i === 0 ? "0" : "-1" }, []);
+    const show = () => {
+      const box = element.getBoundingClientRect();
+      tooltip.show(words, box.right, box.top);
+    };
+    element.addEventListener("pointerenter", show);
+    element.addEventListener("pointerleave", tooltip.hide);
+    element.addEventListener("focus", show);
+    element.addEventListener("blur", tooltip.hide);
+    element.addEventListener("keydown", (event) => {
+      const move = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (event.key === "Escape") tooltip.hide();
+      if (!move) return;
+      event.preventDefault();
+      const next = points[(i + move + points.length) % points.length].element;
+      element.setAttribute("tabindex", "-1");
+      next.setAttribute("tabindex", "0");
+      next.focus();
+    });
+  });
+}
+
+/** Draws a figure, and again whenever its place gets another width. */
+function drawnToFit(place, paint) {
+  let width = -1;
+  new ResizeObserver(() => {
+    if (place.clientWidth === width || !place.clientWidth) return;
+    width = place.clientWidth;
+    paint(place);
+  }).observe(place);
+}
