@@ -1,4 +1,4 @@
-"""A Lightning callback that adapts the precision of a LightningModule's ODEBlocks. Needs `windermere[lightning]`."""
+"""A Lightning callback that adapts the precision of a model's ODEBlocks. Needs `windermere-ode[lightning]`."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +37,7 @@ def _lightning() -> Any:
             return import_module(name)
         except ModuleNotFoundError as error:
             missing = error
-    raise ImportError("AdaptPrecision needs Lightning: pip install 'windermere[lightning]'") from missing
+    raise ImportError("AdaptPrecision needs Lightning: pip install 'windermere-ode[lightning]'") from missing
 
 
 if TYPE_CHECKING:

@@ -12,9 +12,7 @@ from windermere.starting import importing
 app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 
 Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.", autocompletion=completing(STUDIES))]
-Quick = Annotated[
-    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop (docs/studies.md).")
-]
+Quick = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop.")]
 QuickOne = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="The folder of the quick study.")]
 Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
 
