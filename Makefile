@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies clean
+.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies dist try-dist clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -46,6 +46,13 @@ quick-image-studies: $(READY)
 
 bench-gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu runs/gpu
+
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+
+try-dist: dist
+	$(BIN)/python tests/installed.py dist/*.whl dist/*.tar.gz
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
