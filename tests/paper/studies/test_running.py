@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, ran, study_process
+from tests.processes import by_signals
 from windermere.adaptation import StepAdaptation
 from windermere.errors import DivergedError, RunError, UsageError, WindermereError
 from windermere.paper.data import spheres
@@ -42,6 +43,7 @@ def test_a_study_that_is_done_trains_nothing_again(whole: Path) -> None:
     assert run_study(SMALL, whole, Choice(seeds=SEEDS), train=train).reason == "finished"
 
 
+@by_signals
 def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
     killed = 0
     for lines in (0, 7, 30, 50, 25):
