@@ -65,4 +65,4 @@ docs: $(DOCS_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto -q docs docs/_build/html
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

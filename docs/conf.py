@@ -22,6 +22,7 @@ default_role = "code"
 nb_execution_mode = "cache"
 nb_execution_timeout = 120
 nb_execution_in_temp = True
+nb_merge_streams = True
 nb_execution_raise_on_error = True
 nb_execution_excludepatterns = ["*.ipynb"]
 
