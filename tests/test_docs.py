@@ -11,7 +11,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/tutorials").glob("*.md")),
 ]
-CODE = re.compile(r"^```(\w*|{.*})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"^```(\w*|{[\w-]+})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def anchors(page: Path) -> set[str]:
@@ -35,3 +35,9 @@ def test_the_python_of_a_page_compiles(page: Path) -> None:
     for language, code in CODE.findall(page.read_text()):
         if language == "python":
             compile(code, page.name, "exec")
+
+
+def test_the_gallery_shows_every_figure_of_the_results() -> None:
+    page = (ROOT / "docs/gallery.md").read_text()
+    figures = [path.relative_to(ROOT).as_posix() for path in ROOT.glob("results/**/*.png") if "runs" not in path.parts]
+    assert not [name for name in figures if not name.endswith("-seeds.png") and f"(../{name})" not in page]
