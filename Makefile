@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies clean
+.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies dist try-dist docs clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -47,5 +47,22 @@ quick-image-studies: $(READY)
 bench-gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu runs/gpu
 
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build
+
+try-dist: dist
+	$(BIN)/python tests/installed.py dist/*.whl dist/*.tar.gz
+
+# The site, in docs/_build/html. Tutorials run when they have changed, and are kept in docs/_build/.jupyter_cache.
+DOCS_READY := .venv/.docs
+
+$(DOCS_READY): $(READY) docs/constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -c docs/constraints.txt -e '.[docs]'
+	@touch $(DOCS_READY)
+
+docs: $(DOCS_READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto -q docs docs/_build/html
+
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import windermere
 
 ROOT = Path(__file__).parents[1]
+by_signals = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals between processes")
+by_forks = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot fork")
 
 
 def surroundings(**changes: str) -> dict[str, str]:

@@ -51,6 +51,7 @@ def test_every_command_has_help(run: Command, command: tuple[str, ...], words: l
     assert answer.code == 0
     for word in words:
         assert word in answer.out
+    assert "docs/" not in answer.out  # who has a wheel has no page of the clone
 
 
 def test_help_shows_no_value_for_flags_that_take_none(run: Command) -> None:

@@ -1,16 +1,23 @@
 """`windermere study`: what it prints, where it writes, and how it goes on."""
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tests.cli.commands import Command
 from tests.paper.studies.small import SMALL, TABLE
 from tests.processes import ROOT
+from windermere.cli import console, names
+from windermere.cli.findings import tell_findings
 from windermere.paper.studies import registry
+from windermere.paper.studies.costs import COSTS
 from windermere.paper.studies.crossing_field import CROSSINGS
 from windermere.paper.studies.rows import GRID
+from windermere.paper.studies.study import Finding
 
 
 @pytest.fixture(autouse=True)
@@ -26,10 +33,98 @@ def test_every_study_is_listed_with_its_place_in_the_paper(run: Command) -> None
         assert study.paper.split()[0] in answer.out  # the rest may be on lines of its own
 
 
+def test_the_list_tells_costs_and_what_is_there(run: Command) -> None:
+    run("study", "run", "small", "--seeds", "1", "--only", "euler-1")
+    run("study", "run", "sphere2-data")
+    out = run("study", "list").out
+    assert "takes about 76 min on a CPU; quick, seconds. Here: nothing yet" in out
+    assert "Here: 1 of 2 runs, one seed at most, in results/small" in out
+    assert "Here: done, in results/sphere2-data" in out
+
+
+def test_the_list_as_json_has_names_figures_costs_and_what_is_there(run: Command) -> None:
+    run("study", "run", "small", "--seeds", "2", "--quick")
+    listed = {entry["name"]: entry for entry in json.loads(run("study", "list", "--json").out)}
+    assert listed["sphere2-fixed"]["figures"] == ["figure4", "figure4a", "figure4b"]
+    assert listed["cifar10-adaptive"]["figures"] == ["figure4c", "figure4d"]
+    assert listed["sphere2-fixed"]["cost"] == {"full": 76, "on": "CPU", "quick": 0.4}
+    assert listed["small"]["here"] == [{"folder": "runs/quick/small", "runs": 2, "done": 2, "seeds": 2}]
+    assert listed["fan"]["here"] == []
+
+
+@pytest.mark.parametrize("width", ["40", "80"])
+def test_the_list_loses_nothing_on_a_narrow_terminal(run: Command, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    wide = run("study", "list").out.split()
+    monkeypatch.setattr(console, "stdout", Console(force_terminal=True, no_color=True, width=int(width)))
+    lines = run("study", "list").out.splitlines()
+    assert max(map(len, lines)) <= int(width)
+    assert " ".join(lines).split() == wide
+
+
+def test_a_study_is_found_by_its_figure(run: Command) -> None:
+    answer = run("study", "run", "Figure3", "--quick")
+    assert "Figure3 is the study fan (Figure 3)" in answer.err
+    assert answer.out.splitlines()[-1] == "files: runs/quick/fan: fan.png (also as svg)"
+    assert run("study", "draw", "figure3", "--quick").code == 0
+    assert "there is no study 'figure9'" in run("study", "run", "figure9").err
+
+
+def test_every_figure_and_table_of_the_paper_has_a_study() -> None:
+    figures = {alias for alias in registry.ALIASES if alias[-1].isdecimal()}
+    assert figures == {f"figure{number}" for number in range(1, 6)} == {*names.FIGURES}
+    assert registry.find_study("figure5a").name == "step-adaptation-cifar10"
+    assert {study.name for study in registry.ALL} == COSTS.keys()
+
+
+def test_a_study_ends_with_its_findings_and_names_its_files_in_one_line(run: Command) -> None:
+    lines = run("study", "run", "crossing-field").out.splitlines()
+    assert lines[0].startswith("the paper: ")
+    assert lines[1].startswith("  agrees: ")
+    assert [line for line in lines if line.startswith("of ")] == ["of 3 findings, 3 agree"]
+    assert lines[-1] == "files: results/crossing-field: crossing-field.png (also as svg)"
+
+
+def finding(agrees: bool | None, **more: Any) -> Finding:
+    return Finding(**{"claim": "A claim.", "ours": "our numbers", "agrees": agrees, **more})
+
+
+def test_findings_are_told_by_claim_each_with_a_word_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cases = [finding(True, case="Euler"), finding(False, case="rk4"), finding(None, claim="Another.")]
+    tell_findings([*cases, finding(None, claim="More.", beyond=True)], tmp_path)
+    assert capsys.readouterr().out.splitlines() == [
+        "the paper: A claim.",
+        "  agrees: Euler: our numbers",
+        "  differs: rk4: our numbers",
+        "the paper: Another.",
+        "  open: our numbers",
+        "beyond the paper: More.",
+        "  ours: our numbers",
+        "of 3 findings, 1 agrees, 1 differs, 1 is open",
+    ]
+
+
+def test_what_differs_leads_to_our_notes_where_there_are_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.md").write_text("Because.")
+    tell_findings([finding(False)], tmp_path)
+    assert capsys.readouterr().out.endswith(f"why we think it differs: {tmp_path / 'notes.md'}\n")
+    tell_findings([finding(True)], tmp_path)
+    assert "why" not in capsys.readouterr().out
+
+
+def test_a_summary_lies_with_its_results_unless_a_page_is_named(run: Command, tmp_path: Path) -> None:
+    run("study", "run", "sphere2-data")
+    assert run("study", "summary").out == "page: results/results.md\n"
+    assert (tmp_path / "results/results.md").exists()
+
+
 def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, tmp_path: Path) -> None:
     answer = run("study", "run", "small", "--quick", "--seeds", "2")
     assert answer.code == 0
-    assert answer.out.split("\n")[-3:] == ["figure: runs/quick/small/drawn.txt", "results are in runs/quick/small", ""]
+    assert answer.out.splitlines()[-1] == "files: runs/quick/small: drawn.txt"
     assert len(TABLE.read(tmp_path / "runs/quick/small")) == 4
     assert "euler-16 20/20" in answer.err
 
@@ -58,7 +153,7 @@ def test_draw_needs_a_table_and_draws_it_again(run: Command, tmp_path: Path) -> 
     assert "results/small has no table to draw from: run the study first" in refused.err
     run("study", "run", "small", "--seeds", "1", "--only", "euler-1")
     (tmp_path / "results/small/drawn.txt").unlink()
-    assert run("study", "draw", "small").out == "figure: results/small/drawn.txt\n"
+    assert run("study", "draw", "small").out == "files: results/small: drawn.txt\n"
     assert (tmp_path / "results/small/drawn.txt").exists()
 
 

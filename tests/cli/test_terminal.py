@@ -9,6 +9,7 @@ from rich.console import Console
 from windermere.auditing import AuditProgress
 from windermere.cli import terminal
 from windermere.cli.terminal import audit_progress, describe, download_progress, study_progress, training_progress
+from windermere.paper.studies.fan import compute_fan
 from windermere.paper.studies.running import Progress
 from windermere.paper.training import Report, StopSign
 
@@ -64,6 +65,22 @@ def test_more_seeds_of_a_studys_run_have_lines_too(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert [line.split("  ")[0] for line in lines] == ["euler-1 500/1000", "euler-1 1000/1000"] * 2
     assert all(line.endswith("; of the study 10% done") for line in lines)
+
+
+def test_the_bar_of_a_study_that_trains_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(force_terminal=True, width=80, record=True, file=StringIO())
+    monkeypatch.setattr(terminal, "stderr", console)
+    with study_progress("fan", StopSign()) as report:
+        report(Progress("fan", "", None, 0.5))
+    assert " 50% " in console.export_text()
+
+
+def test_the_fan_tells_how_far_it_is() -> None:
+    shares = list[float]()
+    compute_fan(True, shares.append)
+    assert len(shares) > 10
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1)
 
 
 def test_a_line_is_never_wrapped(capsys: pytest.CaptureFixture[str]) -> None:

@@ -142,6 +142,16 @@ def test_a_training_that_diverges_is_one_sentence_and_keeps_the_last_good_state(
     assert all(tensor.isfinite().all() for tensor in kept.tensors.values())
 
 
+def test_resuming_a_finished_run_says_that_nothing_was_left_to_do(run: Command) -> None:
+    words = "nothing was left to do: all 6 iterations had been trained before; for more of them, resume with a larger"
+    assert words not in run("train", *QUICK, "--out", "run").err
+    again = run("train", "--resume", "--out", "run")
+    assert words in again.err
+    assert "results are in run" in again.out
+    assert json.loads(run("train", "--resume", "--out", "run", "--json").out)["idle"] is True
+    assert words not in run("train", "--resume", "--iterations", 7, "--out", "run").err
+
+
 def test_a_folder_with_odd_characters_is_named_as_it_is(run: Command) -> None:
     """Brackets are markup to rich, and colons may be emoji."""
     odd = "a [red]run[/] :smile:"

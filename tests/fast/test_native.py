@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 
 from tests.fast.small_stack import is_solved_on_a_small_stack, succeeds
 from tests.fast.spheres import Convolving, Eagerly, Ensemble, assert_same, samples, solved, sphere_field
+from tests.processes import by_forks
 from windermere.errors import NonFiniteError
 from windermere.fast.cpu import compiled, native, native_call
 from windermere.paper.architectures import SphereField, initialise
@@ -186,6 +187,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@by_forks
 def test_a_child_of_a_fork_solves_with_threads_of_its_own() -> None:
     """In a process of its own: in this one, JAX may have threads by now, which do not survive a fork."""
     needs_a_compiler()

@@ -1,4 +1,4 @@
-"""A Lightning callback that adapts the precision of a LightningModule's ODEBlocks. Needs `windermere[lightning]`."""
+"""A Lightning callback that adapts the precision of a model's ODEBlocks. Needs `windermere-ode[lightning]`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -3,9 +3,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Table
-
-from windermere.cli.console import print_json, stdout
+from windermere.cli.console import folding, print_json, stdout
 from windermere.cli.terminal import download_progress
 from windermere.paper import data as data_sets
 
@@ -24,7 +22,7 @@ def list_data(*, as_json: bool) -> None:
     if as_json:
         print_json([{**asdict(entry), "complete": entry.complete} for entry in found])
         return
-    table = Table("data set", "state", "folder")
+    table = folding("data set", "state", "folder")
     for entry in found:
         missing, corrupt = ", ".join(entry.missing), ", ".join(path.name for path in entry.corrupt)
         state = (

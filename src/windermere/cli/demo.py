@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-from rich.table import Table
-
-from windermere.cli.console import exit_if_stopped, stderr, stdout
+from windermere.cli.console import exit_if_stopped, folding, stderr, stdout
 from windermere.cli.terminal import training_progress
 from windermere.paper import demo as demo_study
 
@@ -17,7 +15,7 @@ def show_demo(out: Path) -> None:
         exit_if_stopped(stopped.reason)
         raise
     stdout.print(f"page: {result.page}", soft_wrap=True)
-    table = Table("trained with", "own solver", "the flow itself", "verdict")
+    table = folding("trained with", "own solver", "the flow itself", "verdict")
     for entry in result.entries:
         verdict = entry.verdict
         numbers = (verdict.digits(verdict.own.metric), verdict.digits(verdict.reference.metric))

@@ -28,6 +28,7 @@ STUDIES = (
     "sphere2-data",
     "tolerance-adaptation-sphere2",
 )
+FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
 
 
 def completing(names: Sequence[str]) -> Callable[[str], list[str]]:

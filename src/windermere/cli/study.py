@@ -3,34 +3,49 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
-from rich.table import Column, Table
-
-from windermere.cli.console import exit_if_stopped, stderr, stdout
+from windermere.cli.console import exit_if_stopped, print_json, stderr, stdout, tell
+from windermere.cli.findings import files, tell_findings
 from windermere.cli.reading import check_device, read_seconds, read_seeds
 from windermere.cli.terminal import study_progress
 from windermere.errors import RunError, UsageError
 from windermere.nn.arithmetic import check_arithmetic
 from windermere.paper.studies.folder import StudyFolder, refuse_unless_folder_of
+from windermere.paper.studies.judging import judge
+from windermere.paper.studies.listing import list_studies
 from windermere.paper.studies.registry import STUDIES, find_study
 from windermere.paper.studies.running import Choice, Ended, draw_study, run_study
+from windermere.paper.studies.study import Study
 from windermere.paper.studies.summary import write_summary
 from windermere.paper.training import StopSign, stop_sign
 
+RESULTS, QUICK = Path("results"), Path("runs/quick")
+OUR_PAGE = Path("docs/results.md")
 
-def list_studies() -> None:
-    table = Table(Column("study", no_wrap=True), "where in the paper, and what")
-    for study in STUDIES.values():
-        table.add_row(study.name, f"{study.paper}: {study.what}")
-    stdout.print(table)
+
+def show_studies(*, as_json: bool) -> None:
+    listed = list_studies(STUDIES, RESULTS, QUICK)
+    if as_json:
+        print_json([asdict(study) for study in listed])
+        return
+    for study in listed:
+        names = " or ".join([study.name, *study.figures[:1]])
+        tell(f"{names}  ({study.paper})")
+        tell(study.what, indent=4)
+        here = "; ".join(map(str, study.here)) or "nothing yet"
+        tell(f"takes {study.cost or 'an unknown time'}. Here: {here}", indent=4)
 
 
 def run_one(
     name: str, out: Path | None, given: Mapping[str, str | None], *, quick: bool, time_limit: str | None
 ) -> None:
     """With the flags that were given; None is one that was not."""
-    study, folder = find_study(name), _folder(name, out, quick)
+    study = find_study(name)
+    if name != study.name:
+        stderr.print(f"{name} is the study {study.name} ({study.paper})", soft_wrap=True)
+    name, folder = study.name, _folder(study, out, quick)
     seeds, device, arithmetic = given["--seeds"], given["--device"], given["--arithmetic"]
     only = "*" if given["--only"] is None else given["--only"]
     if not study.runs(quick):
@@ -43,31 +58,38 @@ def run_one(
     signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
+    tell_findings(judge(study, folder, STUDIES), folder)
+    if quick:
+        tell("this was the quick study, scaled down: its numbers are not the paper's")
     _print(ended, folder, _command(name, folder, quick, given))
 
 
 def draw_one(name: str, out: Path | None, *, quick: bool) -> None:
-    folder = _folder(name, out, quick)
-    figures = draw_study(find_study(name), folder)
+    study = find_study(name)
+    folder = _folder(study, out, quick)
+    figures = draw_study(study, folder)
     if not figures:
         raise RunError(f"{folder} has no table to draw from: run the study first, or name its folder with --out")
-    _print_figures(figures)
+    tell(files(folder, figures))
 
 
 def merge_into(name: str, out: Path | None, others: Sequence[Path], *, quick: bool) -> None:
-    study, path = find_study(name), _folder(name, out, quick)
+    study = find_study(name)
+    path = _folder(study, out, quick)
     for other in others:
         refuse_unless_folder_of(other, study, quick=quick)
     folder = StudyFolder(path, study, quick=quick)
     for other in others:
         done, begun = folder.merge(other)
         stdout.print(f"{other}: {done} trained seeds of runs and {begun} run folders taken over", soft_wrap=True)
-    _print_figures(draw_study(study, path))
+    tell(files(path, draw_study(study, path)))
 
 
-def write_page(results: Path, page: Path) -> None:
+def write_page(results: Path, page: Path | None) -> None:
+    """Ours is a page of the documentation; elsewhere it lies with the results."""
+    page = page or (OUR_PAGE if OUR_PAGE.exists() else results / OUR_PAGE.name)
     write_summary(results, page)
-    stdout.print(f"page: {page}", soft_wrap=True)
+    tell(f"page: {page}")
 
 
 def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> None:
@@ -80,9 +102,8 @@ def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> Non
             )
 
 
-def _folder(name: str, out: Path | None, quick: bool) -> Path:
-    find_study(name)
-    return out or (Path("runs/quick") if quick else Path("results")) / name
+def _folder(study: Study, out: Path | None, quick: bool) -> Path:
+    return out or (QUICK if quick else RESULTS) / study.name
 
 
 def _command(name: str, folder: Path, quick: bool, given: Mapping[str, str | None]) -> str:
@@ -94,8 +115,7 @@ def _command(name: str, folder: Path, quick: bool, given: Mapping[str, str | Non
 def _print(ended: Ended, folder: Path, again: str) -> None:
     for run, seeds in ended.diverged.items():
         stdout.print(f"{run}: seeds {', '.join(map(str, seeds))} diverged and are left out", soft_wrap=True)
-    _print_figures(ended.figures)
-    stdout.print(f"results are in {folder}", soft_wrap=True)
+    tell(files(folder, ended.figures))
     if ended.idle:
         advice = "to train them yourself, name another folder with --out"
         stderr.print(f"nothing was trained: {folder} has all these runs and seeds already; {advice}", soft_wrap=True)
@@ -104,9 +124,3 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"
         stderr.print(f"stopped ({ended.reason}), {what} not done; go on with: {again}", soft_wrap=True)
     exit_if_stopped(ended.reason)
-
-
-def _print_figures(drawn: list[Path]) -> None:
-    for path in drawn:
-        what = "table" if path.suffix in (".csv", ".md") else "figure"
-        stdout.print(f"{what}: {path}", soft_wrap=True)

@@ -102,6 +102,9 @@ def study_progress(title: str, sign: StopSign) -> Iterator[Callable[[Progress], 
         task = bar.add_task("", total=1.0, numbers="")
 
         def show(now: Progress) -> None:
+            if now.report is None:
+                bar.update(task, completed=now.share)
+                return
             where = f"{now.name} {now.report.iteration}/{now.report.iterations}"
             numbers = describe(now.report, now.precision_name)
             bar.update(task, completed=now.share, numbers=f"{where}  {numbers}")
@@ -116,6 +119,8 @@ def _study_lines() -> Callable[[Progress], None]:
 
     def write(now: Progress) -> None:
         nonlocal begun
+        if now.report is None:  # which takes a minute at most
+            return
         begun = begun or (time.monotonic(), now.share)
         seconds, done = time.monotonic() - begun[0], now.share - begun[1]
         left = f", {seconds / done * (1 - now.share):.0f} s left" if done > 0 else ""

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from windermere.cli.adapted import MODES, draw_adapted, ended_at_a_bound, read_adaptation
-from windermere.cli.console import exit_if_stopped, print_json, stderr, stdout
+from windermere.cli.console import exit_if_stopped, folding, print_json, stderr, stdout
 from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
 from windermere.cli.terminal import training_progress
 from windermere.errors import UsageError
@@ -105,6 +105,12 @@ def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as
         stdout.print(f"results are in {out}", soft_wrap=True)
     if (figure := draw_adapted(config, out, rows)) is not None and not as_json:
         stdout.print(f"figure: {figure}", soft_wrap=True)
+    if outcome.idle:
+        stderr.print(
+            f"nothing was left to do: all {outcome.iteration} iterations had been trained before; for more of them, "
+            "resume with a larger --iterations",
+            soft_wrap=True,
+        )
     if not outcome.finished:
         stderr.print(
             f"stopped ({outcome.reason}) after iteration {outcome.iteration} of {config.iterations}; "
@@ -115,7 +121,7 @@ def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as
 
 
 def _table(config: RunConfig, iterations: int, accuracies: list[float]) -> Table:
-    table = Table("seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {iterations} iterations")
+    table = folding("seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {iterations} iterations")
     for seed, accuracy in zip(config.seeds, accuracies, strict=True):
         table.add_row(str(seed), f"{accuracy:.4f}")
     return table

@@ -122,7 +122,8 @@ def _checked(solver: Any) -> Any:
 class Autonomous(nn.Module):
     """A field from a network that takes no time: field(t, z) = network(z). See `ODEBlock` for an example.
 
-    On a CPU, a network of linear layers and activations is solved in C, as are most fields: see docs/speed.md.
+    On a CPU, a network of linear layers and activations is solved in C where there is a compiler, as are most
+    fields.
     """
 
     def __init__(self, network: nn.Module) -> None:

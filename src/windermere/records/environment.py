@@ -7,7 +7,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +37,7 @@ def is_environment(noted: Any) -> bool:
 
 def _version() -> str:
     """The package's own version, which is right for a bare PYTHONPATH too, where nothing is installed."""
-    package = sys.modules[__name__.partition(".")[0]]
-    try:
-        return str(getattr(package, "__version__", None) or metadata.version(package.__name__))
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def _checkout() -> dict[str, Any]:

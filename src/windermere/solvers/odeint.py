@@ -78,7 +78,7 @@ def odeint(
 
     Returns the states at all times, stacked along a first axis: [len(t), *y0.shape], for a tuple one of each part.
     What is missing here (events, callbacks, other methods and options) is refused in a sentence, and
-    docs/from-torchdiffeq.md has what differs.
+    the documentation has a page on what differs, "Coming from torchdiffeq or diffrax".
 
     >>> import torch
     >>> from windermere import odeint

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import surroundings
+from tests.processes import by_signals, surroundings
 from windermere.errors import DataError
 from windermere.paper.data import Progress, get
 
@@ -115,6 +115,7 @@ install(Stream(), DataFile(name="one.bin", digest="md5:0"), Path({root!r}) / "ti
 """
 
 
+@by_signals
 @pytest.mark.parametrize("script", [KILLED_WHILE_DOWNLOADING, KILLED_WHILE_INSTALLING])
 def test_a_killed_process_leaves_no_half_file_and_the_next_one_finishes(
     server: FileServer, tmp_path: Path, script: str

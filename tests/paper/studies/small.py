@@ -11,7 +11,7 @@ from typing import IO
 from tests.paper.training.small import a_config
 from tests.processes import ROOT, python
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
-from windermere.paper.studies.running import Choice, Ended, run_study
+from windermere.paper.studies.running import Choice, Ended, Progress, run_study
 from windermere.paper.studies.study import Finished, Study
 from windermere.paper.training import RunConfig, evaluate
 from windermere.records import sparse
@@ -69,6 +69,12 @@ SMALL = Study(
 
 def ran(out: Path, **changes: object) -> Ended:
     return run_study(SMALL, out, Choice(**{"seeds": SEEDS, **changes}))  # type: ignore[arg-type]
+
+
+def iteration(now: Progress) -> int:
+    """How far the run is that a study trains."""
+    assert now.report is not None
+    return now.report.iteration
 
 
 def assert_same_tables(one: Path, other: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.paper.studies.interrupted import stopped_before_change
-from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, ran
+from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, iteration, ran
 from windermere.errors import RunError
 from windermere.paper.studies.folder import StudyFolder, reached
 from windermere.paper.studies.running import Choice, Progress, run_study
@@ -31,13 +31,13 @@ def test_a_half_trained_run_goes_on_in_the_folder_it_was_merged_into(whole: Path
     sign = StopSign()
 
     def stop(now: Progress) -> None:
-        sign.reason = "time limit" if now.report.iteration == 30 else None
+        sign.reason = "time limit" if iteration(now) == 30 else None
 
     run_study(SMALL, tmp_path / "other", Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
     ran(tmp_path / "one", only="euler-1")
     assert StudyFolder(tmp_path / "one", SMALL, quick=False).merge(tmp_path / "other") == (0, 1)
     first: list[int] = []
-    run_study(SMALL, tmp_path / "one", Choice(seeds=SEEDS), report=lambda now: first.append(now.report.iteration))
+    run_study(SMALL, tmp_path / "one", Choice(seeds=SEEDS), report=lambda now: first.append(iteration(now)))
     assert first[0] == 31
     assert_same_tables(tmp_path / "one", whole)
 
@@ -62,11 +62,11 @@ def test_a_run_that_went_on_elsewhere_comes_back_with_its_checkpoint_and_then_wi
     assert_same_tables(here, whole)
 
 
-def _stopped_at(iteration: int, out: Path) -> None:
+def _stopped_at(reached: int, out: Path) -> None:
     sign = StopSign()
 
     def stop(now: Progress) -> None:
-        sign.reason = "time limit" if now.report.iteration == iteration else None
+        sign.reason = "time limit" if iteration(now) == reached else None
 
     run_study(SMALL, out, Choice(seeds=SEEDS, only="euler-16"), sign=sign, report=stop)
 

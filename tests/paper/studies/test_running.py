@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, ran, study_process
+from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, iteration, ran, study_process
+from tests.processes import by_signals
 from windermere.adaptation import StepAdaptation
 from windermere.errors import DivergedError, RunError, UsageError, WindermereError
 from windermere.paper.data import spheres
@@ -20,7 +21,7 @@ from windermere.paper.studies.parts import Part, groups, missing_parts
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import MAIN, Table, Tables
 from windermere.paper.studies.running import Choice, Load, Progress, run_study, train_group
-from windermere.paper.studies.study import Study
+from windermere.paper.studies.study import Share, Study
 from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, train_together
 from windermere.records import read_json, write_json
 from windermere.solvers import Adaptive, FixedStep
@@ -42,6 +43,7 @@ def test_a_study_that_is_done_trains_nothing_again(whole: Path) -> None:
     assert run_study(SMALL, whole, Choice(seeds=SEEDS), train=train).reason == "finished"
 
 
+@by_signals
 def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
     killed = 0
     for lines in (0, 7, 30, 50, 25):
@@ -60,7 +62,7 @@ def test_a_study_stopped_by_a_sign_names_what_is_left_and_goes_on(whole: Path, t
 
     def stop(now: Progress) -> None:
         assert 0 < now.share <= 1
-        if (now.name, now.report.iteration) == ("euler-16", 9):
+        if (now.name, iteration(now)) == ("euler-16", 9):
             sign.reason = "interrupted"
 
     ended = run_study(SMALL, tmp_path, Choice(seeds=SEEDS), sign=sign, report=stop)
@@ -228,7 +230,7 @@ def test_a_study_without_runs_is_computed_and_drawn(tmp_path: Path) -> None:
         (folder / "drawn.txt").write_text(f"{tables[table]}")
         return [folder / "drawn.txt"]
 
-    def compute(quick: bool) -> Tables:
+    def compute(quick: bool, share: Share) -> Tables:
         return Tables({table: [PlaceRow(x=0.1 + 0.2)]})
 
     toy = Study(name="toy", paper="-", what="-", tables=(table,), draw=draw, compute=compute)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import by_signals
 from windermere.errors import RunError
 from windermere.paper.data import load
 from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, open_run, resumed_config, train
 
 from .small import assert_same_bits, checkpoint, rows, windermere_process
 
+pytestmark = by_signals
 SMALL = ("--data", "sphere2", "--solver", "euler", "--steps", 2, "--batch-size", 32, "--seeds", "3,1")
 
 

@@ -5,26 +5,30 @@ from typing import Annotated
 
 import typer
 
-from windermere.cli.names import STUDIES, completing
-from windermere.cli.options import FLAG, Arithmetic, Device, TimeLimit
+from windermere.cli.names import FIGURES, STUDIES, completing
+from windermere.cli.options import FLAG, Arithmetic, AsJson, Device, TimeLimit
 from windermere.starting import importing
 
+NAMES = (*STUDIES, *FIGURES)
 app = typer.Typer(no_args_is_help=True, help="Rerun the paper's experiments: every figure and table has a name.")
 
-Name = Annotated[str, typer.Argument(help="A study: see `windermere study list`.", autocompletion=completing(STUDIES))]
-Quick = Annotated[
-    bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop (docs/studies.md).")
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A study, or a figure such as figure4: see `windermere study list`.", autocompletion=completing(NAMES)
+    ),
 ]
+Quick = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="Scaled down, to minutes on a laptop.")]
 QuickOne = Annotated[bool, typer.Option("--quick", metavar=FLAG, help="The folder of the quick study.")]
 Out = Annotated[Path | None, typer.Option(help="Folder. Default: results/NAME, or runs/quick/NAME with --quick.")]
 
 
 @app.command("list")
-def list_command() -> None:
-    """All studies, and where the paper has them."""
+def list_command(as_json: AsJson = False) -> None:
+    """All studies: where the paper has each, what it costs, and what of it is there already."""
     with importing():
-        from windermere.cli.study import list_studies
-    list_studies()
+        from windermere.cli.study import show_studies
+    show_studies(as_json=as_json)
 
 
 @app.command("run")
@@ -75,7 +79,9 @@ def merge_command(
 @app.command("summary")
 def summary_command(
     results: Annotated[Path, typer.Option(help="Folder of studies' folders.")] = Path("results"),
-    page: Annotated[Path, typer.Option(help="Markdown page to write.")] = Path("docs/results.md"),
+    page: Annotated[
+        Path | None, typer.Option(help="Markdown page to write. Default: results.md in that folder.")
+    ] = None,
 ) -> None:
     """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
     with importing():

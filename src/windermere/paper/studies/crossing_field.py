@@ -26,7 +26,7 @@ from windermere.paper.studies.rows import (
     state_rows,
     states_of,
 )
-from windermere.paper.studies.study import Finding, Study
+from windermere.paper.studies.study import Finding, Share, Study
 from windermere.solvers import FixedStep
 
 FROM_0, FROM_15, FROM_14 = 0.0, 1.5, 1.4
@@ -80,7 +80,7 @@ def ten_points(x: float) -> Floats:
     return np.stack([np.full(10, x), np.linspace(0.1, 1, 10)], axis=1)
 
 
-def compute_crossings(quick: bool) -> Tables:
+def compute_crossings(quick: bool, share: Share = lambda done: None) -> Tables:
     """Crossings of the first ten points, and with ten more, at h = 1, 1/2, ... 2^-8; it is quick in any case."""
     rows, walks = list[CrossingsRow](), list[PolygonRow]()
     for k in range(HALVINGS + 1):
@@ -92,6 +92,7 @@ def compute_crossings(quick: bool) -> Tables:
             )
             if k in DRAWN and second == FROM_15:
                 walks += state_rows(PolygonRow, states, sets, halvings=k)
+        share((k + 1) / (HALVINGS + 1))
     return Tables({CROSSINGS: rows, POLYGONS: walks, ARROWS: _arrows()})
 
 

@@ -19,7 +19,7 @@ from windermere.errors import NonFiniteError
 from windermere.paper.figures.toy_figures import FanPanel, Ladder, draw_fan
 from windermere.paper.studies.rows import MAIN, Floats, StateRow, Table, Tables, draw_both, state_rows, states_of
 from windermere.paper.studies.separability import linearly_separable, widest_line
-from windermere.paper.studies.study import Finding, Study
+from windermere.paper.studies.study import Finding, Share, Study
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
 Field = Callable[[Tensor, Tensor], Tensor]
@@ -93,7 +93,7 @@ def exponents(quick: bool) -> list[float]:
     return [COARSEST - i / per_decade for i in range(round((COARSEST - FINEST) * per_decade) + 1)]
 
 
-def compute_fan(quick: bool) -> Tables:
+def compute_fan(quick: bool, share: Share = lambda done: None) -> Tables:
     """Where the four points end with each step size, and for two of the step sizes also the way there."""
     shown = {exponent: walk(fan, CORNERS, _euler(exponent), 1.0) for exponent in SHOWN}
     flow = _fan_row(walk(fan, CORNERS, FLOW, 1.0), method=FLOW.method, tolerance=FLOW.precision)
@@ -103,12 +103,20 @@ def compute_fan(quick: bool) -> Tables:
         for exponent, states in shown.items()
         if linearly_separable(states[-1], XOR)
     ]
-    rows = [*(_after_euler(exponent) for exponent in exponents(quick)), flow]
+    rows = [*_after_each(exponents(quick), share), flow]
     return Tables({FAN_TABLE: rows, FAN_STATES: [row for way in ways for row in way], FAN_LINES: lines})
 
 
 def _euler(exponent: float) -> FixedStep:
     return FixedStep("euler", step=10**exponent)
+
+
+def _after_each(exponents: Sequence[float], share: Share) -> Iterator[FanRow]:
+    """A row for each step size. Their cost is about the number of steps."""
+    steps = [10**-exponent for exponent in exponents]
+    for i, exponent in enumerate(exponents):
+        yield _after_euler(exponent)
+        share(sum(steps[: i + 1]) / sum(steps))
 
 
 def _after_euler(exponent: float) -> FanRow:

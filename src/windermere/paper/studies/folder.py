@@ -200,6 +200,11 @@ def reached(run: Path) -> int:
     return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
 
 
+def is_quick(path: Path) -> bool:
+    """Whether a folder holds a study that was scaled down."""
+    return (path / ABOUT).exists() and bool(read_json(path / ABOUT).get("quick"))
+
+
 def refuse_another_study(path: Path, study: Study) -> None:
     """Refuses a folder that holds another study, whether quick or not."""
     if (path / ABOUT).exists():

@@ -1,5 +1,7 @@
 """Every study by its name, in the paper's order."""
 
+import re
+
 from windermere.errors import UnknownNameError
 from windermere.paper.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
 from windermere.paper.studies.crossing_field import CROSSING_FIELD
@@ -23,9 +25,25 @@ ALL: tuple[Study, ...] = (
     TOLERANCE_STUDY,
 )
 STUDIES = {study.name: study for study in ALL}
+FIGURE = re.compile(r"Figure (\d+)(?: \(([a-z, ]+)\))?")
+
+
+def aliases(study: Study) -> list[str]:
+    """The names of the paper's figure for a study: `figure4`, and for its panels `figure4a`, ..."""
+    return [
+        f"figure{found[1]}{panel}"
+        for found in FIGURE.finditer(study.paper)
+        for panel in ("", *(found[2] or "").replace(",", " ").split())
+    ]
+
+
+ALIASES = {alias: study.name for study in reversed(ALL) for alias in aliases(study)}
+"""Studies by the paper's figures. Where several share a figure, its number alone is the first of them."""
 
 
 def find_study(name: str) -> Study:
-    if name not in STUDIES:
+    """A study by its name, or by its figure in the paper."""
+    known = ALIASES.get(name.lower().replace(" ", ""), name)
+    if known not in STUDIES:
         raise UnknownNameError("study", name, STUDIES)
-    return STUDIES[name]
+    return STUDIES[known]

@@ -30,7 +30,7 @@ from windermere.paper.studies.folder import (
 from windermere.paper.studies.measuring import part_to_test
 from windermere.paper.studies.parts import Part, begun_seeds, groups, missing_parts
 from windermere.paper.studies.rows import Tables
-from windermere.paper.studies.study import Finished, Study
+from windermere.paper.studies.study import Finished, Share, Study
 from windermere.paper.training import (
     Labelled,
     Report,
@@ -71,9 +71,10 @@ class Progress:
     """How far a study has come."""
 
     name: str
-    """The name of the run that is being trained."""
+    """The name of the run that is being trained, or of the study where all is computed at once."""
     precision_name: str
-    report: Report
+    report: Report | None
+    """The run's own; None of a study that trains nothing."""
     share: float
     """The share of all work that is done, between 0 and 1."""
 
@@ -130,7 +131,7 @@ def run_study(
             load(config.data, config.data_seed)  # data that are missing leave no folder behind
     folder = StudyFolder(out, study, quick=choice.quick)
     if not chosen:
-        _compute(folder, choice.quick)
+        _compute(folder, choice.quick, lambda share: report(Progress(study.name, "", None, share)))
     _borrow(folder, choice.quick)
     parts = [part for name, config in chosen.items() for part in missing_parts(folder, name, config)]
     for part in parts:  # what is amiss is told before hours of training
@@ -153,10 +154,10 @@ def run_study(
     )
 
 
-def _compute(folder: StudyFolder, quick: bool) -> None:
+def _compute(folder: StudyFolder, quick: bool, share: Share) -> None:
     """All tables of a study that trains nothing."""
     made, begun = environment("cpu"), monotonic()
-    tables = folder.study.compute(quick)
+    tables = folder.study.compute(quick, share)
     folder.add(tables, {folder.study.name: {**made, "finished": _now(), "seconds": round(monotonic() - begun, 3)}})
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from windermere.paper.data import spheres
 from windermere.paper.figures.toy_figures import draw_classes
 from windermere.paper.studies.rows import MAIN, Floats, Labels, Table, Tables, draw_both
-from windermere.paper.studies.study import Finding, Study
+from windermere.paper.studies.study import Finding, Share, Study
 from windermere.paper.training import RunConfig
 
 
@@ -41,7 +41,7 @@ class PointRow:
 SHELLS, POINTS = Table(MAIN, ShellRow), Table("points", PointRow)
 
 
-def compute(quick: bool) -> Tables:
+def compute(quick: bool, share: Share = lambda done: None) -> Tables:
     """The training set, and where both sets lie; it is quick in any case."""
     data = spheres(2, seed=RunConfig.data_seed)
     rows = [

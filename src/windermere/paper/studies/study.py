@@ -10,6 +10,8 @@ from windermere.paper.training import Labelled, RunConfig, Trained
 
 Borrowed: TypeAlias = tuple[Sequence[RunRow], Mapping[str, Any]]
 """Other studies' rows, and by name how they were made (`borrowed` says by which study)."""
+Share: TypeAlias = Callable[[float], None]
+"""What is told how much of some work is done."""
 SEEDS = (0, 1, 2, 3, 4)
 """The paper's five, unless a study is asked for fewer or more."""
 QUICK_SPHERES: Mapping[str, Any] = {"iterations": 1500, "lr": 1e-3}
@@ -81,8 +83,8 @@ class Study:
     """The row of the main table for a seed that diverged, by run, config, seed and iteration."""
     borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
-    compute: Callable[[bool], Tables] = field(default=lambda quick: Tables())
-    """The tables of a study that trains nothing."""
+    compute: Callable[[bool, Share], Tables] = field(default=lambda quick, share: Tables())
+    """The tables of a study that trains nothing; it tells `share` how much of them is there, between 0 and 1."""
     findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
     """What the tables say of the paper's claims."""
     beside: tuple[str, ...] = ()

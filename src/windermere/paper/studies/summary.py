@@ -15,23 +15,21 @@ from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.folder import (
     about_runs,
     diverged,
-    from_tables,
+    is_quick,
     read_provenance,
     read_tables,
     refuse_another_study,
 )
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.grids import GRIDS
+from windermere.paper.studies.judging import NOTES, WORDS, judge
 from windermere.paper.studies.registry import ALL
-from windermere.paper.studies.rows import GRID, MAIN, Table, Tables
+from windermere.paper.studies.rows import GRID, MAIN, Tables
 from windermere.paper.studies.study import Finding, Study
-from windermere.records import read_json, refuse_unless_file, write_atomically
+from windermere.records import refuse_unless_file, write_atomically
 from windermere.records.atomic import read_bytes
 
-WORDS = {True: "agrees", False: "differs", None: "open"}
 GLANCE_NAME = "at-a-glance"
-NOTES = "notes.md"
-"""Ours, written by hand: why we think something differs. All other text of a folder comes from its study."""
 INTRO = """\
 # Results
 
@@ -119,13 +117,8 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
         refuse_another_study(results / study.name, study)
     missing = [study.name for study in studies if study not in there]
     tables = {study.name: read_tables(results / study.name, study) for study in there}
-    mains = {study.name: study.main for study in there}
-    found = dict[str, Sequence[Finding]]()
-    for study in there:
-        with from_tables(results / study.name):
-            others = {name: mains[name] for name in study.beside if name in mains}
-            beside = {Table(name, main.rows): tables[name][main] for name, main in others.items()}
-            found[study.name] = study.findings(Tables({**tables[study.name], **beside}))
+    others = {study.name: study for study in there}
+    found = {study.name: judge(study, results / study.name, others) for study in there}
     parts = [INTRO]
     if grids := loss_panels(tables[study.name][GRID] for study in GRIDS if study in there):
         draw_losses(grids, THRESHOLD, [results / f"{GLANCE_NAME}{suffix}" for suffix in (".png", ".svg")])
@@ -237,7 +230,7 @@ def _provenance(study: Study, folder: Path) -> str:
     seconds = sum(float(how.get("seconds") or 0) for how in own)
     took = f", {_duration(seconds)}{' of training' if study.runs(False) else ''}" if seconds else ""
     when = "" if not dates else f", {dates[0]}" + (f" to {dates[-1]}" if len(dates) > 1 else "")
-    quick = " A quick version, scaled down." if _is_quick(folder) else ""
+    quick = " A quick version, scaled down." if is_quick(folder) else ""
     return f"Made at {', '.join(commits)} on {', '.join(devices)}{when}{took}.{quick} {others}".rstrip()
 
 
@@ -251,10 +244,6 @@ def _commit(how: Mapping[str, Any]) -> str:
     if not how.get("commit"):
         return "an unknown commit"
     return f"{how['commit'][:10]}{' with changes' if how.get('dirty') else ''}"
-
-
-def _is_quick(folder: Path) -> bool:
-    return (folder / "study.json").exists() and bool(read_json(folder / "study.json").get("quick"))
 
 
 def _duration(seconds: float) -> str:

@@ -32,6 +32,8 @@ class TrainingOutcome:
     reason: Literal[StopReason, "finished"]
     iteration: int
     test: Evaluation | None
+    idle: bool = False
+    """Whether all iterations had been done before."""
 
 
 def train(
@@ -85,6 +87,7 @@ def train_together(
 def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], None]) -> list[TrainingOutcome]:
     """The loop."""
     trainings, first = stepper.trainings, stepper.trainings[0]
+    idle = first.iteration >= first.config.iterations
     begun = [time.perf_counter() - training.seconds for training in trainings]
     while first.iteration < first.config.iterations:
         for training in trainings:
@@ -102,10 +105,10 @@ def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], N
             return [
                 TrainingOutcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings
             ]
-    return [_finish(training) for training in trainings]
+    return [_finish(training, idle=idle) for training in trainings]
 
 
-def _finish(training: Training) -> TrainingOutcome:
+def _finish(training: Training, *, idle: bool) -> TrainingOutcome:
     if training.test is None:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
@@ -113,7 +116,7 @@ def _finish(training: Training) -> TrainingOutcome:
     meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
     meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
-    return TrainingOutcome(finished=True, reason="finished", iteration=training.iteration, test=test)
+    return TrainingOutcome(finished=True, reason="finished", iteration=training.iteration, test=test, idle=idle)
 
 
 @contextmanager
