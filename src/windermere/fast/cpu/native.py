@@ -88,10 +88,10 @@ def way_back(problem: Problem, native: Native) -> FastAdjoint | None:
         return None
 
     def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
-        own = replace(problem, times=times)
-        if not _can_adjoin(own, z, native):
+        if not _can_adjoin(problem, z, native):
             return None
-        return _adjoin_on_host(own, z, a, native) if _is_brought(z) else adjoin_in_c(own, z, a, native)
+        adjoined = _adjoin_on_host if _is_brought(z) else adjoin_in_c
+        return adjoined(problem, times, z, a, native)
 
     return FastAdjoint(adjoin, tuple(native.weights), native.slow)
 
@@ -102,9 +102,11 @@ def _can_adjoin(problem: Problem, z: Tensor, native: Native) -> bool:
     return can_adapt(problem, _room_on_host(z), replace(native, weights=[_room_on_host(w) for w in native.weights]))
 
 
-def _adjoin_on_host(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+def _adjoin_on_host(
+    problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native
+) -> Adjoined | None:
     here = replace(native, weights=[w.detach().cpu() for w in native.weights])
-    found = adjoin_in_c(problem, z.cpu(), a.cpu(), here)
+    found = adjoin_in_c(problem, times, z.cpu(), a.cpu(), here)
     if found is None:
         return None
     on_start, *gradients = (x.to(z.device) for x in (found.a, *found.gradient))
@@ -171,7 +173,7 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     tableau, z, dense = problem.tableau, problem.z0, problem.interpolate
     room = STEPS_AT_FIRST if is_graded(z, native.weights) else 1
     while True:
-        choice = Choice.of(problem, room)
+        choice = Choice(problem, problem.times, room)
         call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
         end = call.there("adapt", STEPS_AT_FIRST)
         if not (choice.status == FULL).any():
@@ -187,9 +189,11 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
 
 
-def adjoin_in_c(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+def adjoin_in_c(
+    problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native
+) -> Adjoined | None:
     """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
-    choice = Choice.of(problem, room=1)
+    choice = Choice(problem, times, room=1)
     call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
     on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     if (choice.status != DONE).any():
