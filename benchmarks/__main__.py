@@ -12,11 +12,13 @@ from benchmarks import (
     own_field,
     peers,
     phenomenon,
+    special_spheres,
     sphere_step,
 )
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
+    "special_spheres": special_spheres.run,
     "own_field": own_field.run,
     "peers": peers.run,
     "memory": memory.run,

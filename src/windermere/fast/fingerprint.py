@@ -23,8 +23,6 @@ from windermere.fast.classes import Attribute, attributes_of, classes_of, is_loo
 from windermere.fast.code import BY_NAME, LOUD, is_fixed, is_standard, names_of
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType))
-PLAINEST = PLAIN - {float, complex}
-"""Those whose values are equal only where they are the same: not 0.0 and -0.0."""
 FIXED = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, enum.Enum, np.dtype)
 NAMES = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, np.ufunc)
 """What is known by its name: Python's and NumPy's own functions."""
@@ -149,25 +147,17 @@ class _Look:
         training = own.get("training")
         if normed and training and own["track_running_stats"]:
             raise UnknownFieldError("it has batch norm in training mode")
-        self.found += ("module", kind, training, len(own))
+        self.note("module", kind, training, len(own))
         self.at(kind.forward, depth)
-        for name, value in (*own["_parameters"].items(), *own["_buffers"].items()):
+        for place, look in (("_parameters", _Look._buffer), ("_buffers", _Look._buffer), ("_modules", _Look.at)):
+            for name, value in own[place].items():
+                self.found.append(name)
+                look(self, value, depth)
+        for name in [name for name in own if name not in BOOKKEEPING]:
             self.found.append(name)
-            self._buffer(value, depth)
-        self._named(own["_modules"], depth)
-        if len(own) > len(BOOKKEEPING):
-            self._named({name: value for name, value in own.items() if name not in BOOKKEEPING}, depth)
+            self.at(own[name], depth)
         if classes_of(kind):
             self._class(kind, depth, value=module)
-
-    def _named(self, values: Mapping[str, Any], depth: int) -> None:
-        """Values by their names. Those of the plainest kinds are noted at once: there are many, and each solve looks."""
-        for name, value in values.items():
-            self.found.append(name)
-            if type(value) in PLAINEST:
-                self.found += (type(value), value)
-            else:
-                self.at(value, depth)
 
     def _object(self, value: Any, depth: int) -> None:
         self.note("object", type(value))
@@ -203,11 +193,11 @@ class _Look:
     # Functions
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
-        home, defaults = function.__globals__.get("__name__") or "", (function.__defaults__, function.__kwdefaults__)
-        self.found += ("function", function.__code__)
-        self._named({"positional": defaults[0], "by name": defaults[1]}, depth)
-        if function.__closure__ is not None:
-            self._closure(function, depth)
+        home = function.__globals__.get("__name__") or ""
+        self.note("function", function.__code__)
+        self.at(function.__defaults__, depth)
+        self.at(function.__kwdefaults__, depth)
+        self._closure(function, depth)
         if is_fixed(home):
             return
         if is_standard(home):

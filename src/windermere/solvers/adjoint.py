@@ -109,9 +109,7 @@ class _WayBack:
         stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
         layout = Layout(stacked, groups, lead=self.problem.layout.lead, pair=pair)
         z0 = torch.stack([z, a], dim=pair)
-        return self.problem.but(
-            rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle
-        )
+        return self.problem.but(rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle)
 
 
 def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[Tensor] | None]:

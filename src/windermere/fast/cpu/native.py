@@ -158,7 +158,7 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
 def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> list[Tensor]:
     """z at the times asked for; for a model alone the member axis is left out."""
     call = Call(tableau, grid, z, native.weights, native.network)
-    if native.again is not None:
+    if native.again is not None and call.keep:
         call.again = native.again(Steps(tableau, grid.nodes, np.array(grid.stops[1:-1], np.int64)))
     return _states(call, call.there("there", call.longest), z, native)
 
@@ -176,26 +176,24 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
         choice = Choice(problem, problem.times, room)
         call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
         end = call.there("adapt", STEPS_AT_FIRST)
-        if not (choice.status == FULL).any():
+        if FULL not in (status := choice.status.tolist()):
             break
         room *= 4
-    if (choice.status != DONE).any():
+    if set(status) != {DONE}:
         return None
-    call.longest = int(choice.steps.max())
-    if native.again is not None:
+    call.longest = max(choice.steps.tolist())
+    if native.again is not None and call.keep:
         nodes, inner = choice.nodes[0, : call.longest + 1], choice.inner_steps
         call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
     states = _states(call, end, z, native)
     return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
 
 
-def adjoin_in_c(
-    problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native
-) -> Adjoined | None:
+def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
     """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
     choice = Choice(problem, times, room=1)
     call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
     on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
-    if (choice.status != DONE).any():
+    if set(choice.status.tolist()) != {DONE}:
         return None
     return Adjoined(on_start, gradients, choice.evaluations)

@@ -97,7 +97,7 @@ def _to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float],
 def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
     if not found.recipe.steps:
         by_root = dict(zip(found.recipe.wanted, gradients, strict=True))
-        return [by_root[k].view_as(x) if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
+        return [by_root[k] if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
     with torch.enable_grad():
         roots = [x.detach().requires_grad_() for x in found.roots]
         made = [(x, g.view_as(x)) for x, g in zip(found.recipe.made(roots), gradients, strict=True) if x.requires_grad]
