@@ -16,11 +16,13 @@ from benchmarks import (
     peers,
     phenomenon,
     set_calibration,
+    special_spheres,
     sphere_step,
 )
 
 BENCHMARKS = {
     "sphere_step": sphere_step.run,
+    "special_spheres": special_spheres.run,
     "own_field": own_field.run,
     "peers": peers.run,
     "memory": memory.run,

@@ -1,4 +1,4 @@
-"""A Lightning callback that audits a LightningModule when its training has ended. Needs `windermere[lightning]`."""
+"""A Lightning callback that audits a LightningModule when its training has ended. Needs `windermere-ode[lightning]`."""
 
 from inspect import signature
 from math import isfinite

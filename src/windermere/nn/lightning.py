@@ -13,4 +13,4 @@ def lightning_for(what: str) -> Any:
             return import_module(name)
         except ModuleNotFoundError as error:
             missing = error
-    raise ImportError(f"{what} needs Lightning: pip install 'windermere[lightning]'") from missing
+    raise ImportError(f"{what} needs Lightning: pip install 'windermere-ode[lightning]'") from missing

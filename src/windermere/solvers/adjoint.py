@@ -5,6 +5,7 @@ Shapes: a state and its gradient are stacked along an axis of 2, right after the
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -42,7 +43,7 @@ def solve_with_adjoint(problem: Problem, settings: Adjoint) -> Walked:
 
     def forward(z: Tensor) -> Tensor:
         # Detached: a field that takes derivatives itself would not find its way through views of a graded state.
-        found.append(integrate(replace(problem, z0=z.detach(), gradient="backprop")))
+        found.append(integrate(problem.but(z0=z.detach(), gradient="backprop")))
         return torch.stack(found[0].states)
 
     solve = _AdjointSolve.apply
@@ -80,17 +81,17 @@ class _WayBack:
 
     def take(self, states: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
         """Gradients of the first state and of the parameters, from those of all states, [times, ...]."""
-        problem, times = self.problem, self.problem.times
+        problem, times, on_states = self.problem, self.problem.times, grad.unbind(0)
         rate = AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
-        a = grad[-1]
+        a = on_states[-1]
         for i in range(len(times) - 1, 0, -1):
-            a = self._between(rate, (times[i], times[i - 1]), states[i], a) + grad[i - 1]
+            a = self._between(rate, (times[i], times[i - 1]), states[i], a) + on_states[i - 1]
         return a, *rate.gradient
 
     def _between(self, rate: "AdjointRate", times: tuple[Any, Any], z: Tensor, a: Tensor) -> Tensor:
         done = None if self.fast is None else self.fast.adjoin(times, z, a)
         if self.fast is not None and done is not None:
-            rate.add(part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad)
+            rate.take_over([part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad])
             self.problem.count("backward", done.evaluations.reshape(self.problem.layout.groups))
             return done.a
         try:
@@ -108,9 +109,7 @@ class _WayBack:
         stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
         layout = Layout(stacked, groups, lead=self.problem.layout.lead, pair=pair)
         z0 = torch.stack([z, a], dim=pair)
-        return replace(
-            self.problem, rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle
-        )
+        return self.problem.but(rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle)
 
 
 def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[Tensor] | None]:
@@ -121,19 +120,19 @@ def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[T
     if problem.interpolate:  # on their way back, all land on the times asked for
         solvers = stopping_at(problem.times, solvers)
     layout = problem.layout.regrouped(samples=problem.by_sample or by_sample(solvers))
-    back = replace(problem, solvers=tuple(solvers), layout=layout, interpolate=False, record=False)
+    back = problem.but(solvers=tuple(solvers), layout=layout, interpolate=False, record=False)
     if problem.compile:  # what is compiled cannot be differentiated twice, by the state and then by the parameters
-        back = replace(back, rate=packed_rate(layout, problem.field), compile=False)
+        back = back.but(rate=packed_rate(layout, problem.field), compile=False)
     known, fast = settings.parameters, None
     if known is None:
         found = (path.adjoint(back) for path in problem.paths)
         fast = next((way for way in found if way is not None), None)
         if fast is not None:
-            known, back = fast.tensors, replace(back, rate=packed_rate(layout, fast.rate))
+            known, back = fast.tensors, back.but(rate=packed_rate(layout, fast.rate))
         elif problem.tensors is not None:
             known = problem.tensors()
     parameters = tuple(p for p in known or () if p.requires_grad)
-    return _WayBack(replace(back, z0=back.z0.detach()), parameters, fast), known
+    return _WayBack(back.but(z0=back.z0.detach()), parameters, fast), known
 
 
 def _adjoint_solvers(settings: Adjoint, problem: Problem) -> Sequence[Solver]:
@@ -168,10 +167,14 @@ class AdjointRate:
     parameters: tuple[Tensor, ...]
 
     def __post_init__(self) -> None:
-        self.gradient = [torch.zeros_like(p) for p in self.parameters]
         self.tape: Tape = []
         self.written: list[int | None] = []
         self.checked = False
+
+    @cached_property
+    def gradient(self) -> list[Tensor]:
+        """What is gathered so far."""
+        return [torch.zeros_like(p) for p in self.parameters]
 
     def __call__(self, t: Tensor, stacked: Tensor) -> Tensor:
         z, a = stacked.unbind(self.axis)
@@ -214,6 +217,13 @@ class AdjointRate:
                 cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
         if outputs and self.parameters:
             self.add(torch.autograd.grad(outputs, self.parameters, cotangents, allow_unused=True))
+
+    def take_over(self, shares: list[Tensor]) -> None:
+        """Add shares that are nobody else's: the first need no zeros to be added to."""
+        if "gradient" in vars(self):
+            self.add(shares)
+        else:
+            self.gradient = shares
 
     def add(self, shares: Iterable[Tensor | None]) -> None:
         for total, part in zip(self.gradient, shares, strict=True):

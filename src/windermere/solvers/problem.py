@@ -1,7 +1,7 @@
 """One solve as one object: what is asked for, and where a walk over time led."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -110,9 +110,17 @@ class Problem:
         """Whether one tensor is taken from a first time to a last, and nothing else is wanted on the way."""
         return len(self.times) == 2 and not (self.record or self.by_sample) and self.layout.parts is None
 
+    def but(self, **changes: Any) -> "Problem":
+        """The same with some changes. As `dataclasses.replace`, in a quarter of its time: each solve asks for it."""
+        other = object.__new__(Problem)
+        vars(other).update({name: changes.pop(name, vars(self)[name]) for name in _FIELDS})
+        if changes:
+            raise TypeError(f"a problem has no {', '.join(changes)}")
+        return other
+
     def ungrouped(self) -> "Problem":
         """The same, where members share a grid and so are one group."""
-        return replace(self, layout=replace(self.layout, groups=()))
+        return self.but(layout=replace(self.layout, groups=()))
 
     def count(self, role: Role, evaluations: Evaluations) -> None:
         """Add to the counts that were open when the solve began."""
@@ -126,6 +134,9 @@ class Problem:
         if len(self.solvers) == 1:
             return int(evaluations.item())
         return np.full(len(self.solvers), evaluations)
+
+
+_FIELDS = tuple(field.name for field in fields(Problem))
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ typedef struct {
     long *steps;                 /* [members], or one */
     const REAL *start;           /* [members][samples][points] */
     long inner;                  /* times asked for between the first and the last: of one member */
-    const double *inner_times;   /* [inner] */
+    double *inner_times;         /* [inner] */
     long *inner_steps;           /* [inner]: how many steps lie before; of dense output, before the one that it is in */
     REAL *end;                   /* [inner + 1][members][samples][points] */
     V *rows;                     /* [members][tiles][...][points] */
@@ -63,14 +63,21 @@ typedef struct {
                                     rows as are kept, or one */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;              /* or null, where nobody asks */
-    REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint, another as a trial's */
+    REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint [2][members][...], the second
+                                    a trial's */
+    REAL *memory;                /* where layers, rows, rates and notes lie, one after the other */
+    long for_layers, for_rows, for_rates; /* how many numbers each takes */
     /* What follows is for steps that are chosen. */
     long adjoint;                /* whether cotangents are a part of the state */
+    double *choice;              /* all of the rest, in this order; then nodes, sizes, inner times, steps and inner steps */
     double begin, finish, smallest, budget, order; /* of the error estimate */
     double safety, most_growth, most_shrinking, rounding;
-    const double *rtol, *atol;   /* [members] */
+    double *rtol, *atol;         /* [members] */
     long *evaluations, *rejected, *status; /* [members] */
 } Walk;
+
+/* How many shares of its gradients a member has. */
+static long shares_of(const Walk *walk) { return walk->adjoint ? 1 : walk->tiles; }
 
 #include FIELD
 
@@ -271,6 +278,28 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
 
 #include "native_adaptive.h"
 
+/* Where the parts of a solve's memory lie. */
+static void lay_out(Walk *walk) {
+    walk->layers = walk->memory;
+    walk->rows = (V *)(walk->layers + walk->for_layers);
+    walk->rates = (V *)((REAL *)walk->rows + walk->for_rows);
+    walk->notes = (V *)((REAL *)walk->rates + walk->for_rates);
+}
+
+/* Where what is known of a choice of steps lies, and what is to be found. */
+static void take_choice(Walk *walk) {
+    double *numbers[] = {&walk->begin, &walk->finish, &walk->smallest, &walk->budget, &walk->order, &walk->safety,
+                         &walk->most_growth, &walk->most_shrinking, &walk->rounding};
+    double *at = walk->choice;
+    for (int k = 0; k < 9; k++) *numbers[k] = *at++;
+    double **const reals[] = {&walk->rtol, &walk->atol, &walk->nodes, &walk->sizes, &walk->inner_times};
+    long **const whole[] = {&walk->evaluations, &walk->rejected, &walk->status, &walk->steps, &walk->inner_steps};
+    const long m = walk->members, lengths[] = {m, m, m * (walk->room + 1), m * walk->room, walk->inner, m, m, m, m, 0};
+    for (int k = 0; k < 10; at += lengths[k++])
+        if (k < 5) *reals[k] = at;
+        else *whole[k - 5] = (long *)at;
+}
+
 /* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take, and room to work
    in on a tile. */
 void measure(const Walk *walk, long *found) {
@@ -278,17 +307,23 @@ void measure(const Walk *walk, long *found) {
     found[3] = work_size(walk) * LANES;
 }
 
-void there(const Walk *walk, long threads) {
+void there(Walk *walk, long threads) {
+    lay_out(walk);
     in_parallel(lay, walk, walk->members, 1);
     in_parallel(tile_there, walk, walk->members * walk->tiles, threads);
 }
 
-void back(const Walk *walk, long threads) {
+void back(Walk *walk, long threads) {
+    V *const own = walk->rates; /* those of the way there may be another thread's as well */
+    lay_out(walk);
+    walk->rates = own;
     in_parallel(tile_back, walk, walk->members * walk->tiles, threads);
     in_parallel(sum_up, walk, walk->members, 1);
 }
 
-void adapt(const Walk *walk, long threads) {
+void adapt(Walk *walk, long threads) {
+    lay_out(walk);
+    take_choice(walk);
     in_parallel(lay, walk, walk->members, 1);
     in_parallel(member_adapted, walk, walk->members, threads);
     if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);

@@ -88,10 +88,10 @@ def way_back(problem: Problem, native: Native) -> FastAdjoint | None:
         return None
 
     def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
-        own = replace(problem, times=times)
-        if not _can_adjoin(own, z, native):
+        if not _can_adjoin(problem, z, native):
             return None
-        return _adjoin_on_host(own, z, a, native) if _is_brought(z) else adjoin_in_c(own, z, a, native)
+        adjoined = _adjoin_on_host if _is_brought(z) else adjoin_in_c
+        return adjoined(problem, times, z, a, native)
 
     return FastAdjoint(adjoin, tuple(native.weights), native.slow)
 
@@ -102,9 +102,11 @@ def _can_adjoin(problem: Problem, z: Tensor, native: Native) -> bool:
     return can_adapt(problem, _room_on_host(z), replace(native, weights=[_room_on_host(w) for w in native.weights]))
 
 
-def _adjoin_on_host(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+def _adjoin_on_host(
+    problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native
+) -> Adjoined | None:
     here = replace(native, weights=[w.detach().cpu() for w in native.weights])
-    found = adjoin_in_c(problem, z.cpu(), a.cpu(), here)
+    found = adjoin_in_c(problem, times, z.cpu(), a.cpu(), here)
     if found is None:
         return None
     on_start, *gradients = (x.to(z.device) for x in (found.a, *found.gradient))
@@ -156,7 +158,7 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
 def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> list[Tensor]:
     """z at the times asked for; for a model alone the member axis is left out."""
     call = Call(tableau, grid, z, native.weights, native.network)
-    if native.again is not None:
+    if native.again is not None and call.keep:
         call.again = native.again(Steps(tableau, grid.nodes, np.array(grid.stops[1:-1], np.int64)))
     return _states(call, call.there("there", call.longest), z, native)
 
@@ -171,27 +173,27 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     tableau, z, dense = problem.tableau, problem.z0, problem.interpolate
     room = STEPS_AT_FIRST if is_graded(z, native.weights) else 1
     while True:
-        choice = Choice.of(problem, room)
+        choice = Choice(problem, problem.times, room)
         call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
         end = call.there("adapt", STEPS_AT_FIRST)
-        if not (choice.status == FULL).any():
+        if FULL not in (status := choice.status.tolist()):
             break
         room *= 4
-    if (choice.status != DONE).any():
+    if set(status) != {DONE}:
         return None
-    call.longest = int(choice.steps.max())
-    if native.again is not None:
+    call.longest = max(choice.steps.tolist())
+    if native.again is not None and call.keep:
         nodes, inner = choice.nodes[0, : call.longest + 1], choice.inner_steps
         call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
     states = _states(call, end, z, native)
     return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
 
 
-def adjoin_in_c(problem: Problem, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
     """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
-    choice = Choice.of(problem, room=1)
+    choice = Choice(problem, times, room=1)
     call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
     on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
-    if (choice.status != DONE).any():
+    if set(choice.status.tolist()) != {DONE}:
         return None
     return Adjoined(on_start, gradients, choice.evaluations)

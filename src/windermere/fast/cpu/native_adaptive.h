@@ -19,10 +19,11 @@ static V *trial_rows(const Trial *trial, long k) {
     return rows_of(trial->walk, trial->member * trial->walk->tiles + k, trial->step);
 }
 
-/* A tile's share of the gradients, and for an adjoint the trial's own, which counts once the step is accepted. */
-static REAL *trial_share(const Trial *trial, long k, int pending) {
+/* A member's gradients on an adjoint's way back, all tiles' together; and those of the trial, which count once the step
+   is accepted. */
+static REAL *trial_share(const Trial *trial, int pending) {
     const Walk *walk = trial->walk;
-    return walk->shares + ((pending * walk->members + trial->member) * walk->tiles + k) * share_size(walk);
+    return walk->shares + (pending * walk->members + trial->member) * share_size(walk);
 }
 
 /* The rate at stage i of tile k, at a time. */
@@ -34,7 +35,7 @@ static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
     evaluate(walk, &trial->field, t, row, notes, work, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
-    const Gradient on = gradient_in(walk, trial_share(trial, k, 1));
+    const Gradient on = gradient_in(walk, trial_share(trial, 1));
     pull_back(walk, &trial->field, t, row, notes, work, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
@@ -92,10 +93,10 @@ static double tried(Trial *trial, int first_is_known) {
     long entries = entries_of(walk), all = walk->evaluated;
     const double *b = walk->tableau + all * all, *error_weights = b + all;
     double sum = 0;
+    if (walk->adjoint) memset(trial_share(trial, 1), 0, share_size(walk) * sizeof(REAL));
     for (long k = 0; k < walk->tiles; k++) {
         V *rows = trial_rows(trial, k), *end = rows + walk->stages * entries, *rates = trial_rates(trial, k);
         V error[entries];
-        if (walk->adjoint) memset(trial_share(trial, k, 1), 0, share_size(walk) * sizeof(REAL));
         if (!first_is_known) evaluate_stage(trial, k, 0, (REAL)trial->t);
         for (long i = 1; i < all; i++) {
             combine(rows + i * entries, rows, rates, walk->tableau + i * all, i, trial->h, entries);
@@ -116,10 +117,9 @@ static void accept(Trial *trial) {
         V *rows = trial_rows(trial, k), *rates = trial_rates(trial, k);
         if (!walk->keep) memcpy(rows, rows + walk->stages * entries, entries * sizeof(V));
         memcpy(rates, rates + (walk->evaluated - 1) * entries, entries * sizeof(V));
-        if (!walk->adjoint) continue;
-        REAL *total = trial_share(trial, k, 0), *pending = trial_share(trial, k, 1);
-        for (long e = 0; e < size; e++) total[e] += pending[e];
     }
+    REAL *total = trial_share(trial, 0), *pending = trial_share(trial, 1);
+    for (long e = 0; walk->adjoint && e < size; e++) total[e] += pending[e];
     trial->step += walk->keep;
 }
 
@@ -128,11 +128,9 @@ static void begin(const Trial *trial) {
     for (long k = 0; k < walk->tiles; k++) {
         long tile = trial->member * walk->tiles + k;
         load(walk, tile, walk->start, trial_rows(trial, k), 0);
-        if (!walk->adjoint) continue;
-        load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points, 1);
-        for (int pending = 0; pending < 2; pending++)
-            memset(trial_share(trial, k, pending), 0, share_size(walk) * sizeof(REAL));
+        if (walk->adjoint) load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points, 1);
     }
+    if (walk->adjoint) memset(trial_share(trial, 0), 0, share_size(walk) * sizeof(REAL));
 }
 
 /* Store the state, as that at a time asked for. */

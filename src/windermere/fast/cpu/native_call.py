@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -124,8 +125,14 @@ def _laid_out(tensor: Tensor) -> Tensor:
     return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
 
 
+@cache
+def _array(length: int) -> "type[ctypes.Array[ctypes.c_void_p]]":
+    """Kept, as to make a class takes as long as a small solve."""
+    return ctypes.c_void_p * length
+
+
 def _pointers(tensors: Sequence[Tensor]) -> "ctypes.Array[ctypes.c_void_p]":
-    return (ctypes.c_void_p * len(tensors))(*[x.data_ptr() for x in tensors])
+    return _array(len(tensors))(*[x.data_ptr() for x in tensors])
 
 
 class Call:
@@ -146,7 +153,7 @@ class Call:
         self.network, self.keep = network, not adjoint and is_graded(z, weights)
         self.again: Again | None = None
         """The same solve by operations that can be differentiated as often as one likes."""
-        kind, real = steps if isinstance(steps, Grid) else steps.sizes.shape[1], C_TYPES[z.dtype]
+        kind, real = steps if isinstance(steps, Grid) else steps.room, C_TYPES[z.dtype]
         lanes = vector_bytes(real, network.field) // z.element_size()
         plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint, dense)
         self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
@@ -154,29 +161,17 @@ class Call:
         self.longest = self.walk.room
         """About how many steps the way back has."""
         self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
-        entries = sum(plan.parts.values())
         self.memory: Tensor | None = (
-            self.start.new_empty(entries) if self.keep else _room("memory", entries, self.start)
+            self.start.new_empty(plan.entries) if self.keep else _room("memory", plan.entries, self.start)
         )
         """None once the tape has it."""
         self.walk.start = self.start.data_ptr()
         self.pointers = _pointers(self.weights)
         self.walk.weights = ctypes.addressof(self.pointers)
-        self.place(self.walk, self.memory)
+        self.walk.memory = self.memory.data_ptr()
         self.choice = steps if isinstance(steps, Choice) else None
         if self.choice is not None:
-            for name, number in self.choice.numbers.items():
-                setattr(self.walk, name, number)
-            for name, array in self.choice.arrays.items():
-                setattr(self.walk, name, array.ctypes.data)
-            self.walk.inner = len(self.choice.inner_times)
-
-    def place(self, walk: NativeWalk, memory: Tensor) -> None:
-        """Let a walk's parts lie in this memory."""
-        address = memory.data_ptr()
-        for name, entries in self.plan.parts.items():
-            setattr(walk, name, address)
-            address += entries * memory.element_size()
+            self.walk.choice, self.walk.inner = self.choice.values.ctypes.data, self.choice.inner
 
     def there(self, name: str, steps: int) -> Tensor:
         """The state at the end, by a function of native.c, in about so many steps; or [times, ...] where states at
@@ -196,9 +191,9 @@ class Call:
     def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
         """The cotangents of the start, if wanted, and of the weights."""
         walk = NativeWalk.from_buffer_copy(self.walk)  # as another thread may go back as well
-        if memory is not None and memory.data_ptr() != walk.layers:  # it was packed away (saved_tensors_hooks)
+        if memory is not None and memory.data_ptr() != walk.memory:  # it was packed away (saved_tensors_hooks)
             memory = memory.clone()  # to where vectors may lie
-            self.place(walk, memory)
+            walk.memory = memory.data_ptr()
         walk.kept = [memory]
         on_start = torch.empty_like(self.start) if wants_start else None
         return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
@@ -214,10 +209,9 @@ class Call:
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
         gradients = [torch.zeros_like(w) for w in self.weights]
-        rates = self.plan.parts["rates"]  # its own, too, as those of the way there may be another thread's as well
-        scratch = _room("scratch", rates + walk.members * walk.tiles * self.plan.share, self.start)
-        walk.rates = scratch.data_ptr()
-        walk.shares, walk.on_end = walk.rates + rates * scratch.element_size(), on_end.data_ptr()
+        scratch = _room("scratch", self.plan.rates + self.plan.shares, self.start)
+        walk.rates = address = scratch.data_ptr()
+        walk.shares, walk.on_end = address + self.plan.rates * scratch.element_size(), on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)

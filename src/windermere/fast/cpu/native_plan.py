@@ -68,8 +68,9 @@ class NativeWalk(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("nodes", "sizes", "steps", "start")),
         ("inner", ctypes.c_long),
         *((name, ctypes.c_void_p) for name in ("inner_times", "inner_steps", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
-        ("adjoint", ctypes.c_long),
+        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares", "memory")),
+        *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_rates", "adjoint")),
+        ("choice", ctypes.c_void_p),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
         *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "rejected", "status")),
@@ -88,44 +89,71 @@ class Steps(NamedTuple):
     """These times, where steps passed over them."""
 
 
-@dataclass(frozen=True)
+@lru_cache(maxsize=64)
+def _numbers(tableau: Tableau, ends: tuple[float, float], budget: int, dtype: torch.dtype) -> tuple[float, ...]:
+    """What a choice of steps depends on beside tolerances, in native.c's order."""
+    bounds = (SAFETY, MOST_GROWTH, MOST_SHRINKING, torch.finfo(dtype).eps)
+    return (*ends, smallest_step(ends, dtype), budget, tableau.embedded_order + 1, *bounds)
+
+
 class Choice:
-    """How steps are chosen, which they were, and what that cost."""
+    """How steps are chosen, which they were, and what that cost: numbers one after the other, as native.c has them."""
 
-    numbers: Mapping[str, float]
-    tolerances: Mapping[str, NDArray[np.float64]]
-    sizes: NDArray[np.float64]
-    """[members, room]"""
-    nodes: NDArray[np.float64]
-    """[members, room + 1]: the times between steps."""
-    inner_times: NDArray[np.float64]
-    """Those asked for between the first and the last."""
-    inner_steps: NDArray[np.int64]
-    """How many steps lie before each of them; where they are passed over, before the step that they are in."""
-    steps: NDArray[np.int64]
-    evaluations: NDArray[np.int64]
-    rejected: NDArray[np.int64]
-    status: NDArray[np.int64]
+    def __init__(self, problem: Problem, times: tuple[float, ...], room: int) -> None:
+        """The choice for a problem between these times, with room for the sizes of so many accepted steps."""
+        solvers, inner = problem.adaptive, times[1:-1]
+        numbers = _numbers(problem.tableau, (times[0], times[-1]), solvers[0].max_steps, problem.z0.dtype)
+        given = (*numbers, *(s.rtol for s in solvers), *(s.atol for s in solvers))
+        self.members, self.room, self.inner, self.known = len(solvers), room, len(inner), len(given)
+        self.values = np.zeros(len(given) + self.members * (2 * room + 5) + 2 * len(inner))
+        self.values[: len(given)] = given
+        if inner:
+            self.values[self._after(2 * room + 1) :][: len(inner)] = inner
 
-    @classmethod
-    def of(cls, problem: Problem, room: int) -> "Choice":
-        """The choice of steps for this problem, with room for the sizes of so many accepted steps."""
-        tableau, solvers, (begin, finish), dtype = problem.tableau, problem.adaptive, problem.ends, problem.z0.dtype
-        numbers = {"begin": begin, "finish": finish, "order": tableau.embedded_order + 1}
-        numbers |= {"smallest": smallest_step((begin, finish), dtype), "budget": solvers[0].max_steps}
-        numbers |= {"safety": SAFETY, "rounding": torch.finfo(dtype).eps}
-        numbers |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING}
-        tolerances = {name: np.array([getattr(s, name) for s in solvers]) for name in ("rtol", "atol")}
-        counts = (np.zeros(len(solvers), np.int64) for _ in range(4))
-        sizes, nodes = (np.zeros((len(solvers), n)) for n in (room, room + 1))
-        between = np.array(problem.times[1:-1], np.float64)
-        return cls(numbers, tolerances, sizes, nodes, between, np.zeros(len(between), np.int64), *counts)
+    def _after(self, numbers: int) -> int:
+        """Where a part begins that comes after so many numbers of each member."""
+        return self.known + self.members * numbers
+
+    def _counts(self, place: int) -> NDArray[np.int64]:
+        begin = self._after(2 * self.room + 1 + place) + self.inner
+        return self.values[begin : begin + self.members].view(np.int64)
 
     @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        counts = {"evaluations": self.evaluations, "rejected": self.rejected, "status": self.status}
-        inner = {"inner_times": self.inner_times, "inner_steps": self.inner_steps}
-        return {**self.tolerances, "sizes": self.sizes, "nodes": self.nodes, "steps": self.steps, **inner, **counts}
+    def nodes(self) -> NDArray[np.float64]:
+        """[members, room + 1]: the times between steps."""
+        return self.values[self.known : self._after(self.room + 1)].reshape(self.members, -1)
+
+    @property
+    def sizes(self) -> NDArray[np.float64]:
+        """[members, room]"""
+        return self.values[self._after(self.room + 1) : self._after(2 * self.room + 1)].reshape(self.members, -1)
+
+    @property
+    def inner_times(self) -> NDArray[np.float64]:
+        """Those asked for between the first and the last."""
+        return self.values[self._after(2 * self.room + 1) :][: self.inner]
+
+    @property
+    def inner_steps(self) -> NDArray[np.int64]:
+        """How many steps lie before each of them; where they are passed over, before the step that they are in."""
+        return self.values[self._after(2 * self.room + 5) + self.inner :].view(np.int64)
+
+    @property
+    def evaluations(self) -> NDArray[np.int64]:
+        return self._counts(0)
+
+    @property
+    def rejected(self) -> NDArray[np.int64]:
+        return self._counts(1)
+
+    @property
+    def status(self) -> NDArray[np.int64]:
+        """What native.c says of each member's solve."""
+        return self._counts(2)
+
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        return self._counts(3)
 
 
 @dataclass(frozen=True)
@@ -136,10 +164,13 @@ class Plan:
     """The struct for native.c, without what differs from solve to solve."""
     arrays: Mapping[str, NDArray[Any]]
     """The arrays whose addresses the walk holds, kept alive here."""
-    parts: Mapping[str, int]
-    """Entries that the parts of a solve's memory take, one after the other."""
-    share: int
-    """Entries of a tile's share of the gradients; for an adjoint also of that of a step not yet accepted."""
+    entries: int
+    """Entries of a solve's memory."""
+    rates: int
+    """Those of its part for rates, and for room to work in."""
+    shares: int
+    """Entries of all shares of the gradients: each tile's, or for an adjoint each member's and that of a step not yet
+    accepted."""
 
 
 @lru_cache(maxsize=16)
@@ -178,9 +209,10 @@ def plan_of(
     layers, notes, share, work = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
-    parts = {"layers": members * layers, "rows": state * rows, "rates": state * tableau.stages + members * tiles * work}
-    parts |= {"notes": members * tiles * notes * (rows if keep else 1)}
-    return Plan(walk, arrays, parts, share * (1 + adjoint))
+    walk.for_layers, walk.for_rows = members * layers, state * rows
+    walk.for_rates = state * tableau.stages + members * tiles * work
+    entries = walk.for_layers + walk.for_rows + walk.for_rates + members * tiles * notes * (rows if keep else 1)
+    return Plan(walk, arrays, entries, walk.for_rates, members * share * (2 if adjoint else tiles))
 
 
 def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str, int]) -> None:

@@ -168,20 +168,23 @@ static void turn(const V *x, long n, REAL *to, REAL scale) {
     transpose(rest, to + whole, step, scale);
 }
 
+/* Where there are 32 registers, sums of 16 vectors stay there. */
+#define AT_MOST (BYTES == 64 ? 4 : 2)
+
 /* Add the products of some units of one side with some vectors of the other's, of all samples. */
 INLINE void outer_at(REAL *to, const V *x, const REAL *turned, long step, int rows, int vectors) {
-    V sums[rows][vectors];
+    V sums[4][AT_MOST];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) sums[r][v] = v_at(to + r * step + v * LANES);
-    for (int s = 0; s < LANES; s++)
+    for (int s = 0; s < LANES; s++) {
+        V column[AT_MOST];
+        for (int v = 0; v < vectors; v++) column[v] = v_at(turned + s * step + v * LANES);
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++) sums[r][v] += ((const REAL *)(x + r))[s] * v_at(turned + s * step + v * LANES);
+            for (int v = 0; v < vectors; v++) sums[r][v] += ((const REAL *)(x + r))[s] * column[v];
+    }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) *(V *)(to + r * step + v * LANES) = sums[r][v];
 }
-
-/* Where there are 32 registers, sums of 16 vectors stay there. */
-#define AT_MOST (BYTES == 64 ? 4 : 2)
 
 INLINE void add_some(REAL *to, const V *x, const REAL *turned, long step, int rows) {
     for (long v = 0; v < step;) {
@@ -262,8 +265,8 @@ static void pull_back(
 
 /* The sum of all tiles' shares, always in the same order, and the gradients from it, as PyTorch has the weights. */
 static void sum_up(const Walk *walk, long member) {
-    REAL *total = walk->shares + member * walk->tiles * walk->shared_out;
-    for (long tile = 1; tile < walk->tiles; tile++)
+    REAL *total = walk->shares + member * shares_of(walk) * walk->shared_out;
+    for (long tile = 1; tile < shares_of(walk); tile++)
         for (long k = 0; k < walk->shared_out; k++) total[k] += total[tile * walk->shared_out + k];
     for (long b = walk->blocks; b < walk->blocks + walk->graded; b++) {
         const Block *block = walk->block + b;

@@ -147,9 +147,9 @@ static void give_outputs(const Walk *walk, long member, const Layers *own, const
 static void sum_up(const Walk *walk, long member) {
     const Layers own = layers_of(walk, member);
     long m = walk->channels, length = 6 * walk->width, size = share_size(walk);
-    REAL *total = walk->shares + member * walk->tiles * size, row[length], on_lower_bias = 0;
+    REAL *total = walk->shares + member * shares_of(walk) * size, row[length], on_lower_bias = 0;
     Kink kinks[m];
-    for (long tile = 1; tile < walk->tiles; tile++)
+    for (long tile = 1; tile < shares_of(walk); tile++)
         for (long k = 0; k < size; k++) total[k] += total[tile * size + k];
     sort_kinks(walk, &own, kinks);
     memset(row, 0, sizeof(row));

@@ -52,13 +52,23 @@ class RowsInC(InC):
         if not self.takes(problem) or not isinstance(problem.field, nn.Module):
             return None
         found = self.traced(problem)
-        known = {id(p) for p in problem.field.parameters()}
-        if found is None or any(x.requires_grad and id(x) not in known for x in found.roots):
+        if found is None or not _parameters_in(problem.field).issuperset(id(x) for x in found.roots if x.requires_grad):
             return None
         way = way_back(problem, _native(found, problem))
         if way is None:
             return None
         return FastAdjoint(_to_roots(way, found), tuple(found.roots), problem.field)
+
+
+def _parameters_in(module: nn.Module) -> set[int]:
+    """The identities of a module's parameters, as `module.parameters()` has them, in a fifth of its time."""
+    found, modules, ahead = set[int](), set[int](), [module]
+    while ahead:
+        if id(one := ahead.pop()) not in modules:
+            modules.add(id(one))
+            found.update(map(id, one._parameters.values()))
+            ahead += [inner for inner in one._modules.values() if inner is not None]
+    return found
 
 
 @lru_cache(maxsize=256)
@@ -87,7 +97,7 @@ def _to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float],
 def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
     if not found.recipe.steps:
         by_root = dict(zip(found.recipe.wanted, gradients, strict=True))
-        return [by_root[k].view_as(x) if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
+        return [by_root[k] if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
     with torch.enable_grad():
         roots = [x.detach().requires_grad_() for x in found.roots]
         made = [(x, g.view_as(x)) for x, g in zip(found.recipe.made(roots), gradients, strict=True) if x.requires_grad]
