@@ -1,0 +1,39 @@
+"""Kernels on a GPU, where there is one, and always on a CPU."""
+
+import pytest
+import torch
+
+from tests.fast.gpu.host import Host, is_there
+from windermere.fast import traced
+from windermere.fast.gpu.driver import Gpu
+from windermere.fast.gpu.path import RowsOnGpu
+from windermere.solvers import paths
+
+
+class Watched(Gpu):
+    """A GPU, and the kernels that it was given."""
+
+    def __init__(self) -> None:
+        self.launched = list[str]()
+
+    def launch(self, name: str, *given: object, **named: object) -> None:
+        self.launched.append(name)
+        super().launch(name, *given, **named)  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    if request.param == "cpu" and not is_there():
+        pytest.skip("no C++ compiler here")
+    return str(request.param)
+
+
+@pytest.fixture
+def launched(device: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that were launched; no other path is asked."""
+    engine = Host() if device == "cpu" else Watched()
+    monkeypatch.setattr(paths, "_paths", (RowsOnGpu(devices=(device,), engine=engine),))
+    traced._shelves.clear()
+    return engine.launched
