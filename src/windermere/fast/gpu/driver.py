@@ -154,17 +154,24 @@ def _image(real: str, rows: int, architecture: str) -> bytes:
 
 @cache
 def _compiler() -> ctypes.CDLL:
-    """NVRTC, as PyTorch brings it along."""
-    major = (torch.version.cuda or "0").split(".")[0]
-    name = f"libnvrtc.so.{major}"
-    with suppress(OSError):
-        return ctypes.CDLL(name)
+    """NVRTC, as PyTorch brings it along, or the system's."""
+    name = f"libnvrtc.so.{(torch.version.cuda or '0').split('.')[0]}"
     found = importlib.util.find_spec("nvidia")
     for folder in (found.submodule_search_locations or ()) if found else ():
         for path in sorted(Path(folder).glob(f"*/lib/{name}*")):
             with suppress(OSError):
-                return ctypes.CDLL(str(path))
-    raise UnusableError(f"there is no {name}")
+                return _with_builtins(path)
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        raise UnusableError(f"there is no {name}") from error
+
+
+def _with_builtins(path: Path) -> ctypes.CDLL:
+    """A library and what it asks for by name alone when it compiles: it finds what is loaded already."""
+    for other in sorted(path.parent.glob("libnvrtc-builtins.so.*")):
+        ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
+    return ctypes.CDLL(str(path))
 
 
 def _version() -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -230,7 +231,7 @@ def _joined(product: Step, step: Step) -> Step | None:
 def waits(steps: Sequence[Step]) -> Iterator[bool]:
     """After which instructions threads wait for each other: after the last, and where the next one needs it."""
     since: list[Step] = []
-    for step, after in zip(steps, [*steps[1:], None], strict=True):
+    for step, after in zip_longest(steps, steps[1:]):
         since.append(step)
         wait = after is None or any(after.needs(before) for before in since)
         if wait:
