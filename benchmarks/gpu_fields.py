@@ -1,4 +1,5 @@
-"""Users' fields on a GPU: captured steps beside the same solves step by step, torchdiffeq, diffrax and `lax.scan`.
+"""Users' fields on a GPU: one kernel and captured steps beside the same solves step by step, torchdiffeq, diffrax and
+`lax.scan`.
 
 `PYTHONPATH=src python3 -m benchmarks.gpu_fields OUT.json [NAME ...]`
 """
@@ -8,16 +9,48 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
 from benchmarks.users_fields import CNF, JOBS, Job, ours, theirs
 from benchmarks.users_fields_jax import jax_contenders
+from windermere.fast.gpu.driver import Gpu
 from windermere.records import environment
+from windermere.solvers import paths
+
+
+def captured_alone(work: Callable[[], list[Tensor]]) -> Callable[[], list[Tensor]]:
+    """The same without the kernels that solve in one piece."""
+
+    def worked() -> list[Tensor]:
+        known = paths._paths
+        paths._paths = tuple(path for path in known if path.captures)
+        try:
+            return work()
+        finally:
+            paths._paths = known
+
+    return worked
+
+
+def is_one_kernel(work: Callable[[], list[Tensor]]) -> bool:
+    """Whether a pass goes by kernels that solve in one piece."""
+    launched: list[str] = []
+    launch = Gpu.launch
+
+    def noted(self: Gpu, name: str, *given: Any, **named: Any) -> None:
+        launched.append(name)
+        launch(self, name, *given, **named)
+
+    with patch.object(Gpu, "launch", noted):
+        work()
+    return bool(launched)
 
 
 def milliseconds(contenders: dict[str, Any], rounds: int = 15) -> dict[str, float]:
@@ -52,13 +85,17 @@ def first_calls(passes: dict[str, Any]) -> dict[str, list[float]]:
 def measure(job: Job) -> dict[str, Any]:
     passes = {
         "step by step": ours(job, "cuda", fast=False),
-        "captured": ours(job, "cuda"),
+        "one kernel": ours(job, "cuda"),
+        "captured": captured_alone(ours(job, "cuda")),
         "torchdiffeq": theirs(job, "cuda"),
     }
     if job.field is not CNF:  # torch.compile does not take derivatives inside of a field
-        passes["captured, compiled"] = ours(job, "cuda", compile=True)
+        passes["captured, compiled"] = captured_alone(ours(job, "cuda", compile=True))
+    if not is_one_kernel(passes["one kernel"]):
+        del passes["one kernel"]
     seconds = first_calls(passes)
-    result, plain, other = (passes[name]() for name in ("captured", "step by step", "torchdiffeq"))
+    best = "one kernel" if "one kernel" in passes else "captured"
+    result, plain, other = (passes[name]() for name in (best, "step by step", "torchdiffeq"))
     differs = {"from step by step": apart(result, plain), "from torchdiffeq": apart(result, other)}
     differs["step by step from torchdiffeq"] = apart(plain, other)
     listed = list(jax_contenders(job))

@@ -18,6 +18,7 @@ static pthread_barrier_t barrier;
 #define THREADS 1
 #define THREAD 0
 #define LANES 1
+#define LOG_LANES 0
 #define TILE number_of_block
 #define GATHERING blocks_there
 #define WAIT() ((void)0)

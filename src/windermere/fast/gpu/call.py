@@ -1,7 +1,7 @@
 """The memory of a solve on a GPU, launches of kernels with it, and its gradient."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -44,12 +44,14 @@ class Call:
 
     engine: Engine
     plan: Plan
+    base: Walk
+    """The struct with all that the plan knows."""
     start: Tensor
     weights: list[Tensor]
     keep: bool
     room: int
     """Steps that there is room for."""
-    held: dict[str, Tensor]
+    held: dict[str, Tensor] = field(default_factory=dict)
     """Tensors whose addresses the struct holds, by name."""
     memory: Tensor | None = None
     """Rows and layers that are kept for the way back; None once the tape has it."""
@@ -61,7 +63,8 @@ class Call:
     @classmethod
     def of(cls, engine: Engine, plan: Plan, z: Tensor, weights: Weights, keep: bool, room: int) -> "Call":
         start, own = laid_out(z.detach()), [laid_out(w.detach()) for w in weights]
-        call = cls(engine, plan, start, own, keep, room, dict(on_device(plan, z.device)))
+        base, _ = on_device(plan, z.device)
+        call = cls(engine, plan, base, start, own, keep, room)
         if keep:
             call.memory = start.new_empty(call.kept_rows + plan.numbers["layers"])
         return call
@@ -89,15 +92,17 @@ class Call:
 
     def walk(self, memory: Tensor | None = None, **tensors: Tensor | None) -> Walk:
         """The struct for a kernel."""
-        walk = Walk(**self.plan.numbers, keep=int(self.keep), room=self.room, steps=self.steps)
-        walk.inner, walk.landed, walk.start = self.inner, int(self.landed), self.start.data_ptr()
+        walk = Walk.from_buffer_copy(self.base)
+        walk.keep, walk.room, walk.steps, walk.inner = int(self.keep), self.room, self.steps, self.inner
+        walk.landed, walk.start = int(self.landed), self.start.data_ptr()
         if self.keep and (kept := self.memory if memory is None else memory) is not None:
             walk.rows = kept.data_ptr()
             walk.kept_layers = walk.rows + self.kept_rows * kept.element_size()
         for name, tensor in (*self.held.items(), *tensors.items()):
             setattr(walk, name, None if tensor is None else tensor.data_ptr())
+        places = walk.weights
         for k, weight in enumerate(self.weights):
-            walk.weights[k] = weight.data_ptr()
+            places[k] = weight.data_ptr()
         return walk
 
     def launch(self, name: str, walk: Walk, *, together: bool = False) -> None:

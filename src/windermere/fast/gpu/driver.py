@@ -3,7 +3,7 @@
 import ctypes
 import importlib.util
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -51,7 +51,7 @@ class Gpu:
     ) -> None:
         """Begin a kernel in PyTorch's current stream."""
         index = _index(like.device)
-        with torch.cuda.device(index):
+        with nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index):
             loaded = _loaded(REALS[like.dtype], machine.rows, index)
             function = loaded.function(name, chip)
             stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)

@@ -161,9 +161,9 @@ class Encoding:
         flags = A_HAS_ROWS * step.a.has_rows | B_HAS_ROWS * b.has_rows | HAS_B * (step.b is not None)
         flags |= ADDS * step.adds | IS_SHARED * (step.to.space == SHARE)
         flags |= IS_DERIVED * step.derived | IS_NOTED * (step.noted is not None)
-        split = 1
+        split = 0
         if step.code == cpu.LINEAR:
-            split = split_of(step.n, step.inputs, self.machine)
+            split = split_of(step.n, step.inputs, self.machine).bit_length() - 1
         elif step.code == cpu.OUTER:
             split = min((step.n - 1).bit_length(), self.machine.threads.bit_length() - 1)
         addresses = (step.to.address, step.a.address, b.address, noted.address)

@@ -135,9 +135,10 @@ def _gradients(
 
 
 @lru_cache(maxsize=64)
-def on_device(plan: Plan, device: torch.device) -> dict[str, Tensor]:
-    """A plan's arrays, where a kernel reads them."""
-    return {name: _brought(array, device) for name, array in plan.arrays.items()}
+def on_device(plan: Plan, device: torch.device) -> tuple[Walk, dict[str, Tensor]]:
+    """The struct of a plan, and its arrays, where a kernel reads them."""
+    brought = {name: _brought(array, device) for name, array in plan.arrays.items()}
+    return Walk(**plan.numbers, **{name: tensor.data_ptr() for name, tensor in brought.items()}), brought
 
 
 def _brought(array: NDArray[Any], device: torch.device) -> Tensor:

@@ -9,6 +9,7 @@ the same text as C++ for a CPU, with one thread to a block, and defines the word
 #define THREAD ((int)threadIdx.x)
 #define TILE ((int)blockIdx.x)
 #define LANES 32
+#define LOG_LANES 5
 #define GATHERING ((int)gridDim.x)
 #undef NAN
 #define NAN __longlong_as_double(0x7ff8000000000000ll)

@@ -13,7 +13,8 @@ struct Op {
     int code, kind, n, in;
     int to, a, b, noted;             /* addresses */
     int by_to, by_a, by_b, matrix;   /* from column to column; where a matrix lies */
-    int split, line, flags, wait;    /* threads that share an output; from one row of a matrix to the next */
+    int split, line, flags, wait;    /* the logarithm of how many threads share an output, or a row of
+                                        a gradient; from one row of a matrix to the next */
     double x, y;
 };
 
@@ -58,26 +59,26 @@ FN REAL number_at(const REAL *place, int by, int has_rows, int i, int r) { retur
 /* A product with a matrix, plus a bias; perhaps a function of that, or the way back through one. Some threads of a warp
    share an output, each with some of the inputs. */
 FN void multiply(const Tile &tile, const Op &op) {
-    const int width = LANES / op.split, lane = THREAD % LANES, part = lane / width;
-    const REAL *x = at(tile, op.a), *matrix = numbers_from(tile.layers + op.matrix), *b = at(tile, op.b);
+    const int shift = LOG_LANES - op.split, width = 1 << shift, lane = THREAD & (LANES - 1), part = lane >> shift;
+    const int step = op.line << op.split, own = lane & (width - 1);
+    const REAL *x = at(tile, op.a), *b = at(tile, op.b);
     REAL *to = at(tile, op.to), *noted = at(tile, op.noted);
-    for (int first = THREAD / LANES * width; first < op.n; first += THREADS / LANES * width) {
-        const int unit = first + lane % width, within = unit < op.n;
+    for (int first = THREAD / LANES << shift; first < op.n; first += THREADS / LANES << shift) {
+        const int unit = first + own, within = unit < op.n;
+        const REAL *weight = numbers_from(tile.layers + op.matrix + part * op.line + unit);
         REAL sums[ROWS] = {0};
         if (within && op.flags & A_HAS_ROWS) {
-#pragma unroll 4
-            for (int i = part; i < op.in; i += op.split) {
-                const REAL weight = matrix[i * op.line + unit];
-                const Samples given = ((const Samples *)x)[i];
-                for (int r = 0; r < ROWS; r++) sums[r] += weight * given.of[r];
-            }
+            const Samples *given = (const Samples *)x + part;
+#pragma unroll 8
+            for (int i = part; i < op.in; i += 1 << op.split, weight += step, given += 1 << op.split)
+                for (int r = 0; r < ROWS; r++) sums[r] += *weight * given->of[r];
         } else if (within) {
-            for (int i = part; i < op.in; i += op.split)
-                for (int r = 0; r < ROWS; r++) sums[r] += matrix[i * op.line + unit] * x[i];
+            for (int i = part; i < op.in; i += 1 << op.split, weight += step)
+                for (int r = 0; r < ROWS; r++) sums[r] += *weight * x[i];
         }
         for (int r = 0; r < ROWS; r++) {
             REAL y = sum_of_lanes(sums[r], width);
-            if (!within || r % op.split != part) continue;
+            if (!within || (r & ((1 << op.split) - 1)) != part) continue;
             if (op.flags & HAS_B && !(op.flags & IS_DERIVED)) y += number_at(b, op.by_b, op.flags & B_HAS_ROWS, unit, r);
             if (op.flags & IS_NOTED) noted[unit * ROWS + r] = slope_at(y, op.kind, (REAL)op.x);
             if (op.flags & IS_DERIVED) y = through(y, b[unit * ROWS + r], op.kind, (REAL)op.x);

@@ -47,11 +47,14 @@ FN void lay_block(const Walk &walk, const Block &block, REAL *to) {
         return;
     }
     const REAL *from = walk.weights[block.external] + block.offset;
-    const int out = block.out ? block.out : 1, by_input = block.by_in == 1; /* neighbours in memory to neighbours */
-    for (int e = THREAD; e < block.in * out; e += THREADS) {
-        const int i = by_input ? e % block.in : e / out, o = by_input ? e / block.in : e % out;
-        to[i * block.line + o] = from[i * block.by_in + o * block.by_out];
-    }
+    const int by_input = block.out && block.by_in == 1; /* neighbours in memory to neighbours */
+    const int lines = by_input || !block.out ? (block.out ? block.out : 1) : block.in;
+    const int length = by_input || !block.out ? block.in : block.out;
+    const int line_from = by_input ? block.by_out : block.by_in, by_from = by_input || !block.out ? block.by_in : block.by_out;
+    const int line_to = by_input ? 1 : block.line, by_to = by_input || !block.out ? block.line : 1;
+    for (int n = THREAD / LANES; n < lines; n += THREADS / LANES)
+        for (int k = THREAD & (LANES - 1); k < length; k += LANES)
+            to[n * line_to + k * by_to] = from[n * line_from + k * by_from];
 }
 
 /* Bring instructions, the tableau and the external tensors to the chip. Instructions lie at its very beginning. */
