@@ -1,5 +1,8 @@
 """Kernels on a GPU, where there is one, and always on a CPU."""
 
+import warnings
+from functools import cache
+
 import pytest
 import torch
 
@@ -21,12 +24,22 @@ class Watched(Gpu):
         super().launch(name, *given, **named)  # type: ignore[arg-type]
 
 
+@cache
+def warm_up() -> None:
+    """The thread of a GPU's gradients begins with a warning, which would be an error here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.nn.Linear(2, 2, device="cuda")(torch.ones(2, 2, device="cuda")).sum().backward()  # type: ignore[no-untyped-call]
+
+
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> str:
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("no GPU here")
     if request.param == "cpu" and not is_there():
         pytest.skip("no C++ compiler here")
+    if request.param == "cuda":
+        warm_up()
     return str(request.param)
 
 

@@ -1,6 +1,6 @@
 """Instructions for rows_program.h, made of those for native_rows.h: where operands lie on chip, and who waits for whom."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -46,9 +46,17 @@ class Operand(NamedTuple):
     size: int
     """How many numbers there are, from the first to the last."""
 
+    def address(self, bases: Mapping[int, int]) -> int:
+        """As rows_program.h reads it: a place on chip, or one in a rate that is told at run time."""
+        return self.start * 2 + 1 if self.space == RATE else (bases[self.space] + self.start) * 2
+
     @property
-    def address(self) -> int:
-        return self.start * 8 + self.space
+    def is_clock(self) -> bool:
+        return self.space == ROW and not self.has_rows
+
+    def lies_in(self, other: "Operand") -> bool:
+        within = other.start <= self.start and self.start + self.size <= other.start + other.size
+        return self.space == other.space and within
 
     def overlaps(self, other: "Operand") -> bool:
         apart = self.start + self.size <= other.start or other.start + other.size <= self.start
@@ -74,9 +82,18 @@ class Step:
     x: float = 1.0
     y: float = 1.0
 
+    def moved(self, move: Callable[[Operand], Operand]) -> "Step":
+        """The same with operands elsewhere."""
+        own = {name: move(p) for name in ("to", "a", "b", "noted") if (p := getattr(self, name)) is not None}
+        return replace(self, **own)
+
     @property
     def written(self) -> list[Operand]:
         return [self.to] if self.noted is None else [self.to, self.noted]
+
+    @property
+    def read(self) -> list[Operand]:
+        return [p for p in (self.a, self.b) if p is not None] + ([self.to] if self.adds else [])
 
     @property
     def touched(self) -> list[Operand]:
@@ -109,16 +126,17 @@ class Encoding:
     places: Mapping[int, tuple[int, int]]
     """Where a block of the layers lies, and how long the lines of a matrix are, by where the CPU has it."""
     layers: int
+    points: int
 
     @classmethod
-    def of(cls, code: Code, machine: Machine) -> "Encoding":
+    def of(cls, code: Code, machine: Machine, points: int) -> "Encoding":
         places, end = {}, 0
         for block in code.blocks[: code.laid]:
             inputs, outputs = int(block["in"]), int(block["out"])
             line = _line(outputs, split_of(outputs, inputs, machine), machine.lanes) if outputs else 1
             places[int(block["place"])] = end, line
             end += inputs * line
-        return cls(machine, code, places, end)
+        return cls(machine, code, places, end, points)
 
     @property
     def values(self) -> int:
@@ -131,7 +149,7 @@ class Encoding:
         if space == cpu.LAYERS:
             return Operand(LAYERS, self.places[offset][0], step, False, columns)
         if space == cpu.CLOCK:
-            return Operand(ON_CHIP, self.values * rows, 0, False, 1)
+            return Operand(ROW, self.points * rows, 0, False, 1)
         if space == cpu.SHARE:
             return Operand(SHARE, offset, step, False, columns)
         start = offset + (self.code.sizes["noted"] if space == cpu.WORK else 0)
@@ -151,12 +169,10 @@ class Encoding:
         a = self.operand(int(op["a"]), int(op["a_step"]), length)
         return Step(code, n, to, a, self.operand(int(op["b"]), int(op["b_step"]), n) if has_b else None, **own)
 
-    def steps(self, ops: NDArray[Any]) -> list[Step]:
-        return _fused([self.step(op) for op in ops])
-
-    def encoded(self, step: Step, wait: bool) -> tuple[Any, ...]:
+    def encoded(self, step: Step, wait: bool, bases: Mapping[int, int]) -> tuple[Any, ...]:
         """As rows_program.h reads it."""
         place, line = self.places[step.matrix] if step.code == cpu.LINEAR else (0, 0)
+        place += bases[LAYERS]
         b, noted = step.b or step.a, step.noted or step.to
         flags = A_HAS_ROWS * step.a.has_rows | B_HAS_ROWS * b.has_rows | HAS_B * (step.b is not None)
         flags |= ADDS * step.adds | IS_SHARED * (step.to.space == SHARE)
@@ -166,14 +182,40 @@ class Encoding:
             split = split_of(step.n, step.inputs, self.machine).bit_length() - 1
         elif step.code == cpu.OUTER:
             split = min((step.n - 1).bit_length(), self.machine.threads.bit_length() - 1)
-        addresses = (step.to.address, step.a.address, b.address, noted.address)
+        addresses = [operand.address(bases) for operand in (step.to, step.a, b, noted)]
         strides = (step.to.by, step.a.by, b.by, place)
         return step.code, step.kind, step.n, step.inputs, *addresses, *strides, split, line, flags, wait, step.x, step.y
 
-    def program(self) -> tuple[NDArray[Any], int]:
-        """All instructions, and how many of them lead there."""
-        lists = [self.steps(self.code.ops[: self.code.there]), self.steps(self.code.ops[self.code.there :])]
-        lists = [[self.encoded(step, wait) for step, wait in zip(own, waits(own), strict=True)] for own in lists]
+    def lists(self) -> tuple[list[Step], list[Step]]:
+        """The steps there and back, as few as can be."""
+        there, back = (
+            [self.step(op) for op in ops] for ops in (self.code.ops[: self.code.there], self.code.ops[self.code.there :])
+        )
+        there, back = self.with_time_beside(there, back)
+        return _into_rate(_fused(there), self.code.sizes["noted"] * self.machine.rows), _fused(_from_rate(back))
+
+    def with_time_beside(self, there: list[Step], back: list[Step]) -> tuple[list[Step], list[Step]]:
+        """Where the state and the time are put one after the other, they are read where they lie, as the time lies
+        right after the state."""
+        one, two = (there + [None] * 2)[:2]  # type: ignore[operator]
+        if one is None or two is None or not (_is_copy(one) and _is_copy(two)):
+            return there, back
+        own = one.to._replace(size=one.to.size + two.to.size)
+        follows = two.to.start == one.to.start + one.to.size and two.n == 1 and two.a.is_clock
+        later = (*there[2:], *back)
+        others = any(p.overlaps(own) for step in later for p in step.written)
+        others |= any(p.overlaps(own) and not p.lies_in(own) for step in later for p in step.read)
+        if others or one.a.space != ROW or one.a.start or one.n != self.points or not follows:
+            return there, back
+
+        def moved(p: Operand) -> Operand:
+            return p._replace(space=ROW, start=p.start - own.start) if p.overlaps(own) else p
+
+        return [step.moved(moved) for step in there[2:]], [step.moved(moved) for step in back]
+
+    def program(self, bases: Mapping[int, int]) -> tuple[NDArray[Any], int]:
+        """All instructions, and how many of them lead there; spaces on chip begin at these bases."""
+        lists = [[self.encoded(step, wait, bases) for step, wait in zip(own, waits(own), strict=True)] for own in self.lists()]
         return np.array([op for own in lists for op in own], OP), len(lists[0])
 
     def blocks(self) -> NDArray[Any]:
@@ -201,11 +243,11 @@ def _line(outputs: int, split: int, lanes: int) -> int:
 
 
 def _fused(steps: Sequence[Step]) -> list[Step]:
-    """Products take the function with them that follows right after."""
+    """Products take the function along that follows right after, and gradients of matrices those of biases."""
     found: list[Step] = []
     for step in steps:
         last = found[-1] if found else None
-        joined = None if last is None or last.code != cpu.LINEAR else _joined(last, step)
+        joined = None if last is None else _with_bias(last, step) or _joined(last, step)
         if joined is None:
             found.append(step)
         else:
@@ -213,11 +255,18 @@ def _fused(steps: Sequence[Step]) -> list[Step]:
     return found
 
 
+def _with_bias(bias: Step, outer: Step) -> Step | None:
+    """The gradients of a layer's bias and of its matrix as one instruction."""
+    same = outer.code == cpu.OUTER and bias.code == cpu.SCALED and bias.a == outer.b and bias.n == outer.n
+    plain = bias.to.space == SHARE and bias.to.by == 1 and bias.b is None and bias.x == 1 and bias.a.has_rows
+    return replace(outer, noted=bias.to) if same and plain else None
+
+
 def _joined(product: Step, step: Step) -> Step | None:
     """A product and what follows it as one instruction, where that can be."""
     own = product.to
     plain = product.kind == NO_FUNCTION and not product.derived
-    if step.a != own or step.n != product.n:
+    if product.code != cpu.LINEAR or step.a != own or step.n != product.n:
         return None
     if step.code == cpu.UNARY and step.to == own and plain:
         return replace(product, kind=step.kind, x=step.x)
@@ -226,6 +275,38 @@ def _joined(product: Step, step: Step) -> Step | None:
     if step.code == cpu.DERIVED and step.to == own and plain and product.b is None and step.b is not None:
         return replace(product, kind=step.kind, x=step.x, b=step.b, derived=True) if step.b.has_rows else None
     return None
+
+
+def _is_copy(step: Step) -> bool:
+    return step.code == cpu.SCALED and step.b is None and not step.adds and step.x == 1 and bool(step.to.by)
+
+
+def _into_rate(steps: list[Step], noted: int) -> list[Step]:
+    """A product that is only copied to the rate is written there at once, unless it is among the notes, [0, noted)."""
+    if len(steps) < 2:
+        return steps
+    product, copy = steps[-2:]
+    copied = _is_copy(copy) and copy.to.space == RATE and copy.a == product.to and copy.n == product.n
+    if product.code != cpu.LINEAR or product.noted is not None or not copied or product.to.start < noted:
+        return steps
+    return [*steps[:-2], replace(product, to=copy.to)]
+
+
+def _from_rate(steps: list[Step]) -> list[Step]:
+    """The cotangent of the rate is read where it lies, unless its copy is changed."""
+    if not steps or not _is_copy(steps[0]) or steps[0].a.space != RATE:
+        return steps
+    own, rate = steps[0].to, steps[0].a
+    end = next((k for k, step in enumerate(steps[1:], 1) if any(p.overlaps(own) for p in step.written)), len(steps))
+    reads = [p for step in steps[1 : end + 1] for p in step.read if p.overlaps(own)]
+    changed = any(p.overlaps(own) for step in steps[end : end + 1] for p in step.read)
+    if changed or not all(p.lies_in(own) for p in reads):
+        return steps
+
+    def moved(p: Operand) -> Operand:
+        return p._replace(space=RATE, start=p.start - own.start + rate.start) if p.overlaps(own) else p
+
+    return [*(step.moved(moved) for step in steps[1:end]), *steps[end:]]
 
 
 def waits(steps: Sequence[Step]) -> Iterator[bool]:

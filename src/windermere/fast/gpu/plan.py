@@ -13,7 +13,7 @@ from torch import Tensor
 
 from windermere.fast.cpu.instructions import Code, code_of
 from windermere.fast.cpu.native_plan import table
-from windermere.fast.gpu.encoding import OP, Encoding, Machine
+from windermere.fast.gpu.encoding import LAYERS, ON_CHIP, ON_Z, OP, ROW, SHARE, Encoding, Machine
 from windermere.fast.program import Program
 from windermere.solvers import Tableau
 from windermere.solvers.grid import Grid
@@ -35,7 +35,7 @@ class Walk(ctypes.Structure):
         *((name, ctypes.c_int) for name in ("samples", "points", "entries", "tiles")),
         *((name, ctypes.c_int) for name in ("stages", "evaluated", "degree")),
         *((name, ctypes.c_int) for name in ("steps", "room", "keep", "adjoint", "inner", "landed")),
-        *((name, ctypes.c_int) for name in ("at_tableau", "at_layers", "at_share", "at_values", "at_clock")),
+        *((name, ctypes.c_int) for name in ("at_tableau", "at_layers", "at_share")),
         *((name, ctypes.c_int) for name in ("at_z", "at_row", "at_on", "at_rates")),
         *((name, ctypes.c_void_p) for name in ("nodes", "sizes", "inner_times", "inner_steps", "start", "end")),
         *((name, ctypes.c_void_p) for name in ("rows", "kept_layers", "on_end", "on_start", "share_of_tiles")),
@@ -81,25 +81,28 @@ def plan_of(shape: Shape, machine: Machine) -> Plan:
     """Kept, as a training asks for the same one at each iteration."""
     program, tableau, rows = shape.program, shape.tableau, machine.rows
     code = code_of(program, shape.graded, 1)
-    encoding = Encoding.of(code, machine)
-    ops, there = encoding.program()
+    encoding = Encoding.of(code, machine, program.points)
     starts, sources, of_gradient = _gradients(program, shape.graded or frozenset(), code)
     degree = len(tableau.dense[0]) if shape.dense else 0
-    arrays = {"ops": ops, "blocks": encoding.blocks(), "constants": code.constants, "tableau": table(tableau)}
+    arrays = {"blocks": encoding.blocks(), "constants": code.constants, "tableau": table(tableau)}
     arrays |= {"dense": np.array(tableau.dense if shape.dense else [0.0], np.float64)}
     arrays |= {"sources": sources, "of_gradient": of_gradient}
     entries = program.points * (1 + shape.adjoint)
-    numbers = {"there": there, "back": len(ops) - there, "laid": code.laid, "layers": encoding.layers}
+    numbers = {"laid": code.laid, "layers": encoding.layers}
     numbers |= {"shares": int(code.sizes["shared_out"]), "gradients": len(of_gradient) - 1}
     numbers |= {"samples": shape.samples, "points": program.points, "entries": entries}
     numbers |= {"tiles": -(-shape.samples // rows), "stages": tableau.propagating, "evaluated": tableau.stages}
     numbers |= {"degree": degree, "adjoint": int(shape.adjoint)}
     doubles = (tableau.stages + 3 + degree) * tableau.stages + 2 * (machine.threads // machine.lanes) + 2
-    parts = {"at_layers": encoding.layers, "at_share": numbers["shares"], "at_values": encoding.values * rows + 1}
-    parts |= {name: entries * rows for name in ("at_z", "at_row", "at_on")}
+    parts = {"at_layers": encoding.layers, "at_share": numbers["shares"], "at_values": encoding.values * rows}
+    parts |= {"at_z": entries * rows, "at_row": (entries + 1) * rows, "at_on": program.points * rows}
     parts |= {"at_rates": entries * rows * (tableau.stages + 1)}
-    places, chip = _placed(len(ops) * OP.itemsize, 8 * doubles, parts, shape.dtype.itemsize)
-    places["at_clock"] = places["at_values"] + encoding.values * rows
+    count = sum(map(len, encoding.lists()))
+    places, chip = _placed(count * OP.itemsize, 8 * doubles, parts, shape.dtype.itemsize)
+    bases = {ON_CHIP: "at_values", ROW: "at_row", ON_Z: "at_on", LAYERS: "at_layers", SHARE: "at_share"}
+    arrays["ops"], numbers["there"] = encoding.program({space: places[name] for space, name in bases.items()})
+    numbers["back"] = count - numbers["there"]
+    del places["at_values"]
     return Plan(machine, {**numbers, **places}, arrays, chip, starts)
 
 

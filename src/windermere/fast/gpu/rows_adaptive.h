@@ -56,19 +56,20 @@ FN double square_of(const Walk &walk, int e, REAL value, REAL z, REAL other) {
     return ratio * ratio;
 }
 
+/* Where number e of a state lies in a row. */
+FN int spot(const Walk &walk, int e) { return e < walk.points * ROWS ? e : e + ROWS; }
+
 /* The rate at stage i of the row on chip, at a time. */
 APART void evaluate_stage(const Walk &walk, const Chip &chip, const Trial &trial, int i, REAL t) {
-    const int half = walk.points * ROWS, size = walk.entries * ROWS;
-    REAL *rate = chip.rates + i * size;
-    const int at_rate = walk.at_rates + i * size;
-    if (THREAD == 0) *numbers_from(walk.at_clock) = t;
+    const int half = walk.points * ROWS, size = walk.entries * ROWS, rate = walk.at_rates + i * size;
+    set_clock(walk, chip, t);
     WAIT();
-    evaluate(walk, chip, at_rate);
+    evaluate(walk, rate);
     if (!walk.adjoint) return;
     const double share = -trial.h * chip.tableau[walk.evaluated * walk.evaluated + i];
-    pull_back(walk, chip, walk.at_row + half, at_rate + half, (REAL)share);
+    pull_back(walk, walk.at_row + half + ROWS, (REAL)share);
     for (int e = THREAD; e < size; e += THREADS)
-        if (e >= half) rate[e] = -rate[e];
+        if (e >= half) chip.rates[i * size + e] = -chip.on[e - half];
 }
 
 /* The first step (initial_step.py), or one that is not a number where something is wrong: two evaluations. */
@@ -77,7 +78,7 @@ FN double first_step(const Walk &walk, const Chip &chip, Trial &trial) {
     const double span = walk.finish - walk.begin;
     REAL *z = chip.z, *row = chip.row, *rates = chip.rates;
     double d0 = 0, d1 = 0, d2 = 0, none = 0;
-    for (int e = THREAD; e < size; e += THREADS) row[e] = z[e];
+    for (int e = THREAD; e < size; e += THREADS) row[spot(walk, e)] = z[e];
     evaluate_stage(walk, chip, trial, 0, (REAL)walk.begin);
     for (int e = THREAD; e < size; e += THREADS)
         d0 += square_of(walk, e, z[e], z[e], z[e]), d1 += square_of(walk, e, rates[e], z[e], z[e]);
@@ -86,7 +87,7 @@ FN double first_step(const Walk &walk, const Chip &chip, Trial &trial) {
     if (!isfinite(d0) || !isfinite(d1) || walk.rounding * d0 > 0.5) return NAN;
     const double h0 = fmin(d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1, fabs(span)), signed_h0 = copysign(h0, span);
     const double far = fmax(walk.begin, walk.finish), near = fmin(walk.begin, walk.finish);
-    for (int e = THREAD; e < size; e += THREADS) row[e] = z[e] + (REAL)signed_h0 * rates[e];
+    for (int e = THREAD; e < size; e += THREADS) row[spot(walk, e)] = z[e] + (REAL)signed_h0 * rates[e];
     evaluate_stage(walk, chip, trial, 1, (REAL)fmin(fmax(walk.begin + signed_h0, near), far));
     for (int e = THREAD; e < size; e += THREADS) d2 += square_of(walk, e, rates[size + e] - rates[e], z[e], z[e]);
     add_up_all(walk, chip, trial, d2, none);
@@ -108,15 +109,15 @@ FN double tried(const Walk &walk, const Chip &chip, Trial &trial, int first_is_k
         for (int e = THREAD; e < size; e += THREADS) kept_row(walk, trial.step * walk.stages)[e] = z[e];
     for (int i = first_is_known; i < all; i++) {
         for (int e = THREAD; e < size; e += THREADS) {
-            row[e] = combined(rates, size, chip.tableau + i * all, i, trial.h, e, z[e]);
-            if (walk.keep && i < walk.stages) kept_row(walk, trial.step * walk.stages + i)[e] = row[e];
+            row[spot(walk, e)] = combined(rates, size, chip.tableau + i * all, i, trial.h, e, z[e]);
+            if (walk.keep && i < walk.stages) kept_row(walk, trial.step * walk.stages + i)[e] = row[spot(walk, e)];
         }
         evaluate_stage(walk, chip, trial, i, stage_time(walk, chip, i, trial.t, trial.reached));
     }
     for (int e = THREAD; e < size; e += THREADS) {
-        if (all == walk.stages) row[e] = combined(rates, size, b, all, trial.h, e, z[e]);
+        if (all == walk.stages) row[spot(walk, e)] = combined(rates, size, b, all, trial.h, e, z[e]);
         const REAL error = combined(rates, size, error_weights, all, trial.h, e, 0);
-        sum += square_of(walk, e, error, z[e], row[e]);
+        sum += square_of(walk, e, error, z[e], row[spot(walk, e)]);
     }
     add_up_all(walk, chip, trial, sum, none);
     return rms(walk, sum);
@@ -141,7 +142,7 @@ FN void accept(const Walk &walk, const Chip &chip, Trial &trial) {
     const int size = walk.entries * ROWS;
     REAL *z = chip.z, *rates = chip.rates;
     for (int e = THREAD; e < size; e += THREADS) {
-        z[e] = chip.row[e];
+        z[e] = chip.row[spot(walk, e)];
         rates[e] = rates[(walk.evaluated - 1) * size + e];
     }
     REAL *total = walk.share_of_tiles + (long long)TILE * walk.shares;

@@ -13,9 +13,9 @@ FN void tile_there(const Walk &walk, const Chip &chip) {
                 row[e] = combined(rates, size, chip.tableau + i * all, i, h, e, z[e]);
                 if (walk.keep) kept_row(walk, n * stages + i)[e] = row[e];
             }
-            if (THREAD == 0) *numbers_from(walk.at_clock) = stage_time(walk, chip, i, from, to);
+            set_clock(walk, chip, stage_time(walk, chip, i, from, to));
             WAIT();
-            evaluate(walk, chip, walk.at_rates + i * size);
+            evaluate(walk, walk.at_rates + i * size);
         }
         for (int e = THREAD; e < size; e += THREADS) z[e] = combined(rates, size, b, stages, h, e, z[e]);
         for (; next < walk.inner && walk.inner_steps[next] == n + 1; next++)
@@ -47,11 +47,11 @@ FN int first_after(const Walk &walk, int steps, int below) {
 
 /* Evaluate the row on chip again, and take the cotangent of its rate back to that of the row. */
 FN void row_back(const Walk &walk, const Chip &chip, REAL t, int i) {
-    if (THREAD == 0) *numbers_from(walk.at_clock) = t;
+    set_clock(walk, chip, t);
     WAIT();
     const int size = walk.points * ROWS;
-    evaluate(walk, chip, walk.at_rates + walk.evaluated * size); /* a rate that nobody asks for */
-    pull_back(walk, chip, walk.at_rates + i * size, walk.at_on, 1);
+    evaluate(walk, walk.at_rates + walk.evaluated * size); /* a rate that nobody asks for */
+    pull_back(walk, walk.at_rates + i * size, 1);
 }
 
 FN void tile_back(const Walk &walk, const Chip &chip) {

@@ -2,11 +2,10 @@
 
 A block of threads has a tile of ROWS samples. A value of so many columns is [columns][ROWS] on chip, in shared memory;
 a row of an external tensor, or of constants, is [columns], the same for all samples. Where an operand lies is an
-*address*: how far from the beginning of a space. All threads share the work of an instruction; `wait` says after which
+*address*: a place on chip, or one in the rate of a stage. All threads share the work of an instruction; `wait` says after which
 ones they wait for each other, as the next would read or write what another thread has. */
 
 enum { LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER };
-enum { ON_CHIP, ROW, RATE, ON_Z, LAYERS, SHARE };
 enum { A_HAS_ROWS = 1, B_HAS_ROWS = 2, HAS_B = 4, ADDS = 8, IS_SHARED = 16, IS_DERIVED = 32, IS_NOTED = 64 };
 
 struct Op {
@@ -23,11 +22,6 @@ struct Block {
     int external, offset, in, out, by_in, by_out, place, line;
 };
 
-/* Where a tile's spaces begin on chip, in numbers. */
-struct Tile {
-    int chip, row, rate, on_z, layers, share;
-};
-
 struct alignas(ROWS * sizeof(REAL) < 16 ? ROWS * sizeof(REAL) : 16) Samples {
     REAL of[ROWS];
 };
@@ -37,16 +31,8 @@ FN REAL *numbers_from(int place) {
     return (REAL *)memory + place;
 }
 
-FN REAL *at(const Tile &tile, int address) {
-    const int space = address & 7;
-    const int base = space == ON_CHIP  ? tile.chip
-                     : space == ROW    ? tile.row
-                     : space == RATE   ? tile.rate
-                     : space == ON_Z   ? tile.on_z
-                     : space == LAYERS ? tile.layers
-                                       : tile.share;
-    return numbers_from(base + (address >> 3));
-}
+/* Twice a place on chip; or in a rate, and 1. */
+FN REAL *at(int rate, int address) { return numbers_from((address >> 1) + (address & 1) * rate); }
 
 FN REAL sum_of_lanes(REAL x, int from) {
     for (int n = from; n < LANES; n *= 2) x += SHUFFLED(x, n);
@@ -58,18 +44,18 @@ FN REAL number_at(const REAL *place, int by, int has_rows, int i, int r) { retur
 
 /* A product with a matrix, plus a bias; perhaps a function of that, or the way back through one. Some threads of a warp
    share an output, each with some of the inputs. */
-FN void multiply(const Tile &tile, const Op &op) {
+FN void multiply(int rate, const Op &op) {
     const int shift = LOG_LANES - op.split, width = 1 << shift, lane = THREAD & (LANES - 1), part = lane >> shift;
     const int step = op.line << op.split, own = lane & (width - 1);
-    const REAL *x = at(tile, op.a), *b = at(tile, op.b);
-    REAL *to = at(tile, op.to), *noted = at(tile, op.noted);
+    const REAL *x = at(rate, op.a), *b = at(rate, op.b);
+    REAL *to = at(rate, op.to), *noted = at(rate, op.noted);
     for (int first = THREAD / LANES << shift; first < op.n; first += THREADS / LANES << shift) {
         const int unit = first + own, within = unit < op.n;
-        const REAL *weight = numbers_from(tile.layers + op.matrix + part * op.line + unit);
+        const REAL *weight = numbers_from(op.matrix + part * op.line + unit);
         REAL sums[ROWS] = {0};
         if (within && op.flags & A_HAS_ROWS) {
             const Samples *given = (const Samples *)x + part;
-#pragma unroll 8
+#pragma unroll 4
             for (int i = part; i < op.in; i += 1 << op.split, weight += step, given += 1 << op.split)
                 for (int r = 0; r < ROWS; r++) sums[r] += *weight * given->of[r];
         } else if (within) {
@@ -88,14 +74,17 @@ FN void multiply(const Tile &tile, const Op &op) {
     }
 }
 
-/* Add the gradient of a matrix [in][out], from what it was multiplied with and the cotangent of the product. */
-FN void add_outer(const Tile &tile, const Op &op, REAL scale) {
-    const REAL *x = at(tile, op.a), *on = at(tile, op.b);
-    REAL *to = at(tile, op.to);
+/* Add the gradient of a matrix [in][out], from what it was multiplied with and the cotangent of the product; perhaps
+   also that of a bias. */
+FN void add_outer(int rate, const Op &op, REAL scale) {
+    const REAL *x = at(rate, op.a), *on = at(rate, op.b);
+    REAL *to = at(rate, op.to), *bias = at(rate, op.noted);
     const int across = 1 << op.split; /* threads for one row of the matrix */
     for (int o = THREAD & (across - 1); o < op.n; o += across) {
         Samples given = ((const Samples *)on)[o];
-        for (int r = 0; r < ROWS; r++) given.of[r] *= scale;
+        REAL total = 0;
+        for (int r = 0; r < ROWS; r++) given.of[r] *= scale, total += given.of[r];
+        if (op.flags & IS_NOTED && THREAD < across) bias[o] += total;
 #pragma unroll 4
         for (int i = THREAD >> op.split; i < op.in; i += THREADS >> op.split) {
             REAL sum = to[i * op.n + o];
@@ -125,9 +114,9 @@ FN REAL result_at(const Op &op, const REAL *a, const REAL *b, int i, int r) {
     return other <= 0 ? (REAL)0 : given; /* GATE */
 }
 
-FN void apply(const Tile &tile, const Op &op) {
-    const REAL *a = at(tile, op.a), *b = at(tile, op.b);
-    REAL *to = at(tile, op.to), *noted = at(tile, op.noted);
+FN void apply(int rate, const Op &op) {
+    const REAL *a = at(rate, op.a), *b = at(rate, op.b);
+    REAL *to = at(rate, op.to), *noted = at(rate, op.noted);
     for (int e = THREAD; e < op.n * ROWS; e += THREADS) {
         const int i = e / ROWS, r = e % ROWS;
         const REAL given = op.flags & IS_NOTED ? number_at(a, op.by_a, op.flags & A_HAS_ROWS, i, r) : (REAL)0;
@@ -138,9 +127,9 @@ FN void apply(const Tile &tile, const Op &op) {
 }
 
 /* The sum of a row's numbers, for each sample. */
-FN void add_up(const Tile &tile, const Op &op) {
-    const REAL *a = at(tile, op.a), *b = at(tile, op.b);
-    REAL *to = at(tile, op.to);
+FN void add_up(int rate, const Op &op) {
+    const REAL *a = at(rate, op.a), *b = at(rate, op.b);
+    REAL *to = at(rate, op.to);
     for (int r = THREAD / LANES; r < ROWS; r += THREADS / LANES) {
         REAL sum = 0;
         for (int i = THREAD % LANES; i < op.n; i += LANES) sum += product_at(op, a, b, i, r);
@@ -150,9 +139,9 @@ FN void add_up(const Tile &tile, const Op &op) {
 }
 
 /* Add to the gradient of an external row: sums over samples, or where it is one number over all. */
-FN void add_share(const Tile &tile, const Op &op, REAL scale) {
-    const REAL *a = at(tile, op.a), *b = at(tile, op.b);
-    REAL *to = at(tile, op.to), sum = 0;
+FN void add_share(int rate, const Op &op, REAL scale) {
+    const REAL *a = at(rate, op.a), *b = at(rate, op.b);
+    REAL *to = at(rate, op.to), sum = 0;
     if (op.by_to) {
         for (int i = THREAD; i < op.n; i += THREADS) {
             sum = 0;
@@ -167,16 +156,16 @@ FN void add_share(const Tile &tile, const Op &op, REAL scale) {
 }
 
 /* Instructions one after the other; those that add to gradients are scaled, or left out where nobody asks. */
-APART void run(Tile tile, int first, int end, REAL share, int graded) {
+APART void run(int rate, int first, int end, REAL share, int graded) {
     for (int k = first; k < end; k++) {
         const Op own = *(const Op *)numbers_from(k * (sizeof(Op) / sizeof(REAL)));
         if (own.flags & IS_SHARED) {
             if (!graded) { /* nobody asks */ }
-            else if (own.code == OUTER) add_outer(tile, own, share);
-            else add_share(tile, own, share);
-        } else if (own.code == LINEAR) multiply(tile, own);
-        else if (!own.by_to) add_up(tile, own);
-        else apply(tile, own);
+            else if (own.code == OUTER) add_outer(rate, own, share);
+            else add_share(rate, own, share);
+        } else if (own.code == LINEAR) multiply(rate, own);
+        else if (!own.by_to) add_up(rate, own);
+        else apply(rate, own);
         if (own.wait) WAIT();
     }
 }

@@ -12,7 +12,7 @@ struct Walk {
     int samples, points, entries, tiles;       /* entries of a sample's state: the points, and their cotangents */
     int stages, evaluated, degree;             /* stages that propagate; with those for the error estimate alone */
     int steps, room, keep, adjoint, inner, landed;
-    int at_tableau, at_layers, at_share, at_values, at_clock, at_z, at_row, at_on, at_rates; /* on chip */
+    int at_tableau, at_layers, at_share, at_z, at_row, at_on, at_rates; /* on chip */
     double *nodes, *sizes;                     /* the times between steps, and the steps */
     const double *inner_times;                 /* times asked for between the first and the last */
     int *inner_steps;                          /* steps before each of them, or before the one that it is in */
@@ -34,7 +34,6 @@ struct Walk {
 struct Chip {
     double *tableau, *dense, *scratch;
     REAL *z, *row, *on, *rates, *layers, *share;
-    Tile tile;
 };
 
 FN void copy_numbers(REAL *to, const REAL *from, int n) {
@@ -67,7 +66,6 @@ FN Chip prepare(const Walk &walk, int laid_before) {
     chip.z = numbers_from(walk.at_z), chip.row = numbers_from(walk.at_row), chip.on = numbers_from(walk.at_on);
     chip.rates = numbers_from(walk.at_rates), chip.layers = numbers_from(walk.at_layers);
     chip.share = numbers_from(walk.at_share);
-    chip.tile = {walk.at_values, walk.at_row, walk.at_rates, walk.at_on, walk.at_layers, walk.at_share};
     for (int k = THREAD; k < cells; k += THREADS) chip.tableau[k] = walk.tableau[k];
     for (int k = THREAD; k < walk.evaluated * walk.degree; k += THREADS) chip.dense[k] = walk.dense[k];
     for (int k = THREAD; k < (walk.there + walk.back) * (int)(sizeof(Op) / sizeof(int)); k += THREADS)
@@ -125,16 +123,17 @@ FN double dense_weight(const Walk &walk, const Chip &chip, double from, double t
     return weight * (to - from);
 }
 
-/* The rate of the tile's row at the time on its clock, and where it is put. */
-FN void evaluate(const Walk &walk, const Chip &chip, int rate) {
-    Tile tile = chip.tile;
-    tile.rate = rate;
-    run(tile, 0, walk.there, 0, 0);
+/* The time lies right after the state in a row; its cotangent, if there is one, comes then. */
+FN void set_clock(const Walk &walk, const Chip &chip, REAL t) {
+    if (THREAD < ROWS || THREADS < ROWS)
+        for (int r = THREAD; r < ROWS; r += THREADS) chip.row[walk.points * ROWS + r] = t;
 }
 
-/* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless that is 0. */
-FN void pull_back(const Walk &walk, const Chip &chip, int on_rate, int on_z, REAL share) {
-    Tile tile = chip.tile;
-    tile.rate = on_rate, tile.on_z = on_z;
-    run(tile, walk.there, walk.there + walk.back, share, share != 0);
+/* The rate of the row on chip, put at this place. */
+FN void evaluate(const Walk &walk, int rate) { run(rate, 0, walk.there, 0, 0); }
+
+/* From the cotangent of a rate, at this place, to that of z. `share` times the weights' gradients are added up, unless
+   that is 0. */
+FN void pull_back(const Walk &walk, int on_rate, REAL share) {
+    run(on_rate, walk.there, walk.there + walk.back, share, share != 0);
 }
