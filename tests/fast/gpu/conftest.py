@@ -29,7 +29,7 @@ def warm_up() -> None:
     """The thread of a GPU's gradients begins with a warning, which would be an error here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.nn.Linear(2, 2, device="cuda")(torch.ones(2, 2, device="cuda")).sum().backward()  # type: ignore[no-untyped-call]
+        torch.nn.Linear(2, 2, device="cuda")(torch.ones(2, 2, device="cuda")).sum().backward()
 
 
 @pytest.fixture(params=["cpu", "cuda"])

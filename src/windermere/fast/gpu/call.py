@@ -169,7 +169,12 @@ class Call:
 def _choice(problem: Problem) -> dict[str, float]:
     """How steps are chosen."""
     solver, (begin, finish), dtype = problem.adaptive[0], problem.ends, problem.z0.dtype
-    numbers = {"begin": begin, "finish": finish, "order": problem.tableau.embedded_order + 1, "budget": solver.max_steps}
+    numbers = {
+        "begin": begin,
+        "finish": finish,
+        "order": problem.tableau.embedded_order + 1,
+        "budget": solver.max_steps,
+    }
     numbers |= {"smallest": smallest_step((begin, finish), dtype), "safety": SAFETY, "most_growth": MOST_GROWTH}
     numbers |= {"most_shrinking": MOST_SHRINKING, "rounding": torch.finfo(dtype).eps}
     return {**numbers, "rtol": solver.rtol, "atol": solver.atol}

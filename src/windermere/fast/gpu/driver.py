@@ -17,14 +17,16 @@ from windermere.fast.gpu.encoding import Machine
 from windermere.fast.gpu.plan import Plan, Walk
 
 SOURCE = Path(__file__).with_name("rows.cu")
-INCLUDED = tuple(Path(__file__).with_name(f"rows_{part}.h") for part in ("math", "program", "walk", "fixed", "adaptive"))
+INCLUDED = tuple(
+    Path(__file__).with_name(f"rows_{part}.h") for part in ("math", "program", "walk", "fixed", "adaptive")
+)
 KERNELS = ("there", "back", "adapt", "gather")
 REALS = {torch.float32: "float", torch.float64: "double"}
 THREADS, LANES = 256, 32
 OLDEST = (7, 0)
 """The compute capability from which on a kernel's arguments may be read where they are."""
-MOST_ON_CHIP = 8
-"""CUDA's number for the attribute of a function that says how much memory on chip it may have."""
+MOST_ON_CHIP, MOST_OF_A_BLOCK = 8, 97
+"""CUDA's numbers for how much memory on chip a function may have, and a block can have."""
 
 
 class UnusableError(Exception):
@@ -105,7 +107,9 @@ def _chip(index: int) -> int:
     except (UnusableError, OSError, AttributeError, RuntimeError) as reason:
         logging.getLogger("windermere").info("no kernels for fields in one piece: %s", reason)
         return 0
-    return int(properties.shared_memory_per_block_optin)
+    found = ctypes.c_int()
+    _check(_driver().cuDeviceGetAttribute(ctypes.byref(found), MOST_OF_A_BLOCK, index), "asking for its size")
+    return found.value
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Instructions for rows_program.h, made of those for native_rows.h: where operands lie on chip, and who waits for whom."""
+"""Instructions for rows_program.h, made of those for native_rows.h: where operands lie, and who waits for whom."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,8 @@ FIELDS = (
     *("split", "line", "flags", "wait"),
 )
 OP = np.dtype([*((name, "i4") for name in FIELDS), ("x", "f8"), ("y", "f8")])
-BLOCK = np.dtype([(name, "i4") for name in ("external", "offset", "in", "out", "by_in", "by_out", "place", "line")])
+TAKEN = ("external", "offset", "in", "out", "by_in", "by_out")
+BLOCK = np.dtype([(name, "i4") for name in (*TAKEN, "place", "line")])
 SPACES = {cpu.NOTES: ON_CHIP, cpu.WORK: ON_CHIP, cpu.CLOCK: ON_CHIP, cpu.ROW: ROW, cpu.RATE: RATE, cpu.ON_Z: ON_Z}
 SPACES |= {cpu.LAYERS: LAYERS, cpu.SHARE: SHARE}
 PADDING = 16
@@ -84,8 +85,8 @@ class Step:
 
     def moved(self, move: Callable[[Operand], Operand]) -> "Step":
         """The same with operands elsewhere."""
-        own = {name: move(p) for name in ("to", "a", "b", "noted") if (p := getattr(self, name)) is not None}
-        return replace(self, **own)
+        b, noted = self.b and move(self.b), self.noted and move(self.noted)
+        return replace(self, to=move(self.to), a=move(self.a), b=b, noted=noted)
 
     @property
     def written(self) -> list[Operand]:
@@ -189,7 +190,8 @@ class Encoding:
     def lists(self) -> tuple[list[Step], list[Step]]:
         """The steps there and back, as few as can be."""
         there, back = (
-            [self.step(op) for op in ops] for ops in (self.code.ops[: self.code.there], self.code.ops[self.code.there :])
+            [self.step(op) for op in ops]
+            for ops in (self.code.ops[: self.code.there], self.code.ops[self.code.there :])
         )
         there, back = self.with_time_beside(there, back)
         return _into_rate(_fused(there), self.code.sizes["noted"] * self.machine.rows), _fused(_from_rate(back))
@@ -197,9 +199,9 @@ class Encoding:
     def with_time_beside(self, there: list[Step], back: list[Step]) -> tuple[list[Step], list[Step]]:
         """Where the state and the time are put one after the other, they are read where they lie, as the time lies
         right after the state."""
-        one, two = (there + [None] * 2)[:2]  # type: ignore[operator]
-        if one is None or two is None or not (_is_copy(one) and _is_copy(two)):
+        if len(there) < 2 or not all(map(_is_copy, there[:2])):
             return there, back
+        one, two = there[:2]
         own = one.to._replace(size=one.to.size + two.to.size)
         follows = two.to.start == one.to.start + one.to.size and two.n == 1 and two.a.is_clock
         later = (*there[2:], *back)
@@ -215,13 +217,16 @@ class Encoding:
 
     def program(self, bases: Mapping[int, int]) -> tuple[NDArray[Any], int]:
         """All instructions, and how many of them lead there; spaces on chip begin at these bases."""
-        lists = [[self.encoded(step, wait, bases) for step, wait in zip(own, waits(own), strict=True)] for own in self.lists()]
+        lists = [
+            [self.encoded(step, wait, bases) for step, wait in zip(own, waits(own), strict=True)]
+            for own in self.lists()
+        ]
         return np.array([op for own in lists for op in own], OP), len(lists[0])
 
     def blocks(self) -> NDArray[Any]:
         """What is laid out on chip, and where."""
         laid = self.code.blocks[: self.code.laid]
-        rows = [(*(int(block[name]) for name in BLOCK.names[:6]), *self.places[int(block["place"])]) for block in laid]
+        rows = [(*(int(block[name]) for name in TAKEN), *self.places[int(block["place"])]) for block in laid]
         return np.array(rows or [(0,) * 8], BLOCK)
 
 

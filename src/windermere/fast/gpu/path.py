@@ -153,7 +153,12 @@ class RowsOnGpu(FastPath):
             call = Call.of(self.engine, plan, z, weights, keep=False, room=1)
             call.take_choice(own)
             on_start, a = torch.empty_like(call.start), a.contiguous()
-            given = {"end": torch.empty_like(call.start), "on_end": a, "on_start": on_start, **call.room_for_gradients()}
+            given = {
+                "end": torch.empty_like(call.start),
+                "on_end": a,
+                "on_start": on_start,
+                **call.room_for_gradients(),
+            }
             status, _, evaluations, _ = call.adapt(own, **given)
             if status != DONE:
                 return None

@@ -42,26 +42,37 @@ FN REAL sum_of_lanes(REAL x, int from) {
 /* One operand's number in a column and of a sample. */
 FN REAL number_at(const REAL *place, int by, int has_rows, int i, int r) { return place[i * by + (has_rows ? r : 0)]; }
 
+/* Add every `by`-th of a column's weights times what is given, from one on; four at a time, by hand, as a compiler would
+   divide to know how often. */
+FN void add_products(REAL *sums, int column, int line, const REAL *x, int first, int end, int by) {
+    const REAL *weights = numbers_from(column);
+    const Samples *given = (const Samples *)x;
+    int i = first;
+    for (; i + 3 * by < end; i += 4 * by) {
+        REAL weight[4];
+        Samples some[4];
+        for (int k = 0; k < 4; k++) weight[k] = weights[(i + k * by) * line], some[k] = given[i + k * by];
+        for (int k = 0; k < 4; k++)
+            for (int r = 0; r < ROWS; r++) sums[r] += weight[k] * some[k].of[r];
+    }
+    for (; i < end; i += by)
+        for (int r = 0; r < ROWS; r++) sums[r] += weights[i * line] * given[i].of[r];
+}
+
 /* A product with a matrix, plus a bias; perhaps a function of that, or the way back through one. Some threads of a warp
    share an output, each with some of the inputs. */
 FN void multiply(int rate, const Op &op) {
     const int shift = LOG_LANES - op.split, width = 1 << shift, lane = THREAD & (LANES - 1), part = lane >> shift;
-    const int step = op.line << op.split, own = lane & (width - 1);
+    const int own = lane & (width - 1);
     const REAL *x = at(rate, op.a), *b = at(rate, op.b);
     REAL *to = at(rate, op.to), *noted = at(rate, op.noted);
     for (int first = THREAD / LANES << shift; first < op.n; first += THREADS / LANES << shift) {
         const int unit = first + own, within = unit < op.n;
-        const REAL *weight = numbers_from(op.matrix + part * op.line + unit);
         REAL sums[ROWS] = {0};
-        if (within && op.flags & A_HAS_ROWS) {
-            const Samples *given = (const Samples *)x + part;
-#pragma unroll 4
-            for (int i = part; i < op.in; i += 1 << op.split, weight += step, given += 1 << op.split)
-                for (int r = 0; r < ROWS; r++) sums[r] += *weight * given->of[r];
-        } else if (within) {
-            for (int i = part; i < op.in; i += 1 << op.split, weight += step)
-                for (int r = 0; r < ROWS; r++) sums[r] += *weight * x[i];
-        }
+        if (within && op.flags & A_HAS_ROWS) add_products(sums, op.matrix + unit, op.line, x, part, op.in, 1 << op.split);
+        else if (within)
+            for (int i = part; i < op.in; i += 1 << op.split)
+                for (int r = 0; r < ROWS; r++) sums[r] += numbers_from(op.matrix + unit)[i * op.line] * x[i];
         for (int r = 0; r < ROWS; r++) {
             REAL y = sum_of_lanes(sums[r], width);
             if (!within || (r & ((1 << op.split) - 1)) != part) continue;
@@ -85,12 +96,19 @@ FN void add_outer(int rate, const Op &op, REAL scale) {
         REAL total = 0;
         for (int r = 0; r < ROWS; r++) given.of[r] *= scale, total += given.of[r];
         if (op.flags & IS_NOTED && THREAD < across) bias[o] += total;
-#pragma unroll 4
-        for (int i = THREAD >> op.split; i < op.in; i += THREADS >> op.split) {
-            REAL sum = to[i * op.n + o];
-            for (int r = 0; r < ROWS; r++) sum += number_at(x, op.by_a, op.flags & A_HAS_ROWS, i, r) * given.of[r];
-            to[i * op.n + o] = sum;
+        int i = THREAD >> op.split;
+        const int by = THREADS >> op.split;
+        for (; i + 3 * by < op.in; i += 4 * by) {
+            REAL some[4];
+            for (int k = 0; k < 4; k++) some[k] = to[(i + k * by) * op.n + o];
+            for (int k = 0; k < 4; k++)
+                for (int r = 0; r < ROWS; r++)
+                    some[k] += number_at(x, op.by_a, op.flags & A_HAS_ROWS, i + k * by, r) * given.of[r];
+            for (int k = 0; k < 4; k++) to[(i + k * by) * op.n + o] = some[k];
         }
+        for (; i < op.in; i += by)
+            for (int r = 0; r < ROWS; r++)
+                to[i * op.n + o] += number_at(x, op.by_a, op.flags & A_HAS_ROWS, i, r) * given.of[r];
     }
 }
 
