@@ -109,6 +109,19 @@ def test_without_gradients_nothing_is_kept(device: str, launched: list[str]) -> 
     assert launched == ["adapt"]
 
 
+def test_who_asks_for_the_gradient_of_the_state_alone_gets_it(device: str, launched: list[str]) -> None:
+    field, z = made(WithTime).to(device).requires_grad_(False), on(device, state((2,)))
+    gradients: list[Any] = ["backprop", "adjoint"]
+    for gradient in gradients:
+        ends = []
+        for fast in (True, False):
+            with wm.fast_paths(fast):
+                final: Any = wm.solve(field, z, wm.Adaptive("dopri54", tolerance=1e-4), gradient=gradient).final
+                ends.append(torch.autograd.grad(final.square().sum(), z)[0])
+        assert_same(ends[:1], ends[1:])
+    assert launched == ["adapt", "back", "adapt", "adapt"]
+
+
 def test_weights_changed_before_the_way_back_are_those_of_the_solve(device: str, launched: list[str]) -> None:
     """As PyTorch's own operations, which keep what they need."""
     field, z = made(WithTime).to(device), on(device, state((2,)))
