@@ -1,4 +1,5 @@
-"""Users' fields on a GPU: captured steps beside the same solves step by step, torchdiffeq, diffrax and `lax.scan`.
+"""Users' fields on a GPU: one kernel and captured steps beside the same solves step by step, torchdiffeq, diffrax and
+`lax.scan`.
 
 `PYTHONPATH=src python3 -m benchmarks.gpu_fields OUT.json [NAME ...]`
 """
@@ -8,16 +9,43 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.users_fields import CNF, JOBS, Job, ours, theirs
 from benchmarks.users_fields_jax import jax_contenders
+from windermere.fast.gpu.driver import KERNELS
 from windermere.records import environment
+from windermere.solvers import paths
+
+
+def captured_alone(work: Callable[[], list[Tensor]]) -> Callable[[], list[Tensor]]:
+    """The same without the kernels that solve in one piece."""
+
+    def worked() -> list[Tensor]:
+        known = paths._paths
+        paths._paths = tuple(path for path in known if path.captures)
+        try:
+            return work()
+        finally:
+            paths._paths = known
+
+    return worked
+
+
+def kernel_times(work: Callable[[], list[Tensor]], rounds: int = 5) -> dict[str, float]:
+    """Microseconds on the GPU of the kernels that solve in one piece; nothing where a pass goes without them."""
+    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+        for _ in range(rounds):
+            work()
+        torch.cuda.synchronize()
+    return {e.key: e.device_time_total / rounds for e in profiled.key_averages() if e.key in KERNELS}
 
 
 def milliseconds(contenders: dict[str, Any], rounds: int = 15) -> dict[str, float]:
@@ -52,13 +80,18 @@ def first_calls(passes: dict[str, Any]) -> dict[str, list[float]]:
 def measure(job: Job) -> dict[str, Any]:
     passes = {
         "step by step": ours(job, "cuda", fast=False),
-        "captured": ours(job, "cuda"),
+        "one kernel": ours(job, "cuda"),
+        "captured": captured_alone(ours(job, "cuda")),
         "torchdiffeq": theirs(job, "cuda"),
     }
     if job.field is not CNF:  # torch.compile does not take derivatives inside of a field
-        passes["captured, compiled"] = ours(job, "cuda", compile=True)
+        passes["captured, compiled"] = captured_alone(ours(job, "cuda", compile=True))
     seconds = first_calls(passes)
-    result, plain, other = (passes[name]() for name in ("captured", "step by step", "torchdiffeq"))
+    kernels = kernel_times(passes["one kernel"])
+    if not kernels:
+        del passes["one kernel"]
+    best = "one kernel" if "one kernel" in passes else "captured"
+    result, plain, other = (passes[name]() for name in (best, "step by step", "torchdiffeq"))
     differs = {"from step by step": apart(result, plain), "from torchdiffeq": apart(result, other)}
     differs["step by step from torchdiffeq"] = apart(plain, other)
     listed = list(jax_contenders(job))
@@ -67,7 +100,7 @@ def measure(job: Job) -> dict[str, Any]:
     for k in sorted(range(len(listed)), key=lambda k: -trial[str(k)]):  # the fastest form of each comes last
         passes[listed[k][0]] = listed[k][1]
     differs |= {f"loss from {name}": abs(float(result[0]) - loss) / abs(loss) for name, loss in losses.items()}
-    return {"ms": milliseconds(passes), "differs": differs, "first calls, s": seconds}
+    return {"ms": milliseconds(passes), "kernels, us": kernels, "differs": differs, "first calls, s": seconds}
 
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX shares the GPU with PyTorch

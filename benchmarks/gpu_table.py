@@ -53,7 +53,7 @@ def _table(*lines: tuple[str, ...]) -> str:
     return "\n".join([head, "|---" * len(lines[0]) + "|", *rest]) + "\n"
 
 
-FIELDS = ("captured", "step by step", "torchdiffeq", "diffrax", "lax.scan")
+FIELDS = ("one kernel", "captured", "step by step", "torchdiffeq", "diffrax", "lax.scan")
 
 
 def _fields(found: Found) -> str:
@@ -63,16 +63,22 @@ def _fields(found: Found) -> str:
         rows.append((name, *(f"{known[column]:.1f}" if column in known else "–" for column in FIELDS)))
     later = max(job["first calls, s"]["captured"][1] for job in list(found["jobs"].values())[3:])
     first = next(iter(found["jobs"].values()))["first calls, s"]["captured"][1]
+    kernels = [sum(job["kernels, us"].values()) / 1e3 for job in list(found["jobs"].values())[:3]]
     return (
-        f"## One H200: a field of your own\n\n{_made(found)}. Milliseconds of a forward and backward pass, medians in "
-        "turns.\n*CNF* has the exact trace by autograd inside the field; *odenet* is the field of torchdiffeq's MNIST "
-        "example, 64x7x7, batch\n128. The other fields are those of the table above. Products are float32, in JAX too; "
+        f"## One H200: a field of your own\n\n{_made(found)}{_note(found)}. Milliseconds of a forward and backward "
+        "pass, medians in turns.\n*CNF* has the exact trace by autograd inside the field; *odenet* is the field of "
+        "torchdiffeq's MNIST example, 64x7x7, batch\n128. The other fields are those of the table "
+        "above. Products are float32, in JAX too; "
         "PyTorch's convolutions take TF32,\nas is its default (with TF32 diffrax took 11.0 and 19.9 ms for the odenet, "
         "and `lax.scan` 7.7).\n\n"
-        f"{_table(('field and work', 'Windermere, captured', 'Windermere, step by step', *FIELDS[2:]), *rows)}\n"
-        f"A capture takes {later:.1f} s at most, once Triton has compiled our kernels; the first one on a machine took "
-        f"{first:.0f} s.\nFor small networks with many steps diffrax and `lax.scan` are ahead: XLA fuses what PyTorch "
-        "does in separate kernels.\n`compile=True` makes no captured step much faster here.\n"
+        f"{_table(('field and work', *(f'Windermere, {name}' for name in FIELDS[:3]), *FIELDS[3:]), *rows)}\n"
+        "Where there is no kernel, the solve is captured. NVRTC compiles the kernels once for a machine, a size of "
+        "tiles and a\nkind of number, in about 3 s. "
+        f"A capture takes {later:.1f} s at most, once Triton has compiled our kernels; the first "
+        "one\non a machine took "
+        f"{first:.0f} s. Of a solve in one kernel most is Python's work: on the GPU, the time MLP's solves take\n"
+        f"{', '.join(f'{ms:.2f}' for ms in kernels)} ms, there and back. `compile=True` makes no captured step much "
+        "faster here.\n"
     )
 
 

@@ -49,6 +49,13 @@ it Windermere can save depends on the field:
   steps, the training step is captured once as a CUDA graph and replayed.
 - **The paper's image networks on a GPU**: with `--arithmetic bfloat16`, on Hopper and later, fused kernels evaluate the
   field and keep its hidden channels on chip. Otherwise the steps are compiled by PyTorch, captured and replayed.
+- **Your own field on a GPU**: the same program, found and checked in the same way, is followed by one kernel, whole
+  solves with dense output inside, and its gradient by another (`backprop`, `checkpoint` and `adjoint`). It is an
+  interpreter in CUDA C, so that no field has to be compiled: NVRTC, which PyTorch brings along, compiles it when it is
+  first needed, and the result is kept beside the C code's. A block of threads has a few samples, with all their values
+  and all weights on chip; with adaptive steps, all blocks wait for each other at each step and take the same decision.
+  Where it does not fit (networks of more than about 16,000 weights), and for control by sample, ensembles and fixed
+  steps with an adjoint, the steps are captured.
 - **Any other field on a GPU**: from the second solve of its kind on, a *step* is captured as a CUDA graph, there and
   back, and replayed. Number, time and size of the step lie on the device, so that another number of steps or another
   tolerance needs no new capture; an adaptive step decides on the device whether it is accepted. The way back computes

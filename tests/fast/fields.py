@@ -38,7 +38,7 @@ class TimeInEachLayer(nn.Module):
 
     def forward(self, t: Tensor, z: Tensor) -> Any:
         y = functional.gelu(self.first(torch.cat([z, torch.ones_like(z[:, :1]) * t], 1)))
-        return self.second(torch.cat([torch.ones(len(z), 1, dtype=z.dtype) * t, y], 1))
+        return self.second(torch.cat([torch.ones(len(z), 1, dtype=z.dtype, device=z.device) * t, y], 1))
 
 
 class Squashed(nn.Module):

@@ -48,7 +48,7 @@ def solved(field: Any, z: Any, solver: Any, *, fast: bool, **named: Any) -> tupl
     with wm.fast_paths(fast):
         solution = wm.solve(field, z, solver, **named)
         states = together(solution.states)
-        weight = torch.cos(torch.arange(states.numel(), dtype=DOUBLE)).view_as(states)
+        weight = torch.cos(torch.arange(states.numel(), dtype=DOUBLE, device=states.device)).view_as(states)
         given = [z] if isinstance(z, Tensor) else list(z)
         own = list(field.parameters()) if isinstance(field, nn.Module) else []
         found = torch.autograd.grad((weight * states).sum(), [*given, *own], allow_unused=True)

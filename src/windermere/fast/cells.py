@@ -118,7 +118,7 @@ class Builder:
 
     def folded(self, value: Tensor) -> Tensor:
         """The cells of a tensor whose numbers are known."""
-        flat = value.detach().reshape(-1).double()
+        flat = value.detach().reshape(-1).double().cpu()
         distinct, places = torch.unique(flat, return_inverse=True)
         if len(distinct) > 4096:
             raise UnknownRowError("it has too many constants")

@@ -192,7 +192,7 @@ class _Recorder:
         if name in ("index", "index_select"):
             if self.standing(tensors_in(args[1:])) != CONSTANT:
                 raise UnknownRowError("places that depend on numbers")
-            return func(self.cells_of(args[0]), *args[1:], **named)
+            return func(self.cells_of(args[0]), *mapped(args[1:], Tensor.cpu), **named)
         return func(*mapped(args, self.cells_of), **named)
 
     def _derived(self, result: Tensor) -> Tensor:

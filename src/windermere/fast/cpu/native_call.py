@@ -78,7 +78,7 @@ class _OnTape(torch.autograd.Function):
         return None, None, *ctx.call.back(grads[0], ctx.needs_input_grad[2])
 
 
-class _OnTapeAgain(torch.autograd.Function):
+class OnTapeAgain(torch.autograd.Function):
     """The same for a field that may be differentiated more than once: then all its operations go on the tape."""
 
     @staticmethod
@@ -119,7 +119,7 @@ def pull_back(end: Tensor, on_end: Tensor) -> bool:
     return True
 
 
-def _laid_out(tensor: Tensor) -> Tensor:
+def laid_out(tensor: Tensor) -> Tensor:
     """As C reads it: one number after the other, and none with its sign put off (as in the imaginary part of a complex
     conjugate)."""
     return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
@@ -160,7 +160,7 @@ class Call:
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
-        self.start, self.weights = _laid_out(z.detach()), [w.detach().contiguous() for w in weights]
+        self.start, self.weights = laid_out(z.detach()), [w.detach().contiguous() for w in weights]
         self.memory: Tensor | None = (
             self.start.new_empty(plan.entries) if self.keep else _room("memory", plan.entries, self.start)
         )
@@ -185,7 +185,7 @@ class Call:
     def on_tape(self, end: Tensor, z: Tensor, weights: Weights) -> Tensor:
         if not self.keep:
             return end
-        tape = _OnTape if self.again is None else _OnTapeAgain
+        tape = _OnTape if self.again is None else OnTapeAgain
         return cast(Tensor, tape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
 
     def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
@@ -196,13 +196,13 @@ class Call:
             walk.memory = memory.data_ptr()
         walk.kept = [memory]
         on_start = torch.empty_like(self.start) if wants_start else None
-        return on_start, *self.with_cotangents("back", walk, self.longest, _laid_out(on_end), on_start)
+        return on_start, *self.with_cotangents("back", walk, self.longest, laid_out(on_end), on_start)
 
     def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The state's cotangent, taken back in time with it, and the gradients of the weights."""
         start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
         self.walk.end = start.data_ptr()
-        return on_start, self.with_cotangents("adapt", self.walk, steps, _laid_out(a), on_start)
+        return on_start, self.with_cotangents("adapt", self.walk, steps, laid_out(a), on_start)
 
     def with_cotangents(
         self, name: str, walk: NativeWalk, steps: int, on_end: Tensor, on_start: Tensor | None

@@ -44,7 +44,7 @@ class RowsInC(InC):
         try:
             return traced(problem)
         except DeclinedError as reason:
-            _say(f"{type(problem.field).__name__} is solved step by step: {reason}")
+            say_once(f"{type(problem.field).__name__} is solved step by step: {reason}")
             return None
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
@@ -57,7 +57,7 @@ class RowsInC(InC):
         way = way_back(problem, _native(found, problem))
         if way is None:
             return None
-        return FastAdjoint(_to_roots(way, found), tuple(found.roots), problem.field)
+        return FastAdjoint(to_roots(way, found), tuple(found.roots), problem.field)
 
 
 def _parameters_in(module: nn.Module) -> set[int]:
@@ -72,7 +72,7 @@ def _parameters_in(module: nn.Module) -> set[int]:
 
 
 @lru_cache(maxsize=256)
-def _say(what: str) -> None:
+def say_once(what: str) -> None:
     """Tell it once."""
     logging.getLogger("windermere").debug(what)
 
@@ -81,10 +81,10 @@ def _native(found: Traced, problem: Problem) -> Native:
     program, weights = found.program, found.externals()
     graded = frozenset(k for k, w in enumerate(weights) if w.requires_grad)
     network = network_of("rows", program.points, program=program, graded=graded)
-    return Native(network, weights, problem.field, lambda steps: _again(program, steps))
+    return Native(network, weights, problem.field, lambda steps: replay(program, steps))
 
 
-def _to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float], Tensor, Tensor], Adjoined | None]:
+def to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float], Tensor, Tensor], Adjoined | None]:
     """The same with gradients of what the external tensors are made of."""
 
     def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
@@ -105,7 +105,7 @@ def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
     return [torch.zeros_like(x) if g is None else g for x, g in zip(roots, on, strict=True)]
 
 
-def _again(program: Program, steps: Steps) -> Again:
+def replay(program: Program, steps: Steps) -> Again:
     """The same solve by PyTorch's operations."""
 
     def again(z: Tensor, weights: Weights) -> Tensor:

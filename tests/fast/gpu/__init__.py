@@ -1,0 +1,1 @@
+"""Solves on a GPU in one kernel."""
