@@ -20,6 +20,7 @@ from windermere.auditing.subject import Subject
 from windermere.errors import AuditError
 from windermere.nn import ODEBlock
 from windermere.nn.copies import number_of
+from windermere.nn.draws import Draws
 from windermere.nn.model_calls import evaluating, inputs_for
 from windermere.solvers import Count, counting
 
@@ -63,7 +64,7 @@ def refuse_solves_beside_blocks(model: nn.Module, example_batch: Any) -> None:
 
 
 def _solving(model: nn.Module, example_batch: Any) -> list[str]:
-    """Who solves in one pass, ODEBlocks aside. A pass that imports a library is not seen to solve with it: once more."""
+    """Who solves in one pass, ODEBlocks aside. A pass that imports a library is made once more, to see it solve."""
     known = _imported()
     seen = _seen_to_solve(model, example_batch, known)
     return seen if _imported() == known else _seen_to_solve(model, example_batch, _imported())
@@ -78,7 +79,7 @@ def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -
     kinds = {name: _kind(name) for name in libraries} | {OWN: OdeintSubject}
     tapes = {name: Tape(None, copy=number_of(model)) for name in kinds}
     arguments, named = inputs_for(model, example_batch, double=False)
-    with evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
+    with Draws(model), evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
         for name, kind in kinds.items():
             stack.enter_context(kind.intercepting(tapes[name]))
         model(*arguments, **named)
