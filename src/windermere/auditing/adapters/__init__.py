@@ -26,7 +26,12 @@ from windermere.solvers import Count, counting
 
 __all__ = ["find_subject", "refuse_solves_beside_blocks"]
 
-TORCH = {"torchdiffeq": "TorchdiffeqSubject", "torchdyn": "TorchdynSubject", "torchode": "TorchodeSubject"}
+TORCH = {
+    "torchdiffeq": "TorchdiffeqSubject",
+    "torchdyn": "TorchdynSubject",
+    "torchode": "TorchodeSubject",
+    "zuko": "ZukoSubject",
+}
 OWN = "windermere.odeint"
 PLAIN = "windermere.solve"
 
