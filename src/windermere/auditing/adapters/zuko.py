@@ -1,7 +1,7 @@
 """Models that solve with zuko: its continuous flows (CNF), and what stands on them, such as sbi and lampe.
 
-All of its solves end in one `AdaptiveCheckpointAdjoint.apply`, which `zuko.utils.odeint` looks up when it is called. That
-name alone is replaced, while passes run and for their threads.
+All of its solves end in one `AdaptiveCheckpointAdjoint.apply`, which `zuko.utils.odeint` looks up when it is called.
+That name alone is replaced, while passes run and for their threads.
 """
 
 import math
@@ -24,8 +24,8 @@ from windermere.errors import NonFiniteError
 from windermere.solvers import Adaptive, Solution, State
 
 LARGEST_ERROR = (
-    "zuko keeps the largest error of all entries below its tolerance, our adaptive solvers their root mean square: at the "
-    "same tolerance its steps are finer; the model's own pass takes them"
+    "zuko keeps the largest error of all entries below its tolerance, our adaptive solvers their root mean square: at "
+    "the same tolerance its steps are finer; the model's own pass takes them"
 )
 
 
@@ -40,7 +40,7 @@ class ZukoSubject(TorchSubject):
 
 
 def _replace_apply() -> Callable[[], None]:
-    utils = import_module("zuko.utils")
+    utils: Any = import_module("zuko.utils")
     own = utils.AdaptiveCheckpointAdjoint
     utils.AdaptiveCheckpointAdjoint = SimpleNamespace(apply=partial(_apply, own.apply))
 
@@ -53,7 +53,9 @@ def _replace_apply() -> Callable[[], None]:
 SOLVES: Interception[Tape] = Interception(_replace_apply)
 
 
-def _apply(own: Callable[..., Tensor], settings: Any, rate: Any, start: Tensor, t0: Tensor, t1: Tensor, *phi: Any) -> Any:
+def _apply(
+    own: Callable[..., Tensor], settings: Any, rate: Any, start: Tensor, t0: Tensor, t1: Tensor, *phi: Any
+) -> Any:
     packing = _Packing.of(rate)
     tape = SOLVES.watcher(packing.field)
     if tape is None:
@@ -101,7 +103,7 @@ class _Packing:
     def state(self, flat: Tensor) -> State:
         if self.shapes is None:
             return flat
-        parts = flat.split([math.prod(shape) for shape in self.shapes])
+        parts = flat.split_with_sizes([math.prod(shape) for shape in self.shapes])
         return tuple(part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True))
 
 
