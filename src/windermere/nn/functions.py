@@ -55,6 +55,11 @@ def telling_of_missing_forwards(model: Any) -> Iterator[None]:
     except NotImplementedError as error:
         if WITHOUT_FORWARD not in str(error):
             raise
+        if hasattr(model, "sample"):
+            raise AuditError(
+                f"this {type(model).__name__} is not called itself: audit what you call of it, as in "
+                "wm.audit(lambda x: solver.sample(x, step_size=0.1), ...)"
+            ) from error
         raise AuditError(
             f"this {type(model).__name__} cannot be called ({error}): audit a module that has a forward, as all have "
             "that it calls"
