@@ -40,9 +40,10 @@ def _converted(model: nn.Module) -> nn.Module:
     twin = deep_copy(model)
     for module in twin.modules:
         module.double().eval()
-        for name, value in vars(module).items():
+    for owner in (*twin.modules, *twin.holders):
+        for name, value in vars(owner).items():
             if isinstance(value, Tensor) and value.dtype.is_floating_point:
-                vars(module)[name] = value.double()
+                vars(owner)[name] = value.double()
     for function in twin.functions:
         in_double(function)
     return twin.model
