@@ -42,6 +42,11 @@ def test_a_torchdiffeq_model_trained_with_two_euler_steps_is_tied_to_them() -> N
     assert printed("torchdiffeq_audit.py", iterations=300)[0].startswith("TIED to its solver: ")
 
 
+def test_a_continuous_flow_of_zukos_is_audited() -> None:
+    pytest.importorskip("zuko")
+    assert printed("zuko_audit.py", iterations=5)[0].startswith("FLOW: ")
+
+
 def test_a_likelihood_of_flow_matching_at_its_default_is_too_good() -> None:
     pytest.importorskip("flow_matching")
     *_, last = printed("flow_matching_likelihood.py", iterations=400)
