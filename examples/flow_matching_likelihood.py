@@ -52,6 +52,6 @@ def log_likelihood(x):
 
 
 x = moons(1000)
-verdict = wm.audit(log_likelihood, (x, x), metric=lambda outputs, _: outputs, threshold=0.05)
+verdict = wm.audit(log_likelihood, (x, x), metric="nll")
 print(verdict)
-print(f"It claims {verdict.gap.value:+.2f} nats more than its flow has, in the mean over {len(x)} samples.")
+print(f"It claims {-verdict.gap.value:+.2f} nats more than its flow has, in the mean over {len(x)} samples.")

@@ -28,4 +28,4 @@ for _ in range(iterations):
     optimizer.step()
 
 x = moons(500)
-print(wm.audit(lambda x: flow().log_prob(x), (x, x), metric=lambda outputs, _: outputs, threshold=0.05))
+print(wm.audit(lambda x: flow().log_prob(x), (x, x), metric="nll"))

@@ -145,9 +145,7 @@ def test_where_float64_cannot_be_had_the_reference_is_in_the_models_own_dtype_an
     assert verdict.reference.dtype == "float32"
     assert verdict.reference.error is not None
     assert verdict.reference.error >= 1e-7
-    (note,) = verdict.notes
-    assert words in note
-    assert "its own dtype" in note
+    assert any(words in note and "its own dtype" in note for note in verdict.notes)
 
 
 def test_where_only_bfloat16_fits_its_rounding_is_named_and_not_called_chaos() -> None:

@@ -77,13 +77,13 @@ def test_an_audit_says_by_how_many_nats_a_likelihood_at_its_default_is_too_good(
     def log_likelihood(x: Tensor) -> Any:
         return solver.compute_likelihood(x, standard_normal, step_size=0.1, exact_divergence=exact)[1]
 
-    verdict = wm.audit(log_likelihood, (x, x), metric=lambda outputs, _: outputs, threshold=0.05)
-    flow = (standard_normal(x / width) - 2 * torch.log(torch.tensor(width))).mean()
+    verdict = wm.audit(log_likelihood, (x, x), metric="nll")
+    flow = -(standard_normal(x / width) - 2 * torch.log(torch.tensor(width))).mean()
     assert verdict.reference.metric == pytest.approx(float(flow), abs=1e-3)
     assert verdict.gap is not None
-    assert verdict.gap.value == pytest.approx(euler_minus_flow(velocity, x, flow), abs=1e-3)
-    assert verdict.gap.value > 0.2
-    assert verdict.outcome is not Outcome.FLOW
+    assert -verdict.gap.value == pytest.approx(euler_minus_flow(velocity, x, -flow), abs=1e-3)
+    assert verdict.gap.value < -0.2
+    assert verdict.outcome is Outcome.TIED
     assert (HELD in verdict.notes) is not exact
 
 
