@@ -40,3 +40,14 @@ def test_a_diffrax_loop_adapts_its_step_without_a_torch_model() -> None:
 
 def test_a_torchdiffeq_model_trained_with_two_euler_steps_is_tied_to_them() -> None:
     assert printed("torchdiffeq_audit.py", iterations=300)[0].startswith("TIED to its solver: ")
+
+
+def test_a_continuous_flow_of_zukos_is_audited() -> None:
+    pytest.importorskip("zuko")
+    assert printed("zuko_audit.py", iterations=5)[0].startswith("FLOW: ")
+
+
+def test_a_likelihood_of_flow_matching_at_its_default_is_too_good() -> None:
+    pytest.importorskip("flow_matching")
+    *_, last = printed("flow_matching_likelihood.py", iterations=400)
+    assert last.startswith("It claims +0.")

@@ -216,8 +216,10 @@ def test_few_samples_near_the_threshold_leave_it_undecided_and_say_how_many_more
 
 
 class Noisy(Rotation):
+    """With noise that PyTorch does not know of."""
+
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
-        return super().forward(t, z) + 0.1 * torch.randn_like(z)
+        return super().forward(t, z) + 0.1 * torch.as_tensor(np.random.default_rng().normal(size=z.shape)).to(z)
 
 
 class BatchCentred(Rotation):

@@ -223,16 +223,23 @@ class Lengthening(Rotation):
 
 
 class Lengthened(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, dtype: torch.dtype | None) -> None:
         super().__init__()
+        self.dtype = dtype
         self.block = wm.ODEBlock(Lengthening(3.0), wm.FixedStep.of("euler", steps=64))
 
     def forward(self, x: Tensor) -> Any:
-        return self.block((x, torch.zeros(len(x), 1)))[0]
+        return self.block((x, torch.zeros(len(x), 1, dtype=self.dtype)))[0]
+
+
+def test_a_state_that_begins_with_zeros_of_no_dtype_gets_a_reference_in_float64() -> None:
+    model = Lengthened(None)
+    verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())))
+    assert (verdict.outcome, verdict.reference.dtype, verdict.notes) == (Outcome.FLOW, "float64", ())
 
 
 def test_a_state_that_begins_with_zeros_of_float32_gets_such_a_reference_and_advice() -> None:
-    model = Lengthened()
+    model = Lengthened(torch.float32)
     verdict = wm.audit(model, (ring(), labelled_by_itself(model, ring())))
     assert (verdict.outcome, verdict.reference.dtype) == (Outcome.FLOW, "float32")
     assert any("x.new_zeros" in note for note in verdict.notes)

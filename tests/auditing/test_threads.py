@@ -90,7 +90,7 @@ def test_the_table_is_put_back_by_the_last_of_overlapping_audits() -> None:
 def test_a_solver_that_someone_registers_during_an_audit_stays() -> None:
     model, x = Theirs(), labelled()[0]
     own = SOLVERS["euler"]
-    with TorchdiffeqSubject.intercepting(TorchdiffeqSubject(model, x)._run(model, x, None)[0]):
+    with TorchdiffeqSubject.intercepting(TorchdiffeqSubject(model, x)._run(x, None)[0]):
         SOLVERS["mine"] = own
     assert SOLVERS.pop("mine") is own
     assert SOLVERS["euler"] is own

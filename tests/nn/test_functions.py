@@ -1,8 +1,10 @@
 """Models that are functions, and networks that a model uses without having registered them."""
 
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -103,6 +105,18 @@ def a_script(net: nn.Module, last: nn.Module) -> Any:
     return names["predict"]
 
 
+class Trainer:
+    """Holds networks and cannot be called; nor could it be copied as a whole."""
+
+    def __init__(self, net: nn.Module, last: nn.Module) -> None:
+        self.net, self.last, self.lock = net, last, threading.Lock()
+
+
+def of_a_trainer(net: nn.Module, last: nn.Module) -> Any:
+    trainer = Trainer(net, last)
+    return lambda x: trainer.last(solved(trainer.net, x))
+
+
 FORMS: list[Callable[[nn.Module, nn.Module], Any]] = [
     a_closure,
     a_closure_of_closures,
@@ -111,9 +125,10 @@ FORMS: list[Callable[[nn.Module, nn.Module], Any]] = [
     a_script,
     Plain,
     lambda net, last: Plain(net, last).predict,
+    of_a_trainer,
     lambda net, last: Registered(net, last).forward,
 ]
-NAMES = ["closure", "closures", "default", "partial", "script", "object", "method", "module's method"]
+NAMES = ["closure", "closures", "default", "partial", "script", "object", "method", "trainer", "module's method"]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=NAMES)
@@ -240,6 +255,12 @@ def test_a_network_out_of_reach_is_named_and_not_called_float32() -> None:
     (note,) = audit(OutOfReach(), data()).notes
     assert "it uses a Linear that is not registered as a submodule" in note
     assert "hard-codes" not in note
+
+
+def test_a_function_without_weights_is_seen_to_solve_where_jax_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
+    verdict = audit(lambda x: solved(lambda z: torch.sin(z), x), data())
+    assert verdict.reference.dtype == "float64"
 
 
 def test_a_model_that_does_hard_code_float32_is_told_so() -> None:

@@ -7,9 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from windermere.auditing.axes import half, on_fewer
-from windermere.auditing.samples import size
+from windermere.auditing.samples import first, size, twice
 from windermere.auditing.subject import Pass, Subject, one_step
 from windermere.errors import DoublePrecisionError, MissedSolvesError, SolverError, WindermereError
+from windermere.nn.draws import HELD
 from windermere.nn.shared import cut_places, share
 
 
@@ -17,7 +18,10 @@ def why_not_comparable(subject: Subject, x: Any, own: Pass) -> str | None:
     """The same batch, whose own pass is known, a second time, and a part of it with another solver: noise, dropout,
     batch statistics and solves that no other solver reaches show here."""
     if _apart(own.outputs, subject.forward(x, None).outputs) > 1e-4:
-        return "the same batch gives other outputs the second time: there is noise or dropout in the model"
+        return (
+            "the same batch gives other outputs the second time: there is noise or dropout in the model that an audit "
+            "cannot hold fixed, from a generator of its own, a thread or another library than PyTorch"
+        )
     try:
         if _is_independent(subject, x):
             return None
@@ -35,8 +39,16 @@ def why_not_comparable(subject: Subject, x: Any, own: Pass) -> str | None:
 def _is_independent(subject: Subject, x: Any) -> bool:
     """Whether a few samples have the same outputs without the rest. By one step: adaptive ones depend on the batch, and
     many of a chaotic field magnify rounding; neither counts."""
+    if HELD in subject.notes:  # noise for fewer samples is other noise
+        whole, part = (subject.forward(some, one_step, double=True) for some in _with_others(x))
+        return size(x) == 1 or _apart(whole.outputs[: half(x)], part.outputs[: half(x)]) <= 1e-6
     whole, part = on_fewer(subject, x, one_step, double=True)
     return size(x) == 1 or _apart(whole.outputs[: half(x)], part.outputs) <= 1e-6
+
+
+def _with_others(x: Any) -> tuple[Any, Any]:
+    """A few samples, and as many, of which only the first half are the same."""
+    return first(x, 2 * half(x)), twice(first(x, half(x)))
 
 
 def _left_whole(subject: Subject, x: Any) -> Iterator[Any]:

@@ -33,8 +33,16 @@ class Signs:
     """Whether the last difference is rounding only."""
 
 
-def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | None, failure: str | None) -> str:
-    """In words; `solver` is the finest that was tried."""
+def why(
+    subject: Subject,
+    x: Any,
+    solver: Solver,
+    done: Pass,
+    signs: Signs | None,
+    failure: str | None,
+    dtype: str | None,
+) -> str:
+    """In words; `solver` is the finest that was tried, and `dtype` what it computed in."""
     stiff = None if isinstance(solver, Adaptive) else _stiffness(subject, x, solver, done)
     if failure is None and signs is not None and not np.isfinite(signs.ratio):
         failure = f"its solutions are too large to be measured, under {solver}"
@@ -45,6 +53,8 @@ def why(subject: Subject, x: Any, solver: Solver, done: Pass, signs: Signs | Non
         return "its budget did not allow enough refinements to judge them"
     if signs.rounded:
         return "rounding: refinements differ by no more than that, and yet decisions change with it"
+    if dtype in ("float16", "bfloat16"):
+        return f"rounding to {dtype} changes solutions more than a finer step does: audit the model in float32"
     if not signs.ratio < NOT_CLOSER:
         finer = "tightening the tolerance" if isinstance(solver, Adaptive) else "halving the step"
         return f"{finer} does not bring solutions closer: the field is {_nature(solver, stiff, fast)}"

@@ -44,8 +44,8 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock or windermere.odeint, "
-            "torchdiffeq, torchdyn or torchode inside, give diffrax's equinox module itself (not jax.vmap of it), wrap "
-            "a function in a torch.nn.Module that has its networks as submodules, or give predict(x, solver) together "
-            "with trained_with=..."
+            "torchdiffeq, torchdyn, torchode or zuko inside, give diffrax's equinox module itself (not jax.vmap of "
+            "it), wrap a function in a torch.nn.Module that has its networks as submodules, or give predict(x, solver) "
+            "together with trained_with=..."
         )
     return found

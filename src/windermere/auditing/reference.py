@@ -25,6 +25,8 @@ from windermere.solvers import Adaptive, Solver
 from windermere.solvers.landing import landing
 
 LEAST_BUDGET, TIMES_OWN = 8192, 62
+ROUNDING = {"float64": 1e-12, "float16": 2e-4, "bfloat16": 1.6e-3}
+"""How far refinements may differ by rounding alone, relative to the state; 1e-5 in float32."""
 MOST = 0.95
 """Of all samples."""
 Still: TypeAlias = Callable[[Pass, Pass], bool]
@@ -106,7 +108,7 @@ def reference_flow(
         if best.converged or spent + 2 * solve.evaluations > limit:
             break
     finest = solve.refinement.change(solver)
-    reason = None if best.converged else why(subject, x, finest, best.done or own, signs, solve.failure)
+    reason = None if best.converged else why(subject, x, finest, best.done or own, signs, solve.failure, best.dtype)
     return replace(best, evaluations=round(spent), reason=reason, solved=kept)
 
 
@@ -136,8 +138,8 @@ def _solve(subject: Subject, x: Any, refinement: Refinement, flaw: Flaw) -> _Sol
             try:
                 done = subject.forward(x, refinement.change, double=True)
             except DoublePrecisionError:
-                dtype = "its own precision" if subject.library == "predict" else "float32"
                 done = subject.forward(x, refinement.change)
+                dtype = done.dtype
             failure = _name_solver(_not_finite(done) or flaw(done), refinement.change(subject.solvers[-1]))
         except SolverError as error:
             failure = str(error)
@@ -187,11 +189,13 @@ def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still, place:
     a, b, c = (each.refinement.size for each in solves)
     before, last = distance(place, coarse, middle), distance(place, middle, fine)
     scale = float(np.median(_sizes(place(fine))))
-    rounding = (1e-12 if dtype == "float64" else 1e-5) * max(scale, 1e-12)
+    rounding = ROUNDING.get(dtype, 1e-5) * max(scale, 1e-12)
     with np.errstate(invalid="ignore"):  # inf / inf, seen to below
         ratio = float(np.median((last + rounding) / (before + rounding)))
     order = observed_order(ratio, (a, b, c)) if np.isfinite(ratio) else float("nan")
     error = last * left_over(order, (b, c))
+    if dtype != "float64":  # what all refinements round alike shows in no difference of theirs
+        error = np.maximum(error, 0.1 * rounding)
     if isinstance(solver, Adaptive):  # two tolerances may happen to take the same steps, and are not exact for that
         error = np.maximum(error, solver.precision * _sizes(place(fine)))
     middling = float(np.median(error))

@@ -18,9 +18,11 @@ from windermere.errors import AuditError, DoublePrecisionError, MissedSolvesErro
 from windermere.nn import ODEBlock, ode_blocks, using
 from windermere.nn.arithmetic import arithmetic_of, unrounded
 from windermere.nn.copies import copy_of, why_not_copied
+from windermere.nn.draws import Draws
 from windermere.nn.float64 import double_of, naming_double
 from windermere.nn.model_calls import about, evaluating, inputs_for, output_of, packed
 from windermere.nn.ode_block import is_swapped
+from windermere.nn.passes import Passes
 from windermere.nn.shared import plain
 from windermere.solvers import FixedStep, OnGrid, Solver, State, checking, counting
 from windermere.solvers.landing import landing
@@ -45,6 +47,8 @@ class Pass:
     """[n, D], float64 on the CPU: where the last solve ended; None where a model hides it."""
     evaluations: int
     """How often all solves of the pass evaluated the field."""
+    dtype: str = "float32"
+    """What it was computed in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,35 +152,46 @@ class ModelSubject:
             raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
         rounded = arithmetic_of(model)
         notes = () if rounded == "float32" else (UNROUNDED.format(rounded),)
-        self.notes: tuple[str, ...] = (*notes, *why_not_copied(model))
-        self._count = SolveCount()
+        self._seen: tuple[str, ...] = (*notes, *why_not_copied(model))
+        self._count, self._passes = SolveCount(), Passes(model)
         blocks = ode_blocks(model)
         self._stops = all(isinstance(block.solver, OnGrid) and not block.interpolate for block in blocks)
         """Whether all grids have the output times on them: then coarser ones are made to stop there too."""
         self._double: nn.Module | None = None
-        self._insists = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self._seen, *self._passes.notes)
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
+        return self._passes.run(lambda draws: self._pass(x, change, draws, double=double), double=double)
+
+    def _pass(self, x: Any, change: Change | None, draws: Draws | None, *, double: bool) -> Pass:
         model = self._in_double() if double else self.model
         with ExitStack() as stack:
             if change is not None:
                 stack.enter_context(using(model, change))
                 if self._stops:
                     stack.enter_context(landing())
+            if draws is not None:
+                stack.enter_context(_drawing_alike(ode_blocks(model), draws))
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
         outer = [each for each in solved if not each.nested]
         self._count.check(size(x), change, solves=len(outer), missed=sum(not each.swapped for each in outer))
         last = solved[-1]
-        self._note(*about(result))
+        self._seen += tuple(note for note in about(result) if note not in self._seen)
         states = packed(last.end, size(x))
         return Pass(
             outputs=as_outputs(output_of(result)),
             states=None if states is None else as_outputs(states),
             evaluations=int(np.max(count.checks)),
+            dtype=self._passes.dtype(double=double),
         )
 
     def insight(self, x: Any) -> Insight | None:
+        if self._passes.holds_draws:
+            return None
         model = self._in_double()
         last = self._call(model, x, double=True)[1][-1]
         if not isinstance(last.start, Tensor) or len(last.start) != size(x):
@@ -190,33 +205,18 @@ class ModelSubject:
     def _call(self, model: nn.Module, x: Any, *, double: bool) -> tuple[Any, list[_Solved]]:
         """What the model returns, and its solves."""
         solved: list[_Solved] = []
-        arguments, named = inputs_for(model, x, double=double)
         naming = naming_double(type(model).__name__, double)
-        with self._noting_double(), naming, evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
+        with naming, evaluating(model), unrounded(model), _hooks(ode_blocks(model), solved):
+            arguments, named = inputs_for(model, x, double=double)
             result = model(*arguments, **named)
         if not solved:
             raise AuditError(f"this {type(model).__name__} has ODEBlocks, but its forward pass called none of them")
         return result, solved
 
-    def _note(self, *notes: str) -> None:
-        self.notes += tuple(note for note in notes if note not in self.notes)
-
     def _in_double(self) -> nn.Module:
         if self._double is None:
-            with self._noting_double():
-                self._double = double_of(self.model)
+            self._double = double_of(self.model)
         return self._double
-
-    @contextmanager
-    def _noting_double(self) -> Iterator[None]:
-        """A model that insists on float32 is noted, once."""
-        try:
-            yield
-        except DoublePrecisionError as error:
-            if not self._insists:
-                self._note(str(error))
-            self._insists = True
-            raise
 
 
 class PredictSubject:
@@ -227,8 +227,13 @@ class PredictSubject:
     def __init__(self, predict: Callable[[Any, Solver], Any], trained_with: Solver) -> None:
         self.predict = predict
         self.solvers: tuple[Solver, ...] = (trained_with,)
-        self.notes: tuple[str, ...] = (
+        self._passes = Passes(None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
             "a bare predict shows no field: the reference is the finest solve it was asked for, in its own precision",
+            *self._passes.notes,
         )
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
@@ -236,8 +241,9 @@ class PredictSubject:
             raise DoublePrecisionError("a bare predict computes in its own precision")
         own = self.solvers[0]
         with counting() as count, checking():
-            outputs = self.predict(plain(x), own if change is None else change(own))
-        return Pass(outputs=as_outputs(outputs), states=None, evaluations=int(np.max(count.checks)))
+            outputs = self._passes.run(lambda _: self.predict(plain(x), own if change is None else change(own)))
+        evaluations = int(np.max(count.checks))
+        return Pass(outputs=as_outputs(outputs), states=None, evaluations=evaluations, dtype="its own precision")
 
     def insight(self, x: Any) -> Insight | None:
         return None
@@ -297,6 +303,28 @@ def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
 
     handles = [block.register_forward_pre_hook(before) for block in blocks]
     handles += [block.register_forward_hook(behind, with_kwargs=True) for block in blocks]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _drawing_alike(blocks: Sequence[ODEBlock], draws: Draws) -> Iterator[None]:
+    """Every evaluation of a block's field draws the same random numbers."""
+    open_solves: list[Any] = []
+
+    def before(*_: Any) -> None:
+        open_solves.append(draws.of_a_solve())
+        open_solves[-1].__enter__()
+
+    def behind(*_: Any) -> None:
+        open_solves.pop().__exit__(None, None, None)
+
+    fields = [block.field for block in blocks]
+    handles = [hook for b in blocks for hook in (b.register_forward_pre_hook(before), b.register_forward_hook(behind))]
+    handles += [f.register_forward_hook(lambda *_: draws.again()) for f in fields if isinstance(f, nn.Module)]
     try:
         yield
     finally:

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import CellType, CodeType, FunctionType, MethodType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from torch import Tensor, nn
 
 from windermere.errors import AuditError, describe_error
 from windermere.nn.model_calls import inputs_for
+from windermere.nn.shared import arrays_of
 from windermere.solvers.field import WITHOUT_FORWARD
 
 
@@ -36,7 +37,9 @@ def as_module(model: Any, x: Any) -> Any:
         return model
     if not callable(model) or isinstance(model, type) or hasattr(model, "insight"):
         return model
-    may_be_jax = "jax" in sys.modules or not isinstance(model, FunctionType | MethodType | partial)
+    of_torch = any(isinstance(array, Tensor) for array in arrays_of(x))
+    is_function = isinstance(model, FunctionType | MethodType | partial)
+    may_be_jax = not is_function or ("jax" in sys.modules and not of_torch)
     if may_be_jax and not _holds_weights(model):
         return model
     module = Function(model)
@@ -55,6 +58,11 @@ def telling_of_missing_forwards(model: Any) -> Iterator[None]:
     except NotImplementedError as error:
         if WITHOUT_FORWARD not in str(error):
             raise
+        if hasattr(model, "sample"):
+            raise AuditError(
+                f"this {type(model).__name__} is not called itself: audit what you call of it, as in "
+                "wm.audit(lambda x: solver.sample(x, step_size=0.1), ...)"
+            ) from error
         raise AuditError(
             f"this {type(model).__name__} cannot be called ({error}): audit a module that has a forward, as all have "
             "that it calls"
@@ -87,6 +95,18 @@ def _parts(one: Any) -> Iterator[Any]:
         yield from (cell.cell_contents for cell in _filled(one))
     elif isinstance(one, nn.Module) or (callable(one) and _is_plain(one)):
         yield from vars(one).values()
+    elif is_holder(one):
+        yield from _weights_of(one).values()
+
+
+def is_holder(one: Any) -> bool:
+    """Whether it is an object that cannot be called and has networks or tensors as attributes: a trainer, a config."""
+    return not callable(one) and not isinstance(one, Tensor | ModuleType) and _is_plain(one) and bool(_weights_of(one))
+
+
+def _weights_of(holder: Any) -> dict[str, Any]:
+    """Its attributes that are networks or tensors. All else, such as loggers and data, stays the user's own."""
+    return {name: value for name, value in vars(holder).items() if isinstance(value, nn.Module | Tensor)}
 
 
 def _is_plain(one: Any) -> bool:
@@ -109,7 +129,7 @@ def _names(function: FunctionType) -> dict[str, Any]:
     world = function.__globals__
 
     def is_followed(value: Any) -> bool:
-        return isinstance(value, nn.Module | Tensor) or getattr(value, "__globals__", None) is world
+        return isinstance(value, nn.Module | Tensor) or getattr(value, "__globals__", None) is world or is_holder(value)
 
     return {name: world[name] for name in _words(function.__code__) if name in world and is_followed(world[name])}
 
@@ -135,6 +155,8 @@ class Copy:
     modules: list[nn.Module]
     """All modules of the copy, registered or not; none is the user's own."""
     functions: list[FunctionType]
+    holders: list[Any]
+    """Objects that have networks or tensors as attributes; none is the user's own."""
 
 
 def deep_copy(model: nn.Module) -> Copy:
@@ -158,6 +180,8 @@ def _deep_copied(model: nn.Module) -> Copy:
     known: dict[int, Any] = {id(t): t.detach().clone() for t in found if isinstance(t, Tensor) and not t.is_leaf}
     functions = [one for one in found if isinstance(one, FunctionType) and _holds_weights(one)]
     worlds = {id(f.__globals__): dict(f.__globals__) for f in functions}
+    holders = {id(one): (one, copy.copy(one)) for one in found if is_holder(one)}
+    known |= {number: twin for number, (_, twin) in holders.items()}
     cells = {id(c): (c, CellType()) for f in functions for c in _filled(f) if _holds_weights(c.cell_contents)}
     twins = [_twin(function, worlds[id(function.__globals__)], cells) for function in functions]
     known |= {id(function): twin for function, twin in zip(functions, twins, strict=True)}
@@ -169,6 +193,8 @@ def _deep_copied(model: nn.Module) -> Copy:
             known[id(one)] = copy.deepcopy(origin, known)
     # Only now, when every function has its twin: functions and networks may hold each other in a circle.
     copied = copy.deepcopy(model, known)
+    for holder, twin in holders.values():
+        vars(twin).update(copy.deepcopy(_weights_of(holder), known))
     for cell, own in cells.values():
         own.cell_contents = copy.deepcopy(cell.cell_contents, known)
     for function, twin in zip(functions, twins, strict=True):
@@ -177,7 +203,7 @@ def _deep_copied(model: nn.Module) -> Copy:
         twin.__kwdefaults__ = _copied(function.__kwdefaults__, known)
     users = set(map(id, found))  # a module may have its own way to be copied, and give itself
     modules = [one for one in held(copied) if isinstance(one, nn.Module) and id(one) not in users]
-    return Copy(copied, modules, twins)
+    return Copy(copied, modules, twins, [twin for _, twin in holders.values()])
 
 
 def _uncompiled(one: Any) -> Any:

@@ -35,7 +35,7 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
 
     A tuple is several arguments and a mapping names them, where the model's forward takes them so; else it is one.
     """
-    like = next((p for p in model.parameters() if p.dtype.is_floating_point), None)
+    like = floating_parameter(model)
 
     def placed(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -57,6 +57,11 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
             "field, which takes (t, z), goes into a windermere.ODEBlock"
         )
     return found
+
+
+def floating_parameter(model: nn.Module) -> Tensor | None:
+    """The first one, which shows a model's dtype and device; None where it has no weights."""
+    return next((p for p in model.parameters() if p.dtype.is_floating_point), None)
 
 
 def arguments_for(function: Any, whole: Any) -> tuple[tuple[Any, ...], dict[str, Any]] | None:

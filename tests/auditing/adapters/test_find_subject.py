@@ -39,6 +39,20 @@ def test_a_model_that_calls_torchdiffeq_is_torchdiffeqs() -> None:
     assert found.solvers == (FixedStep("euler", step=0.25),)
 
 
+class ImportsLate(Diffeq):
+    def forward(self, x: Tensor) -> Any:
+        from torchdiffeq import odeint
+
+        return odeint(self.field, x, torch.tensor([0.0, 1.0]), method="euler", options={"step_size": 0.25})[-1]
+
+
+def test_a_model_that_imports_its_library_in_its_first_pass_is_seen_to_solve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "torchdiffeq")
+    found = find_subject(ImportsLate(), points())
+    assert found is not None
+    assert found.solvers == (FixedStep("euler", step=0.25),)
+
+
 def test_a_model_that_solves_nothing_is_nobodys() -> None:
     assert find_subject(nn.Linear(2, 2), points()) is None
     assert find_subject(lambda x: x, points()) is None

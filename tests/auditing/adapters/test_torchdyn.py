@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -9,27 +10,36 @@ import torch
 from torch import Tensor, nn
 
 from tests.auditing.adapters.models import TimeField, head, points
-from windermere.errors import AuditError, NonFiniteError
+from windermere.errors import NonFiniteError
 from windermere.nn import ODEBlock
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     core = pytest.importorskip("torchdyn.core")
+    numerics = pytest.importorskip("torchdyn.numerics")
 
+from windermere.auditing.adapters import find_subject
 from windermere.auditing.adapters.torchdyn import TorchdynSubject
 from windermere.auditing.axes import by_sample
 from windermere.nn.shared import share
 
 pytestmark = pytest.mark.filterwarnings("ignore:Setting tolerances has no effect")
 DOUBLE = torch.float64
+EIGHTHS = tuple(k / 8 for k in range(9))
 
 
 @pytest.fixture(autouse=True)
 def _its_methods_are_restored() -> Iterator[None]:
-    before = core.ODEProblem.odeint, core.NeuralODE.trajectory, core.MultipleShootingProblem.odeint
+    before = _replaced()
     yield
-    assert before == (core.ODEProblem.odeint, core.NeuralODE.trajectory, core.MultipleShootingProblem.odeint)
+    assert before == _replaced()
+
+
+def _replaced() -> tuple[Any, ...]:
+    loops: Any = import_module("torchdyn.numerics.odeint")
+    methods = (core.ODEProblem.odeint, core.NeuralODE.trajectory, numerics.MSZero.root_solve)
+    return (*methods, loops._fixed_odeint, loops._adaptive_odeint)
 
 
 class TimeFieldHere(TimeField):
@@ -181,17 +191,82 @@ def test_a_field_that_is_not_finite_ends_in_a_sentence_rather_than_never() -> No
         TorchdynSubject(Classifier(Broken(), solver="dopri5"), points())
 
 
-def test_multiple_shooting_is_refused() -> None:
-    class Shooting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.node = core.MultipleShootingLayer(autonomous(), solver="mszero")
+class Shooting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = core.MultipleShootingLayer(autonomous(), solver="mszero", fine_steps=5)
 
-        def forward(self, x: Tensor) -> Any:
-            return self.node(x, torch.linspace(0, 1, 5))[1][-1]
+    def forward(self, x: Tensor) -> Any:
+        return self.node(x, torch.linspace(0, 1, 5))[1][-1]
 
-    with pytest.raises(AuditError, match="multiple shooting"):
-        TorchdynSubject(Shooting(), points())
+
+def test_multiple_shooting_runs_as_it_is_and_its_fine_steps_stand_for_it() -> None:
+    model, x = Shooting(), points()
+    subject = TorchdynSubject(model, x)
+    assert subject.solvers[-1] == OnGrid("rk4", tuple(k / 16 for k in range(17)))
+    assert any("all intervals at once" in note for note in subject.notes)
+    own, same = (subject.forward(x, change).outputs for change in (None, lambda own: own))
+    assert torch.equal(own, model(x).detach().double())
+    assert (own - same).abs().max() < 1e-6
+
+
+class Direct(nn.Module):
+    """Without a NeuralODE."""
+
+    def __init__(self, solver: Any) -> None:
+        super().__init__()
+        self.field, self.solver = TimeFieldHere(), solver
+
+    def forward(self, x: Tensor) -> Any:
+        return numerics.odeint(self.field, x, torch.linspace(0, 1, 9), self.solver)[1][-1]
+
+
+@pytest.mark.parametrize(
+    ("solver", "own"), [("euler", OnGrid("euler", EIGHTHS)), ("dopri5", Adaptive("dopri54", tolerance=1e-3))]
+)
+def test_a_model_that_calls_odeint_itself_is_seen(solver: str, own: Solver) -> None:
+    model, x = Direct(solver), points()
+    subject = find_subject(model, x)
+    assert isinstance(subject, TorchdynSubject)
+    assert (subject.solvers[0].method, subject.solvers[0].precision) == (own.method, own.precision)
+    done, same = (subject.forward(x, change).outputs for change in (None, lambda own: own))
+    assert torch.equal(done, model(x).detach().double())
+    assert (done - same).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_hypersolver_runs_as_it_is_and_its_field_alone_is_swept(inside: bool) -> None:
+    """Its correction is no part of the field: what it brings shows in the own pass, and in no other."""
+    hyper = numerics.HyperEuler(TimeFieldHere(seed=5))
+    x = points()
+    model = Classifier(TimeFieldHere(), solver=hyper) if inside else Direct(hyper)
+    subject = TorchdynSubject(model, x)
+    assert subject.solvers == (OnGrid("euler", EIGHTHS),)
+    assert "HyperEuler" in subject.notes[0]
+    done, same = (subject.forward(x, change).outputs for change in (None, lambda own: own))
+    assert torch.equal(done, model(x).detach().double())
+    plain = Classifier(TimeFieldHere(), solver="euler") if inside else Direct("euler")
+    assert (same - plain(x).detach()).abs().max() < 1e-6
+    assert (done - same).abs().max() > 1e-3
+
+
+class WithOneInside(nn.Module):
+    """A field that solves too, by the function."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = TimeFieldHere(seed=3)
+
+    def forward(self, t: Any, x: Tensor, args: Any = None) -> Any:
+        return numerics.odeint(self.inner, x, torch.linspace(0, 1, 3), "euler")[1][-1] - x
+
+
+def test_a_solve_within_a_field_is_another_solve() -> None:
+    model, x = Classifier(WithOneInside(), torch.linspace(0, 1, 3), solver="euler"), points()
+    subject = TorchdynSubject(model, x)
+    assert subject.solvers == (*[OnGrid("euler", (0.0, 0.5, 1.0))] * 3,)
+    own, same = (subject.forward(x, change).outputs for change in (None, lambda own: own))
+    assert (own - same).abs().max() < 1e-6
 
 
 def test_an_adaptive_solver_of_ours_lands_on_every_time_as_theirs_does() -> None:

@@ -20,12 +20,18 @@ from windermere.auditing.subject import Subject
 from windermere.errors import AuditError
 from windermere.nn import ODEBlock
 from windermere.nn.copies import number_of
+from windermere.nn.draws import Draws
 from windermere.nn.model_calls import evaluating, inputs_for
 from windermere.solvers import Count, counting
 
 __all__ = ["find_subject", "refuse_solves_beside_blocks"]
 
-TORCH = {"torchdiffeq": "TorchdiffeqSubject", "torchdyn": "TorchdynSubject", "torchode": "TorchodeSubject"}
+TORCH = {
+    "torchdiffeq": "TorchdiffeqSubject",
+    "torchdyn": "TorchdynSubject",
+    "torchode": "TorchodeSubject",
+    "zuko": "ZukoSubject",
+}
 OWN = "windermere.odeint"
 PLAIN = "windermere.solve"
 
@@ -33,7 +39,8 @@ PLAIN = "windermere.solve"
 def find_subject(model: Any, example_batch: Any) -> Subject | None:
     """The model as a subject of the library that it solves with; None where no solve was seen.
 
-    Only libraries that are imported already are looked at: a model that solves with one has imported it.
+    Only libraries that are imported are looked at: a model that solves with one has imported it, by the end of its
+    first pass at the latest.
     """
     if not isinstance(model, nn.Module):
         return _jax_subject(model, example_batch)
@@ -62,11 +69,22 @@ def refuse_solves_beside_blocks(model: nn.Module, example_batch: Any) -> None:
 
 
 def _solving(model: nn.Module, example_batch: Any) -> list[str]:
-    """Who solves in one pass, ODEBlocks aside."""
-    kinds = {name: _kind(name) for name in TORCH if name in sys.modules} | {OWN: OdeintSubject}
+    """Who solves in one pass, ODEBlocks aside. A pass that imports a library is made once more, to see it solve."""
+    known = _imported()
+    seen = _seen_to_solve(model, example_batch, known)
+    return seen if _imported() == known else _seen_to_solve(model, example_batch, _imported())
+
+
+def _imported() -> list[str]:
+    return [name for name in TORCH if name in sys.modules]
+
+
+def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -> list[str]:
+    """Who of these libraries, and of ours, solves in one pass, ODEBlocks aside."""
+    kinds = {name: _kind(name) for name in libraries} | {OWN: OdeintSubject}
     tapes = {name: Tape(None, copy=number_of(model)) for name in kinds}
     arguments, named = inputs_for(model, example_batch, double=False)
-    with evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
+    with Draws(model), evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
         for name, kind in kinds.items():
             stack.enter_context(kind.intercepting(tapes[name]))
         model(*arguments, **named)

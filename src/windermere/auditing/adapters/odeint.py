@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from windermere.auditing.adapters.interception import Interception
-from windermere.auditing.adapters.solves import Asked, Tape, Watch
+from windermere.auditing.adapters.solves import Asked, Tape, Watch, drawing_again
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.solvers import Adaptive, Solver, State, counting, odeint_call
 from windermere.solvers.odeint_call import Call
@@ -64,8 +64,9 @@ def _with_a_budget(own: Solver) -> Solver:
 
 def _original(own: Callable[[Call], State], call: Call, tape: Tape, watch: Watch) -> State:
     """The call's own answer. What a solve within its field evaluates is counted with it, and so once."""
+    drawing = () if tape.draws is None else (partial(drawing_again, call.field, tape.draws),)
     with counting() as count:
-        states = own(call)
+        states = own(replace(call, field=drawing[0]) if drawing else call)
     if tape.solving == 1:
         tape.evaluations += int(np.max(count.checks) + np.max(count.forward))
     return states

@@ -1,7 +1,9 @@
 """What a model asks its library to solve, and how it is answered: by the library itself, or by ours."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +11,7 @@ from torch import Tensor, float64
 
 from windermere.auditing.subject import Change
 from windermere.errors import DoublePrecisionError
+from windermere.nn.draws import Draws
 from windermere.nn.model_calls import parts_of
 from windermere.solvers import METHODS, Adaptive, Field, Solution, Solver, State, solve
 
@@ -41,8 +44,15 @@ class Asked:
 class Tape:
     """Answers the solves of one pass, and keeps what is to be known of them."""
 
-    def __init__(self, change: Change | None, *, double: bool = False, copy: int | None = None) -> None:
-        self.change, self.double, self.copy = change, double, copy
+    def __init__(
+        self,
+        change: Change | None,
+        *,
+        double: bool = False,
+        copy: int | None = None,
+        draws: Draws | None = None,
+    ) -> None:
+        self.change, self.double, self.copy, self.draws = change, double, copy, draws
         self.missed = 0
         self.solvers: list[Solver] = []
         self.notes: list[str] = []
@@ -60,7 +70,8 @@ class Tape:
             self._check_double(part, "a solve starts from")
         self.solving += 1
         try:
-            result = self._solved(asked)
+            with nullcontext() if self.draws is None else self.draws.of_a_solve():
+                result = self._solved(asked)
         finally:
             self.solving -= 1
         self.solvers.append(asked.own)
@@ -74,12 +85,15 @@ class Tape:
             return asked.original(self.watch)
         solver = self.change(asked.own)
         interpolate = not (asked.lands and isinstance(solver, Adaptive))
-        solution = solve(asked.field, asked.start, solver, asked.times, interpolate=interpolate)
+        field = asked.field if self.draws is None else partial(drawing_again, asked.field, self.draws)
+        solution = solve(field, asked.start, solver, asked.times, interpolate=interpolate)
         self.evaluations += int(np.max(solution.stats.evaluations))
         return asked.result(solution)
 
     def watch(self, rate: Tensor) -> None:
         self.evaluations += 1
+        if self.draws is not None:
+            self.draws.again()
         if isinstance(rate, Tensor):
             self._check_double(rate, "the field returns")
 
@@ -87,6 +101,13 @@ class Tape:
         if self.double and value.dtype != float64:
             kind = str(value.dtype).removeprefix("torch.")
             raise DoublePrecisionError(f"{what} {kind} although the model and its inputs are in float64")
+
+
+def drawing_again(field: Field, draws: Draws, t: Tensor, z: Any) -> Any:
+    """The rate of a field whose next evaluation draws the same random numbers."""
+    rate = field(t, z)
+    draws.again()
+    return rate
 
 
 def as_written(number: Any) -> float:

@@ -13,8 +13,10 @@ from windermere.auditing.samples import size
 from windermere.auditing.subject import Change, Insight, Pass, SolveCount, as_outputs, is_of_samples, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.nn.copies import copy_of, number_of, why_not_copied
+from windermere.nn.draws import Draws
 from windermere.nn.float64 import double_of, naming_double
 from windermere.nn.model_calls import about, evaluating, inputs_for, output_of, packed
+from windermere.nn.passes import Passes
 from windermere.solvers import Solver
 
 
@@ -25,16 +27,20 @@ class TorchSubject(ABC):
 
     def __init__(self, model: nn.Module, example_batch: Any) -> None:
         self.model = model = copy_of(model)
-        self._count = SolveCount()
-        tape, result = self._run(model, example_batch, None)
+        self._count, self._passes = SolveCount(), Passes(model)
+        tape, result = self._run(example_batch, None)
         if not tape.solvers:
             raise AuditError(
                 f"this {type(model).__name__} asked {self.library} for no solve on the example batch: "
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        notes = (*tape.notes, *about(result), *why_not_copied(model))
-        self.notes: tuple[str, ...] = (*notes, *why_not_double(self, example_batch))
+        self._seen = (*tape.notes, *about(result), *why_not_copied(model))
+        why_not_double(self, example_batch)  # `Passes` has it among its notes
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self._seen, *self._passes.notes)
 
     @staticmethod
     @abstractmethod
@@ -42,18 +48,20 @@ class TorchSubject(ABC):
         """While open, the tape answers every solve that the library is asked for."""
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
-        model = double_of(self.model) if double else self.model
-        tape, result = self._run(model, x, change, double=double)
+        tape, result = self._run(x, change, double=double)
         states = None if tape.end is None else packed(tape.end, size(x))
         return Pass(
             outputs=as_outputs(self.output_of(result)),
             states=None if states is None else as_outputs(states),
             evaluations=tape.evaluations,
+            dtype=self._passes.dtype(double=double),
         )
 
     def insight(self, x: Any) -> Insight | None:
         """The last solve of a pass in float64. None where its state is not one for each sample, where a sample's rate
-        can't be had without the rest of the batch, and where the model can't run in float64."""
+        can't be had without the rest of the batch, where the model draws, and where it can't run in float64."""
+        if self._passes.holds_draws or self._passes.refusal is not None:
+            return None
         try:
             model = double_of(self.model)
             tape = Tape(None, double=True)
@@ -78,15 +86,19 @@ class TorchSubject(ABC):
         """What is audited of what a model returns: the first tensor in it."""
         return output_of(result)
 
-    def _run(self, model: nn.Module, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
-        tape = Tape(change, double=double, copy=number_of(model))
-        result = self._call(model, x, tape)
+    def _run(self, x: Any, change: Change | None, *, double: bool = False) -> tuple[Tape, Any]:
+        def one(draws: Draws | None) -> tuple[Tape, Any]:
+            model = double_of(self.model) if double else self.model
+            tape = Tape(change, double=double, copy=number_of(model), draws=draws)
+            return tape, self._call(model, x, tape)
+
+        tape, result = self._passes.run(one, double=double)
         self._count.check(size(x), change, solves=tape.outer + tape.missed, missed=tape.missed)
         return tape, result
 
     def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
-        arguments, named = inputs_for(model, x, double=tape.double)
         with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape.double):
+            arguments, named = inputs_for(model, x, double=tape.double)
             return model(*arguments, **named)
 
 
