@@ -44,7 +44,7 @@ def audit(sampler: wm.Sampler, noise: Tensor, real: Tensor, features: Features) 
 def rows_of(velocity: Velocity, noise: Tensor) -> dict[str, Tensor]:
     """The first digits of each number of steps, from the same noise."""
     solvers = {f"{n} Euler steps": wm.FixedStep.of("euler", steps=n) for n in STEPS}
-    solvers["the flow (rk4, 64 steps)"] = wm.FixedStep.of("rk4", steps=64)
+    solvers["the flow"] = wm.FixedStep.of("rk4", steps=64)
     sampler, rows = sampler_of(velocity, 2), {}
     for name, solver in solvers.items():
         with torch.no_grad(), wm.using(sampler, solver):
