@@ -21,7 +21,7 @@ from windermere.auditing.metrics import Function, Metric
 from windermere.auditing.options import as_candidates, as_question, as_shared, check_axis, check_numbers
 from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Watched
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
-from windermere.auditing.safe_step import ladder
+from windermere.auditing.safe_step import ladder, sampler_ladder
 from windermere.auditing.samples import Batch, choose, size
 from windermere.auditing.scene import Scene, Stage
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
@@ -128,7 +128,8 @@ def audit(
         return undecided(why)
     own = subject.solvers[-1]
     swept = default_candidates(own) if tried is None else tried
-    solvers = within_span(in_order([*swept, *ladder(own)]), subject, first[0])
+    steps = sampler_ladder(own, done.evaluations) if judge.kind is Kind.SETS else ladder(own)
+    solvers = within_span(in_order([*swept, *steps]), subject, first[0])
     try:
         parts = [examine(subject, alone, first, solvers, judge, budget)]
         for number, batch in enumerate(pieces, start=2):
@@ -138,7 +139,7 @@ def audit(
         return undecided(str(error))
     whole = _join(parts)
     whole = replace(whole, results=without_repeats(whole.results))
-    rungs = [c for c in ladder(own) if c in whole.results]
+    rungs = [c for c in steps if c.method == own.method and c in whole.results]
     doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen, drawn = parts[0], Drawn()
     if evidence:

@@ -8,9 +8,12 @@ from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import Judge
 from windermere.auditing.scoring import Result
 from windermere.solvers import Adaptive, Solver
+from windermere.solvers.tableaus import tableau
 
 STEP_LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TOLERANCE_LADDER = (0.01, 0.1, 1.0, 10.0, 100.0)
+MANY = 128
+"""Evaluations; hardly a sampler is used with more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,23 @@ def ladder(own: Solver) -> list[Candidate]:
     """The training method at several precisions, from fine to coarse."""
     factors = TOLERANCE_LADDER if isinstance(own, Adaptive) else STEP_LADDER
     return [Candidate(own.method, factor) for factor in factors]
+
+
+def sampler_ladder(own: Solver, evaluations: int) -> list[Candidate]:
+    """What may be safe for a sampler, which was trained with no step at all: its method, and midpoint, from as many
+    evaluations as any sampler takes to coarse ones. `evaluations` are those of its own solver."""
+    if isinstance(own, Adaptive):
+        return ladder(own)
+    methods = dict.fromkeys([own.method, "midpoint"])
+    return [Candidate(name, factor) for name in methods for factor in _down_to_many(own, name, evaluations)]
+
+
+def _down_to_many(own: Solver, method: str, evaluations: int) -> list[float]:
+    factors = list(STEP_LADDER)
+    each = evaluations * tableau(method).propagating / own.tableau.propagating
+    while evaluations and 2 * each / factors[0] <= MANY:
+        factors.insert(0, factors[0] / 2)
+    return factors
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,12 @@ def test_more_steps_of_flow_matching_are_simply_better(steps: int, outcome: str)
     assert "600 generated samples are compared with 600 real ones" in " ".join(verdict.notes)
 
 
+def test_however_coarse_a_sampler_is_its_audit_finds_the_same_number_of_steps() -> None:
+    coarse, fine = (wm.audit(sampler(steps), NOISE, data=REAL, evidence=False) for steps in (1, 16))
+    assert coarse.safe_step == fine.safe_step == 1 / 8
+    assert {line.method for line in coarse.table if line.evaluations == 128} == {"euler", "midpoint"}
+
+
 def test_a_sampler_that_was_made_for_one_step_is_tied_to_it() -> None:
     """One step of Euler leaves a tenth of the noise, as the data are; its flow leaves 0.41."""
     made = wm.Sampler(lambda x, t: -0.9 * x, wm.FixedStep("euler", step=1.0))
