@@ -1,6 +1,7 @@
 """The Python of the pages runs, block after block, with what the text around it takes for given."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ SHORTER = {"range(300)": "range(30)", "range(1, 501)": "range(1, 101)"}
 """Trainings that a reader waits for, and a test need not."""
 
 
+def velocity(x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+    return x * (1 - t.reshape(-1, 1).expand(len(x), 1))
+
+
+def loop(velocity: Callable[..., torch.Tensor], x: torch.Tensor, steps: int) -> torch.Tensor:
+    for k in range(steps):
+        x = x + velocity(x, torch.full((len(x),), k / steps)) / steps
+    return x
+
+
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """A small model and its data, as a reader would have them."""
@@ -38,7 +49,8 @@ def given(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     model = nn.Sequential(block, nn.Linear(2, 2))
     monkeypatch.setattr(wm, "load_run", lambda path, seed: model)
     known = {"field": field, "block": block, "model": model, "x": x, "y": y, "z0": x[:3], "test_loader": [(x, y)]}
-    return {"wm": wm, "torch": torch, "nn": nn, **known}
+    sampling = {"velocity": velocity, "loop": loop, "noise": torch.randn(64, 2), "real": torch.randn(64, 2)}
+    return {"wm": wm, "torch": torch, "nn": nn, **known, **sampling}
 
 
 def run_page(page: str, given: dict[str, Any]) -> None:
