@@ -7,7 +7,7 @@ import.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
@@ -338,6 +338,11 @@ def step_adam(
             **{"beta1": beta1, "beta2": beta2, "amsgrad": False, "maximize": False, **plain},
         )
     return True
+
+
+def held_by(module: nn.Module) -> tuple[Iterable[Tensor | None], Iterable[nn.Module | None]]:
+    """What a module itself holds, parameters and modules: PyTorch's own iterators take five times as long."""
+    return module._parameters.values(), module._modules.values()
 
 
 @cache

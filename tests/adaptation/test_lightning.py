@@ -146,5 +146,5 @@ def test_without_lightning_one_sentence_names_the_extra(monkeypatch: pytest.Monk
     for name in ("lightning", *NAMES):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, CALLBACK, raising=False)
-    with pytest.raises(ImportError, match=r"windermere\[lightning\]"):
+    with pytest.raises(ImportError, match=r"windermere-ode\[lightning\]"):
         importlib.import_module(CALLBACK)

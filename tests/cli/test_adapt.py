@@ -269,7 +269,7 @@ def test_seeds_that_ended_at_a_bound_are_told_in_one_line(
     assert results == "results are in run"
     again = run("train", "--out", "run", "--resume", "--json")
     assert json.loads(again.out)["finished"] is True
-    assert again.err.splitlines()[-1] == told
+    assert told in again.err.splitlines()
 
 
 def test_only_the_last_decision_of_a_seed_says_where_it_ended() -> None:

@@ -91,7 +91,7 @@ def completed(tmp_path: Path, line: str, shell: str = "bash") -> list[str]:
         ("windermere train --data sphere9", ["sphere900"]),
         ("windermere evaluate runs/fine --solver ts", ["tsit54"]),
         ("windermere data get c", ["cifar10"]),
-        ("windermere study run ", list(STUDIES)),
+        ("windermere study run ", [*STUDIES, *names.FIGURES]),
         ("windermere study draw table", ["table1"]),
         ("windermere study merge step-adaptation-m", ["step-adaptation-mnist"]),
     ],

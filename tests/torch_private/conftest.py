@@ -26,7 +26,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Without:
         other = load_without(*(name for name in names if name not in OF_TENSORS))
         for module in [m for name, m in sys.modules.items() if name.startswith("windermere.")]:
             for name, value in list(vars(module).items()):
-                if module is not _torch_private and value is vars(_torch_private).get(name, other):
+                if module is not _torch_private and name[0] != "@" and value is vars(_torch_private).get(name, other):
                     monkeypatch.setattr(module, name, vars(other)[name])
         return other
 

@@ -45,7 +45,7 @@ def test_these_are_the_private_names_of_that_file() -> None:
     named = [*named, "torch.autograd.forward_ad._current_level", "torch.get_autocast_dtype"]
     others = {"torch._utils.is_compiling", "torch._dynamo.exc.TorchDynamoException"}
     assert {*named} == {*NAMES, *YOUNG, *GLOBAL_HOOKS, *others}
-    of_modules = {"_forward_hooks", "_forward_pre_hooks", "_backward_pre_hooks"}
+    of_modules = {"_forward_hooks", "_forward_pre_hooks", "_backward_pre_hooks", "_parameters", "_modules"}
     assert set(private_names(SOURCE)) == {"_current_level", *OF_TENSORS, *of_modules}
 
 

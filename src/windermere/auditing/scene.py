@@ -279,7 +279,7 @@ def _add_paths(scene: dict[str, Any], rungs: Sequence[Rung], insight: Insight, o
             told["paths"] = view(each)
             told["outside"] = int((np.abs(told["paths"][-1]) > 1).any(axis=1).sum())
     scene |= {"kind": "plane", "points": len(mine[0]), "dimension": mine.shape[2], "explained": project.explained}
-    scene |= {"rings": [{"distance": r, "at": float(view._shown(np.array(r)))} for r in view.rings]}
+    scene |= {"rings": [{"distance": r, "at": float(view.shown(np.array(r)))} for r in view.rings]}
     scene["logarithmic"] = view.scale is not None
     _add_background(scene, insight, view)
 

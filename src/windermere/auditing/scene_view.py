@@ -78,7 +78,7 @@ class View:
         """Points [..., 2] in the square [-1, 1]²; what is not finite lies outside."""
         away = np.nan_to_num(states - self.centre, nan=1e30, posinf=1e30, neginf=-1e30)
         distance = np.maximum(np.hypot(away[..., 0], away[..., 1]), 1e-300)
-        shown: Array = away * (np.minimum(self._shown(distance), EDGE) / distance)[..., None]
+        shown: Array = away * (np.minimum(self.shown(distance), EDGE) / distance)[..., None]
         return shown
 
     def back(self, shown: Array) -> Array:
@@ -99,7 +99,7 @@ class View:
     def _unit(self) -> float:
         return 1.0 if self.scale is None else float(np.arcsinh(self.radius / self.scale))
 
-    def _shown(self, distance: Array) -> Array:
+    def shown(self, distance: Array) -> Array:
         shown: Array = distance / self.radius if self.scale is None else np.arcsinh(distance / self.scale) / self._unit
         return shown
 

@@ -12,7 +12,7 @@ from windermere.cli.reading import check_device, read_seconds, read_seeds
 from windermere.cli.terminal import study_progress
 from windermere.errors import RunError, UsageError
 from windermere.nn.arithmetic import check_arithmetic
-from windermere.paper.studies.folder import StudyFolder, refuse_unless_folder_of
+from windermere.paper.studies.folder import StudyFolder, read_tables, refuse_unless_folder_of
 from windermere.paper.studies.judging import judge
 from windermere.paper.studies.listing import list_studies
 from windermere.paper.studies.registry import STUDIES, find_study
@@ -58,7 +58,8 @@ def run_one(
     signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
-    tell_findings(judge(study, folder, STUDIES), folder)
+    if read_tables(folder, study)[study.main]:  # else it was stopped before its first run ended
+        tell_findings(judge(study, folder, STUDIES), folder)
     if quick:
         tell("this was the quick study, scaled down: its numbers are not the paper's")
     _print(ended, folder, _command(name, folder, quick, given))

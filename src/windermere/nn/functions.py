@@ -39,7 +39,8 @@ def as_module(model: Any, x: Any) -> Any:
         return model
     of_torch = any(isinstance(array, Tensor) for array in arrays_of(x))
     is_function = isinstance(model, FunctionType | MethodType | partial)
-    may_be_jax = not is_function or ("jax" in sys.modules and not of_torch)
+    by_jax = str(getattr(model, "__globals__", {}).get("__name__")).startswith("jax.")  # as what jax.vmap returns is
+    may_be_jax = not is_function or by_jax or ("jax" in sys.modules and not of_torch)
     if may_be_jax and not _holds_weights(model):
         return model
     module = Function(model)

@@ -154,6 +154,7 @@ def test_findings_get_the_tables_of_studies_beside_where_these_are_there(tmp_pat
         return [Finding(claim="who is there", ours=f"{there}", agrees=None)]
 
     some_results(tmp_path)
+    write_json(tmp_path / "third" / "study.json", {"study": "third", "quick": False})  # as the first is
     third = replace(THIRD, findings=told, beside=("first", "second"))
     write_summary(tmp_path, tmp_path / "page.md", (FIRST, third))
     assert "| who is there | {'table': 1, 'first': 3} | open |" in (tmp_path / "page.md").read_text()

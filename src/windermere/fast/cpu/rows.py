@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from windermere._torch_private import is_in_a_mode
+from windermere._torch_private import held_by, is_in_a_mode
 from windermere.fast.cpu.native import InC, Native, way_back
 from windermere.fast.cpu.native_call import C_TYPES, Again, Weights
 from windermere.fast.cpu.native_plan import Steps, network_of
@@ -66,8 +66,9 @@ def _parameters_in(module: nn.Module) -> set[int]:
     while ahead:
         if id(one := ahead.pop()) not in modules:
             modules.add(id(one))
-            found.update(map(id, one._parameters.values()))
-            ahead += [inner for inner in one._modules.values() if inner is not None]
+            parameters, inner = held_by(one)
+            found.update(map(id, parameters))
+            ahead += [each for each in inner if each is not None]
     return found
 
 

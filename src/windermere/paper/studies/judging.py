@@ -15,11 +15,9 @@ NOTES = "notes.md"
 
 
 def judge(study: Study, folder: Path, others: Mapping[str, Study]) -> list[Finding]:
-    """The findings of a study's folder; none before it has a table. Some compare it with other studies, which are
-    looked for beside it, in folders of their names."""
+    """The findings of a study's folder. Some compare it with other studies, which are looked for beside it, in folders
+    of their names."""
     tables = read_tables(folder, study)
-    if not tables[study.main]:
-        return []
     with from_tables(folder):
         return study.findings(Tables({**tables, **_beside(study, folder, others)}))
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -32,7 +32,7 @@ class TrainingOutcome:
     reason: Literal[StopReason, "finished"]
     iteration: int
     test: Evaluation | None
-    idle: bool = False
+    idle: bool = field(default=False, compare=False)
     """Whether all iterations had been done before."""
 
 
