@@ -57,7 +57,7 @@ def test_a_metric_that_there_is_not_is_refused_in_a_sentence(run: Command) -> No
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("noisy", "there is noise or dropout in the model."),
+        ("noisy", "there is noise or dropout in the model"),
         ("boundless", "the reference flow did not converge"),
     ],
 )
