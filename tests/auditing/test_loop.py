@@ -238,20 +238,20 @@ def test_a_wrong_loop_is_not_audited_and_says_so() -> None:
 def test_an_audited_loop_gives_every_sample_its_own_condition() -> None:
     scale = torch.rand(300, 1, generator=torch.Generator().manual_seed(3))
 
-    def conditioned(x: Tensor, t: Any, by: Tensor, *, other: Tensor) -> Tensor:
-        rate: Tensor = x * by + other * t
+    def conditioned(x: Tensor, t: Any, by: Tensor, *, z: Tensor) -> Tensor:
+        rate: Tensor = x * by + z * t
         return rate
 
     def loop(v: Callable[..., Tensor], x: Tensor, steps: int) -> Tensor:
         for k in range(steps):
-            x = x + v(x, k / steps, scale, other=scale) / steps
+            x = x + v(x, k / steps, scale, z=scale) / steps
         return x
 
     report = wm.audit_loop(loop, conditioned, noise(), steps=8, audit=True, samples=100, evidence=False)
     assert report.verdict is not None
     assert report.verdict.samples == 100
-    flow = wm.Sampler(conditioned, wm.FixedStep("euler", step=1 / 8), order="xt")
-    inputs = {"noise": noise(), "by": scale, "other": scale}
+    flow = wm.Sampler(lambda x, t, by: x * by + by * t, wm.FixedStep("euler", step=1 / 8), order="xt")
+    inputs = {"noise": noise(), "by": scale}
     assert report.verdict.gap == wm.audit(flow, inputs, samples=100, evidence=False).gap
 
 

@@ -42,7 +42,7 @@ class Call:
 
     @property
     def conditions(self) -> dict[str, Tensor]:
-        """What it was given for each sample beside state and time, by name; by position where there is none."""
+        """What it was given for each sample beside state and time, by names that a `Sampler` has no other use for."""
         others = {p: v for p, v in self.arguments.items() if p not in (self.state_at, self.time_at)}
         each = {p: v for p, v in others.items() if isinstance(v, Tensor) and v.shape[:1] == self.state.shape[:1]}
         return {_name(place): value for place, value in each.items()}
@@ -152,7 +152,7 @@ def _read(seen: Sequence[tuple[dict[Place, Any], Tensor]], noise: Tensor) -> tup
 
 
 def _name(place: Place) -> str:
-    return place if isinstance(place, str) else f"argument_{place}"
+    return f"argument_{place}"
 
 
 def _number(time: Any) -> float:
