@@ -1,13 +1,14 @@
 """Does the audit get samplers right? 39 of the plane, labelled by the rule brute-forced in float64.
 
 The label compares the sets of the own solver and of the flow (rk4, 128 steps; 512 change no coordinate by 1e-8) from
-10,000 noise samples with 10,000 real ones, the safe step 5000 of each on a ladder of factors of 2^(1/2); the audit has
+10,000 noise samples with 10,000 real ones, the safe step 4000 of each on a ladder of factors of 2^(1/2); the audit has
 1000 others of each. What counts as different is the audit's threshold: the noise of 1000 real samples.
 """
 
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import log2
 
 import torch
 from torch import Tensor
@@ -19,8 +20,9 @@ from benchmarks.measuring import Bar, keep, show
 from windermere.auditing import Outcome
 from windermere.auditing.sets import Measured, set_gap
 
-MANY, ON_LADDER, AUDITED = 10_000, 5000, 1000
-RUNGS = tuple(2 ** (k / 2) for k in range(-6, 7))
+MANY, ON_LADDER, AUDITED = 10_000, 4000, 1000
+FINEST = 128
+"""Evaluations, at least: the finest rung of the ladder."""
 FLOW = wm.FixedStep("rk4", step=1 / 128)
 
 
@@ -68,12 +70,19 @@ class BruteForce:
     def safe(self, own: wm.FixedStep, threshold: float) -> float | None:
         """The coarsest step from which on all finer ones are within the threshold of the flow."""
         safe = None
-        for step in (own.step * factor for factor in RUNGS if own.step * factor <= 1 + 1e-9):
+        for step in rungs(own):
             rung: Measured = self._fewer.measure(self._samples(wm.FixedStep(own.method, step=step), ON_LADDER))
             if abs(rung.value - self._flow_of_fewer.value) > threshold:
                 break
             safe = step
         return safe
+
+
+def rungs(own: wm.FixedStep) -> list[float]:
+    """Steps from fine to coarse, each the square root of 2 times the one before."""
+    finest = min(1 / 8, own.tableau.propagating / FINEST / own.step)
+    steps = [own.step * 2 ** (k / 2) for k in range(round(2 * log2(finest)), 7)]
+    return [step for step in steps if step <= 1 + 1e-9]
 
 
 def examine(field: Trained, brute: BruteForce, own: wm.FixedStep, seed: int) -> Answer:
@@ -104,7 +113,8 @@ def run() -> list[Bar]:
         for own in field.solvers:
             answer = examine(field, brute, own, seed=len(found))
             found.append(answer)
-            print(f"  {answer.model}: {answer.label} ({answer.gap:.2f}), audited {answer.answer}", flush=True)
+            told = f"{answer.label} ({answer.gap:.2f}), audited {answer.answer}"
+            print(f"  {answer.model}: {told}; safe {answer.safe_by_brute_force}, {answer.safe}", flush=True)
     table = confusion(found)
     show(f"Calibration of the audit on {len(found)} samplers", table)
     keep("calibration_samplers", {"samplers": [asdict(answer) for answer in found], "confusion": table})
