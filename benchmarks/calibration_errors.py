@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -142,7 +143,16 @@ def run() -> list[Bar]:
     return [bar for kind, answers in found.items() for bar in bars(kind, answers)]
 
 
-def confusion(answers: Sequence[Answer]) -> dict[str, int]:
+class Labelled(Protocol):
+    """What was labelled by brute force, and audited."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def answer(self) -> str: ...
+
+
+def confusion(answers: Sequence[Labelled]) -> dict[str, int]:
     table = Counter((each.label, each.answer) for each in answers)
     return {f"labelled {a}, audited {b}": n for (a, b), n in sorted(table.items())}
 

@@ -112,16 +112,16 @@ def regressions() -> Iterator[Case]:
 
 def likelihoods() -> Iterator[Case]:
     """Of two sets of points ten each, and one that is used with too coarse a solver for its field."""
-    for s, draw in enumerate((_moons, _ring)):
+    for s, draw in enumerate((moons, ring)):
         for i, (method, steps) in enumerate((m, n) for m, counts in LIKELIHOOD_STEPS.items() for n in counts):
             torch.manual_seed(1000 + 100 * s + i)
             x, test = draw(500), draw(1000)
             model = Density(wm.FixedStep.of(method, steps=steps)).double()
             _fit(model, x, lambda log_p: -log_p.mean())
-            yield Case(f"{draw.__name__[1:]}, {method}, {steps} steps", model, (test, None), "nll")
+            yield Case(f"{draw.__name__}, {method}, {steps} steps", model, (test, None), "nll")
             if (method, steps) == ("rk4", 4):
                 coarse = Density(wm.FixedStep.of("euler", steps=steps), model.block.field)
-                yield Case(f"{draw.__name__[1:]}, trained with rk4, used with euler", coarse, (test, None), "nll")
+                yield Case(f"{draw.__name__}, trained with rk4, used with euler", coarse, (test, None), "nll")
 
 
 def _measured(rate: Callable[[Tensor], Tensor], noise: float) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,7 @@ def _measured(rate: Callable[[Tensor], Tensor], noise: float) -> tuple[Tensor, T
     return x, y + noise * torch.randn_like(y)
 
 
-def _moons(n: int) -> Tensor:
+def moons(n: int) -> Tensor:
     angle = pi * torch.rand(n, dtype=torch.float64)
     upper = torch.rand(n) < 0.5
     x = torch.where(upper, angle.cos(), 1 - angle.cos())
@@ -139,7 +139,7 @@ def _moons(n: int) -> Tensor:
     return 1.5 * (torch.stack([x - 0.5, y - 0.25], dim=1) + 0.1 * torch.randn(n, 2, dtype=torch.float64))
 
 
-def _ring(n: int) -> Tensor:
+def ring(n: int) -> Tensor:
     angle = 2 * pi * torch.rand(n, dtype=torch.float64)
     radius = 1.5 + 0.15 * torch.randn(n, dtype=torch.float64)
     return radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)

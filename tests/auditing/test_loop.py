@@ -196,3 +196,84 @@ def test_a_loop_that_draws_noise_is_no_ode() -> None:
 def test_what_is_no_loop_is_refused_in_a_sentence(arguments: Any, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         wm.audit_loop(*arguments)
+
+
+def real(n: int) -> Tensor:
+    """Normal samples, twice as wide as the noise."""
+    return 2 * torch.randn(n, 2, generator=torch.Generator().manual_seed(1))
+
+
+def noise(n: int = 300) -> Tensor:
+    return torch.randn(n, 2, generator=torch.Generator().manual_seed(2))
+
+
+def widening(x: Tensor, t: Any) -> Tensor:
+    """Its flow doubles the noise; Euler with two steps makes it 1.79 times as wide."""
+    return x * 0.6931
+
+
+def test_a_loop_that_agrees_is_audited_against_data() -> None:
+    report = wm.audit_loop(right, widening, noise(), steps=64, data=real(300), evidence=False)
+    assert report.verdict is not None
+    assert report.verdict.outcome == "FLOW"
+    expected = wm.audit(report.sampler, noise(), data=real(300), evidence=False)
+    assert report.verdict.to_dict() == expected.to_dict()
+    assert str(report).startswith("AGREES: ")
+    assert report.verdict.sentence in str(report)
+
+
+def test_a_loop_is_audited_without_data_if_asked() -> None:
+    report = wm.audit_loop(right, widening, noise(), steps=2, audit=True, evidence=False)
+    assert report.verdict is not None
+    assert report.verdict.outcome == "MOVED"
+    assert wm.audit_loop(right, widening, noise(), steps=2).verdict is None
+
+
+def test_a_wrong_loop_is_not_audited_and_says_so() -> None:
+    report = wm.audit_loop(always_ten, widening, noise(), steps=5, data=real(300))
+    assert report.verdict is None
+    assert "not audited" in str(report)
+
+
+def test_an_audited_loop_gives_every_sample_its_own_condition() -> None:
+    scale = torch.rand(300, 1, generator=torch.Generator().manual_seed(3))
+
+    def conditioned(x: Tensor, t: Any, by: Tensor, *, z: Tensor) -> Tensor:
+        rate: Tensor = x * by + z * t
+        return rate
+
+    def loop(v: Callable[..., Tensor], x: Tensor, steps: int) -> Tensor:
+        for k in range(steps):
+            x = x + v(x, k / steps, scale, z=scale) / steps
+        return x
+
+    report = wm.audit_loop(loop, conditioned, noise(), steps=8, audit=True, samples=100, evidence=False)
+    assert report.verdict is not None
+    assert report.verdict.samples == 100
+    flow = wm.Sampler(lambda x, t, by: x * by + by * t, wm.FixedStep("euler", step=1 / 8), order="xt")
+    inputs = {"noise": noise(), "by": scale}
+    assert report.verdict.gap == wm.audit(flow, inputs, samples=100, evidence=False).gap
+
+
+def test_the_network_of_an_audited_loop_is_refined_in_float64() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+    def learned(x: Tensor, t: Tensor) -> Tensor:
+        rate: Tensor = network(torch.cat([x, t[:, None]], dim=1))
+        return rate
+
+    def loop(v: Callable[..., Tensor], x: Tensor, steps: int) -> Tensor:
+        for k in range(steps):
+            x = x + v(x, torch.full((len(x),), k / steps)) / steps
+        return x
+
+    report = wm.audit_loop(loop, learned, noise(), steps=8, audit=True)
+    assert report.verdict is not None
+    assert report.verdict.reference.dtype == "float64"
+    assert next(network.parameters()).dtype == torch.float32
+
+
+def test_an_option_that_there_is_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="'step' is no option"):
+        wm.audit_loop(right, velocity, NOISE, step=10)

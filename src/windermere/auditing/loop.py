@@ -2,11 +2,12 @@
 
 The contract: `audit_loop(loop, velocity, noise, steps=10)` runs the loop, notes every call of the velocity, and gives a
 `LoopReport`. Where `report.agrees`, `report.sampler` is the same loop as a `Sampler`, ready for an audit under other
-solvers; where it does not, `report.sentence` says what is wrong.
+solvers, and `report.verdict` that audit, if it was asked for; where it does not, `report.sentence` says what is wrong.
 
 Shapes: n samples, N steps.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,8 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere.auditing.audit import audit as audited
 from windermere.auditing.loop_record import Call, Recording, Replayed, record
 from windermere.auditing.sampler import Sampler
+from windermere.auditing.verdict import Verdict
 from windermere.checks import is_whole
 from windermere.errors import AuditError, UsageError
 from windermere.solvers import FixedStep, OnGrid, Solver, solve
@@ -58,6 +61,8 @@ class LoopReport:
     """How far its samples are from those of the method, as a share of their size; infinite where the nodes are none."""
     sampler: Sampler
     """The method with as many steps, as it should be: for an audit under other solvers."""
+    verdict: Verdict | None
+    """The audit of that sampler; None where none was asked for, or where the loop is something else."""
 
     @property
     def total(self) -> float:
@@ -65,7 +70,8 @@ class LoopReport:
         return float(sum(self.sizes))
 
     def __str__(self) -> str:
-        return f"{'AGREES' if self.agrees else 'WRONG'}: {self.sentence}"
+        checked = f"{'AGREES' if self.agrees else 'WRONG'}: {self.sentence}"
+        return checked if self.verdict is None else f"{checked}\n\n{self.verdict}"
 
 
 def audit_loop(
@@ -76,8 +82,11 @@ def audit_loop(
     steps: int = 10,
     method: str = "euler",
     times: Sequence[float] = (0.0, 1.0),
+    audit: bool = False,
+    **options: Any,
 ) -> LoopReport:
-    """Compare a hand-written sampling loop with its method on the same nodes. Returns a `LoopReport`; print it.
+    """Compare a hand-written sampling loop with its method on the same nodes, and audit it if it agrees. Returns a
+    `LoopReport`; print it.
 
     loop: called as loop(velocity, noise, steps), or as loop(noise, steps) where it calls a module that it has already.
     velocity: the function or module that the loop calls, once for each stage of a step, with a state and a time. Where
@@ -86,6 +95,8 @@ def audit_loop(
     steps: how many steps to ask for. It is asked for twice as many too, to see whether it listens.
     method: what the loop is meant to be.
     times: where the noise is, and where the samples are.
+    audit: whether to audit the loop's sampler on this noise too, of which there should be hundreds of samples then.
+    options: those of `windermere.audit`, above all data=..., real samples; with any of them it is audited.
 
     >>> import torch
     >>> import windermere as wm
@@ -97,6 +108,7 @@ def audit_loop(
     WRONG: its steps sum to 0.884, not to 1
     """
     start, end = _checked(noise, steps, times)
+    _check_options(options)
     table = tableau(method)
     first, second = record(loop, velocity, noise, steps), record(loop, velocity, noise, steps)
     if _apart(first.final, second.final) > _rounding(noise):
@@ -110,6 +122,10 @@ def audit_loop(
         or _wrong_times(walk)
         or _wrong_states(walk, departs, difference, method)
     )
+    sampler = _sampler(velocity, first.calls[0], walk, method, steps)
+    asked = audit or bool(options)
+    if wrong is not None and asked:
+        wrong += "; so it was not audited"
     return LoopReport(
         agrees=wrong is None,
         sentence=wrong or f"the loop is {method} on its {steps} nodes, to rounding ({difference:.1g} of its samples)",
@@ -120,7 +136,8 @@ def audit_loop(
         sizes=tuple(walk.sizes),
         departs=departs,
         difference=difference,
-        sampler=_sampler(velocity, first.calls[0], walk, method, steps),
+        sampler=sampler,
+        verdict=audited(sampler, _inputs(noise, first.calls[0]), **options) if asked and wrong is None else None,
     )
 
 
@@ -263,6 +280,11 @@ def _sampler(velocity: Callable[..., Any], call: Call, walk: Walk, method: str, 
     return Sampler(Replayed(velocity, call), solver, (walk.start, walk.end), order="xt", time=call.time_shape)
 
 
+def _inputs(noise: Tensor, call: Call) -> Any:
+    """The noise, and what else the loop gave its velocity for each sample."""
+    return {"noise": noise, **call.conditions} if call.conditions else noise
+
+
 def _apart(one: Tensor, other: Tensor) -> float:
     scale = float(other.double().abs().max())
     return float((one.double() - other.double()).abs().max()) / max(scale, 1e-300)
@@ -270,6 +292,12 @@ def _apart(one: Tensor, other: Tensor) -> float:
 
 def _rounding(like: Tensor) -> float:
     return ROUNDING.get(like.dtype, 2e-2)
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    known = inspect.signature(audited).parameters
+    if unknown := [name for name in options if name not in known or name in ("model", "batches", "trained_with")]:
+        raise UsageError(f"'{unknown[0]}' is no option of audit_loop, nor one of audit that a loop has")
 
 
 def _checked(noise: Any, steps: Any, times: Any) -> tuple[float, float]:

@@ -40,6 +40,13 @@ class Call:
             return "scalar"
         return "batch" if time.ndim == 1 else "column"
 
+    @property
+    def conditions(self) -> dict[str, Tensor]:
+        """What it was given for each sample beside state and time, by names that a `Sampler` has no other use for."""
+        others = {p: v for p, v in self.arguments.items() if p not in (self.state_at, self.time_at)}
+        each = {p: v for p, v in others.items() if isinstance(v, Tensor) and v.shape[:1] == self.state.shape[:1]}
+        return {_name(place): value for place, value in each.items()}
+
 
 @dataclass(frozen=True, eq=False)
 class Recording:
@@ -50,15 +57,16 @@ class Recording:
 
 
 class Replayed(nn.Module):
-    """A velocity called as a loop called it, at other states and times: velocity(x, t)."""
+    """A velocity called as a loop called it, at other states and times: velocity(x, t, **conditions)."""
 
     def __init__(self, velocity: Callable[..., Any], call: Call) -> None:
         super().__init__()
         self.velocity, self.call = velocity, call
 
-    def forward(self, x: Tensor, t: Tensor) -> Any:
+    def forward(self, x: Tensor, t: Tensor, **conditions: Any) -> Any:
         call = self.call
-        arguments = {**call.arguments, call.state_at: x, call.time_at: _like(call.arguments[call.time_at], t)}
+        arguments = {place: conditions.get(_name(place), value) for place, value in call.arguments.items()}
+        arguments |= {call.state_at: x, call.time_at: _like(call.arguments[call.time_at], t)}
         given = [value for place, value in arguments.items() if isinstance(place, int)]
         return self.velocity(*given, **{place: v for place, v in arguments.items() if isinstance(place, str)})
 
@@ -141,6 +149,10 @@ def _read(seen: Sequence[tuple[dict[Place, Any], Tensor]], noise: Tensor) -> tup
     moving = [place for place in times if len({_number(each[place]) for each, _ in seen}) > 1]
     time, state = (moving or times)[0], states[0]
     return tuple(Call(each[state], _number(each[time]), rate, each, state, time) for each, rate in seen)
+
+
+def _name(place: Place) -> str:
+    return f"argument_{place}"
 
 
 def _number(time: Any) -> float:
