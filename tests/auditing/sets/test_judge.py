@@ -88,6 +88,14 @@ def test_a_verdict_about_sets_comes_back_from_json() -> None:
     assert wm.Verdict.from_dict(verdict.to_dict()).sentence == verdict.sentence
 
 
+def test_data_without_any_noise_of_their_own_are_compared_all_the_same() -> None:
+    """The smallest difference counts then, and no step of the own method is near enough."""
+    made = wm.Sampler(lambda x, t: -20.0 * x, wm.FixedStep("euler", step=1 / 32))
+    verdict = wm.audit(made, NOISE, data=torch.zeros(50, 2), evidence=False)
+    assert verdict.threshold == 0
+    assert verdict.outcome != "FLOW"
+
+
 @pytest.mark.parametrize(
     ("batches", "options", "words"),
     [
