@@ -151,6 +151,9 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
         ({"kind": "decisions", "reference": {"metric": 0.4}}, "40.0% of its decisions change"),
         ({"kind": "movement", "outcome": "MOVED"}, "its outputs move by 63.0% of their spread"),
         ({"outcome": "COARSE", "reference": {"metric": 1.2}}, "This model is solved too coarsely"),
+        ({"kind": "sets"}, "the verdict looks at the flow alone"),
+        ({}, "Solvers in bold count"),
+        ({}, "euler, h = 1/8 and everything finer count as the same as the flow"),
     ],
 )
 def test_errors_are_told_as_ratios_and_movements_as_what_changes(values: dict[str, Any], said: str) -> None:

@@ -14,6 +14,8 @@ from windermere.report.numbers import ACCURACY, Digits
 
 Record: TypeAlias = Mapping[str, Any]
 NOT_KNOWN = "not known"
+OF_FLOW_ALONE = ("movement", "sets")
+"""Kinds of verdict that look at the flow, and at no other solver."""
 SHARES, WITHOUT_LABELS = ("classes", "decisions", "movement"), ("decisions", "movement")
 """Kinds of verdicts: whose scores are shares, and which have no labels, so that scores tell what changes."""
 

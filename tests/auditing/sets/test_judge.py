@@ -40,6 +40,7 @@ def test_more_steps_of_flow_matching_are_simply_better(steps: int, outcome: str)
     verdict = wm.audit(sampler(steps), NOISE, data=REAL, evidence=False)
     assert verdict.outcome == outcome, verdict
     assert verdict.metric == "energy distance"
+    assert "the verdict looks at these" not in str(verdict)
     assert "600 generated samples are compared with 600 real ones" in " ".join(verdict.notes)
 
 
