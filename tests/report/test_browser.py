@@ -71,6 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "two": audit_page([a_record(name="tied", scene=a_scene()), healthy]),
         "five": audit_page([a_record(name=f"seed {i}", scene=a_scene(own=i % 3)) for i in range(5)]),
         "samples": audit_page([a_record(name="sampler", **SETS, scene=some_samples())]),
+        "squares": audit_page([a_record(kind="errors", metric="mse", threshold=1.5, band=[0.444, 2.25])]),
         "bare": audit_page([a_record(name="bare", gap=None, agreement=None, table=[])]),
     }
     for name, page in pages.items():
@@ -279,6 +280,13 @@ def test_samples_that_were_drawn_change_with_the_steps_and_real_ones_do_not(
     assert here.pixels(0) == real
     assert here.pixels(1) != drawn
     assert here.page.locator("figcaption").all_inner_texts() == ["Real samples", "Generated samples"]
+    here.close()
+
+
+def test_the_band_of_mean_squares_is_named_as_it_is_drawn(browser: Any, files: dict[str, Path]) -> None:
+    """A factor of 1.5 for roots is one of 2.25 for squares, which are on the axis."""
+    here = opened(browser, files, "squares")
+    assert "counts as the same: within 2.25 times" in here.page.locator("main").inner_text()
     here.close()
 
 

@@ -146,6 +146,8 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
     ("values", "said"),
     [
         ({"kind": "errors", "gap": {"value": 23.2, "low": 23.0, "high": 23.4, "ratio": True}}, "23.2 times"),
+        ({"kind": "errors", "metric": "mse", "threshold": 1.5, "band": [0.444, 2.25]}, "all of the roots of mse"),
+        ({"kind": "errors", "metric": "mse", "threshold": 1.5, "band": [0.444, 2.25]}, "multiples of the root of mse"),
         ({"kind": "errors", "metric": "mse"}, "the same weights have an error (mse) of 0.63 instead of 1."),
         ({"kind": "movement", "gap": {"value": 0.27, "low": 0.26, "high": 0.28}}, "+27.0 points"),
         ({"kind": "decisions", "reference": {"metric": 0.4}}, "40.0% of its decisions change"),

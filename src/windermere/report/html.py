@@ -65,6 +65,8 @@ def _gap_card(record: Record) -> str:
         return _card("Difference under the flow", NOT_KNOWN, "the flow is not known")
     low, high = (_other_way(record, gap, end) for end in _ends(record, gap))
     below = f"95% interval: {low} to {high}; up to {words.threshold_words(record)} counts as the same"
+    if words.of_roots(record):
+        below += f"; all of the roots of {words.metric_name(record)}"
     return _card("Difference under the flow", told, below.replace(" points to", " to"), _interval(record, gap))
 
 
@@ -141,6 +143,10 @@ def table(record: Record) -> str:
     head = element("tr", *(element("th", escape(name), scope="col") for name in COLUMNS))
     body = "".join(_row(record, line) for line in lines)
     caption = element("p", BOLD_ALONE if record.get("kind") in words.OF_FLOW_ALONE else BOLD, class_="caption")
+    if words.of_roots(record):
+        caption += element(
+            "p", f"Differences are multiples of the root of {escape(words.metric_name(record))}.", class_="caption"
+        )
     whole = element("table", element("thead", head), element("tbody", body))
     return caption + element("div", whole, class_="scroll", tabindex="0", role="region", aria_label="All solvers")
 

@@ -134,6 +134,15 @@ def is_relative(record: Record) -> bool:
     return record.get("kind") == "errors"
 
 
+def of_roots(record: Record) -> bool:
+    """Whether scores are mean squares, which are compared by their roots: the rule's band is wider than its factor."""
+    own, limit = own_score(record), number(record.get("threshold"), 0.0)
+    if not is_relative(record) or not own or record.get("band") is None:
+        return False
+    widest = band(record, own)[1] / own
+    return abs(widest - limit**2) < abs(widest - limit)
+
+
 def digits(record: Record) -> Digits:
     limit = abs(number(record.get("threshold"), 0.1))
     return Digits(limit, shares=is_share(record), relative=is_relative(record))

@@ -185,7 +185,8 @@ function chartLegend(record, shapes) {
   const items = [...shapes].map(([name, kind]) =>
     legendItem(draw("path", { d: markPath(kind, 5), fill: "none", stroke: "var(--muted)", "stroke-width": 2 }), name));
   const square = (colour) => draw("rect", { x: -6, y: -6, width: 12, height: 12, fill: colour });
-  const limit = record.kind === "errors" ? `${record.threshold} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : Number(Number(record.threshold).toPrecision(3));
+  const factor = bandOf(record)[1] / record.own.metric; // of mean squares, that of their roots squared
+  const limit = record.kind === "errors" ? `${Number((Number.isFinite(factor) ? factor : record.threshold).toPrecision(3))} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : Number(Number(record.threshold).toPrecision(3));
   items.push(
     legendItem(draw("circle", { r: 8, fill: "var(--ink)" }), `its own solver: ${record.own.solver}`),
     legendItem(square("var(--counts)"), `${accuracyWords(record, true)} as its own`),
