@@ -63,7 +63,9 @@ def test_a_model_that_is_no_flow_fails_with_its_sentence_and_leaves_the_report(t
     assert shown.count("test_models.py:") <= 2
     (kept,) = tests.path.glob("reports/*.json")
     assert kept.name == "test_models.py-test_coarse.json"
-    assert str(kept) in shown
+    page = kept.with_suffix(".html")
+    assert f"report: {page}, also .json and .png" in shown
+    assert "test_models.py::test_coarse" in page.read_text()
     assert json.loads(kept.read_text())["outcome"] == "TIED"
     assert kept.with_suffix(".png").read_bytes()[:4] == b"\x89PNG"
 
@@ -76,7 +78,7 @@ def test_the_folder_is_the_ini_files_or_the_tests_own(tests: pytest.Pytester, in
     done.assert_outcomes(failed=1)
     (kept,) = tests.path.rglob("test_models*.json")
     assert kept.parent.name == ini or kept.parent.parent.name == "temporary"
-    assert str(kept) in done.stdout.str()
+    assert str(kept.with_suffix(".html")) in done.stdout.str()
 
 
 def test_an_allowed_outcome_that_does_not_exist_is_named(tests: pytest.Pytester) -> None:

@@ -37,7 +37,7 @@ class FlowAssertion:
 
     def __call__(self, model: Any, data: Any, *, allow: Iterable[str] = (), **options: Any) -> "Verdict":
         """Audit the model and return the verdict, where that is FLOW or one of those that `allow` names, such as
-        ("COARSE",). Else the test fails with the verdict's sentence and advice, and leaves `.json` and `.png`.
+        ("COARSE",). Else the test fails with the verdict's sentence and advice, and leaves `.html`, `.json` and `.png`.
 
         All other arguments are `windermere.audit`'s, such as `metric`.
         """
@@ -48,20 +48,19 @@ class FlowAssertion:
         verdict = audit(model, data, **options)
         if verdict.outcome not in allowed:
             report = self._leave(verdict)
-            raise AssertionError(f"{verdict.sentence}\n{verdict.recommendation}\nreport: {report}, {report.stem}.png")
+            raise AssertionError(f"{verdict.sentence}\n{verdict.recommendation}\nreport: {report}, also .json and .png")
         return verdict
 
     def _leave(self, verdict: "Verdict") -> Path:
-        """The report's JSON, beside which its figure lies."""
-        from windermere.records import write_json
-
+        """The report's page, beside which its JSON and its figure lie."""
         self.failed += 1
         folder = self._folder()
         folder.mkdir(parents=True, exist_ok=True)
         again = f"-{self.failed}" if self.failed > 1 else ""
-        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', self.request.node.nodeid).strip('-')}{again}.json"
-        write_json(path, verdict.to_dict())
-        verdict.plot(path.with_suffix(".png"))
+        test = self.request.node.nodeid
+        path = folder / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', test).strip('-')}{again}.html"
+        for suffix in (".json", ".png", ".html"):
+            verdict.save(path.with_suffix(suffix), name=test)
         return path
 
     def _folder(self) -> Path:

@@ -143,6 +143,15 @@ def test_times_without_a_measurement_are_left_out() -> None:
         wm.audit(Path31(TIED, EULER), (x, gone), metric="mse")
 
 
+@pytest.mark.parametrize("metric", ["mse", "rmse", "mae", "r2"])
+def test_targets_that_are_infinite_or_complex_are_refused(metric: str) -> None:
+    """Infinite errors under all solvers would count as equal ones, and an imaginary part would go in silence."""
+    x, y = sampled(2e-3)
+    for wrong, words in ((y.clone().index_fill_(0, torch.tensor([7]), torch.inf), "infinite"), (y + 0j, "complex")):
+        with pytest.raises(UsageError, match=words):
+            wm.audit(Path31(TIED, EULER), (x, wrong), metric=metric, evidence=False)
+
+
 def test_targets_of_another_shape_are_never_spread_out() -> None:
     x, y = sampled(0.0)
     with pytest.raises(UsageError, match="one target for each output"):

@@ -156,12 +156,17 @@ def conditioned(x: Tensor, t: Tensor, text: Tensor) -> Tensor:
         (jump, "second time .'r'.*no ODE to audit"),
         (conditioned, "give text by name"),
         (lambda x, t: x.sum(), "something else than a rate"),
-        (lambda x: x, "neither as velocity"),
+        (lambda x: x, r"does not run as velocity\(x, t\) or velocity\(t, x\)"),
     ],
 )
 def test_what_is_no_velocity_is_told_so_in_a_sentence(velocity: Any, words: str) -> None:
     with pytest.raises(AuditError, match=words):
         wm.Sampler(velocity, EULER)(NOISE)
+
+
+def test_an_order_that_was_named_and_does_not_run_is_the_only_one_that_is_told() -> None:
+    with pytest.raises(AuditError, match=r"does not run as velocity\(t, x\), with"):
+        wm.Sampler(lambda x, t: x @ torch.eye(2) * t, EULER, order="tx")(NOISE)
 
 
 def test_wrong_names_are_refused_at_once() -> None:

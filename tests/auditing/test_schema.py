@@ -45,6 +45,10 @@ def test_a_field_of_a_later_writer_is_passed_over_and_another_version_refused() 
         ([], "read from what its to_dict"),
         ({**values, "outcome": "PERHAPS"}, "no verdict that to_dict.. wrote"),
         ({"version": 1}, "no verdict that to_dict.. wrote"),
+        ({**values, "own": None}, "KeyError, 'own'"),
+        ({**values, "sentence": None}, "KeyError, 'sentence'"),
+        ({**values, "threshold": "0.1"}, "threshold is '0.1'"),
+        ({**values, "notes": [3]}, "notes is 3"),
     ]
     for given, words in wrong:
         with pytest.raises(UsageError, match=words):

@@ -118,6 +118,12 @@ def test_one_trajectory_without_targets_is_judged_by_its_own_spread_over_time() 
     assert verdict(wm.FixedStep("rk4", step=0.1)).outcome is Outcome.FLOW
 
 
+def test_a_single_output_of_a_single_sample_is_undecided_in_a_sentence() -> None:
+    verdict = wm.audit(block(4), ring()[:1], evidence=False)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "inf%" in verdict.sentence
+
+
 def test_a_metric_that_needs_labels_is_refused_without() -> None:
     for metric in ("accuracy", "mse"):
         with pytest.raises(UsageError, match="but there are none"):

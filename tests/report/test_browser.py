@@ -20,6 +20,7 @@ pytestmark = pytest.mark.skipif(
     FOUND is None, reason="no Chromium here: install one, or name it in WINDERMERE_CHROMIUM"
 )
 READY = "html[data-ready=true]"
+SETS = {"metric": "distance", "kind": "sets", "threshold": 0.0028869032859802136}
 
 
 class Opened:
@@ -69,7 +70,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "one": audit_page([a_record(name="tied", scene=a_scene())]),
         "two": audit_page([a_record(name="tied", scene=a_scene()), healthy]),
         "five": audit_page([a_record(name=f"seed {i}", scene=a_scene(own=i % 3)) for i in range(5)]),
-        "samples": audit_page([a_record(name="sampler", metric="distance", scene=some_samples())]),
+        "samples": audit_page([a_record(name="sampler", **SETS, scene=some_samples())]),
+        "squares": audit_page([a_record(kind="errors", metric="mse", threshold=1.5, band=[0.444, 2.25])]),
         "bare": audit_page([a_record(name="bare", gap=None, agreement=None, table=[])]),
     }
     for name, page in pages.items():
@@ -278,4 +280,20 @@ def test_samples_that_were_drawn_change_with_the_steps_and_real_ones_do_not(
     assert here.pixels(0) == real
     assert here.pixels(1) != drawn
     assert here.page.locator("figcaption").all_inner_texts() == ["Real samples", "Generated samples"]
+    here.close()
+
+
+def test_the_band_of_mean_squares_is_named_as_it_is_drawn(browser: Any, files: dict[str, Path]) -> None:
+    """A factor of 1.5 for roots is one of 2.25 for squares, which are on the axis."""
+    here = opened(browser, files, "squares")
+    assert "counts as the same: within 2.25 times" in here.page.locator("main").inner_text()
+    here.close()
+
+
+def test_a_page_about_sets_says_what_its_marks_and_safe_steps_mean(browser: Any, files: dict[str, Path]) -> None:
+    here = opened(browser, files, "samples")
+    said = here.page.locator("main").inner_text()
+    assert "counts as the same: within 0.00289\n" in said
+    assert "does not count" not in said
+    assert "single ones may differ" in said
     here.close()

@@ -146,11 +146,16 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
     ("values", "said"),
     [
         ({"kind": "errors", "gap": {"value": 23.2, "low": 23.0, "high": 23.4, "ratio": True}}, "23.2 times"),
+        ({"kind": "errors", "metric": "mse", "threshold": 1.5, "band": [0.444, 2.25]}, "all of the roots of mse"),
+        ({"kind": "errors", "metric": "mse", "threshold": 1.5, "band": [0.444, 2.25]}, "multiples of the root of mse"),
         ({"kind": "errors", "metric": "mse"}, "the same weights have an error (mse) of 0.63 instead of 1."),
         ({"kind": "movement", "gap": {"value": 0.27, "low": 0.26, "high": 0.28}}, "+27.0 points"),
         ({"kind": "decisions", "reference": {"metric": 0.4}}, "40.0% of its decisions change"),
         ({"kind": "movement", "outcome": "MOVED"}, "its outputs move by 63.0% of their spread"),
         ({"outcome": "COARSE", "reference": {"metric": 1.2}}, "This model is solved too coarsely"),
+        ({"kind": "sets"}, "the verdict looks at the flow alone"),
+        ({}, "Solvers in bold count"),
+        ({}, "euler, h = 1/8 and everything finer count as the same as the flow"),
     ],
 )
 def test_errors_are_told_as_ratios_and_movements_as_what_changes(values: dict[str, Any], said: str) -> None:

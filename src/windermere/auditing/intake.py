@@ -46,6 +46,7 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
             f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock or windermere.odeint, "
             "torchdiffeq, torchdyn, torchode or zuko inside, give diffrax's equinox module itself (not jax.vmap of "
             "it), wrap a function in a torch.nn.Module that has its networks as submodules, or give predict(x, solver) "
-            "together with trained_with=..."
+            "together with trained_with=...; for steps in a loop written by hand there are windermere.audit_loop and "
+            "windermere.Sampler"
         )
     return found

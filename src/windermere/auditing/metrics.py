@@ -138,9 +138,14 @@ def like(outputs: Tensor, targets: Any) -> Tensor:
     if targets is None:
         raise UsageError("errors are those of outputs against targets, but there are none: give (inputs, targets)")
     try:
-        found = torch.as_tensor(targets).to(torch.float64)
+        found = torch.as_tensor(targets)
     except (TypeError, ValueError) as error:
         raise UsageError("errors need targets that are numbers, as the outputs are") from error
+    if found.is_complex():
+        raise UsageError("errors need real targets, and these are complex: give their real and imaginary parts")
+    found = found.to(torch.float64)
+    if found.isinf().any():
+        raise UsageError("a target is infinite, and so is its error: give nan where nothing was measured")
     if [k for k in found.shape if k != 1] != [k for k in outputs.shape if k != 1]:
         raise UsageError(
             f"errors need one target for each output, but outputs have shape {tuple(outputs.shape)} and targets "

@@ -100,14 +100,14 @@ def safe_elsewhere(results: Sequence[Result], own: Result, standard: Standard | 
 def precision_for(rungs: Sequence[Result], standard: Standard | None) -> float | None:
     """The precision at which the training method would be just as far from the flow as is allowed, on the straight line
     through two rungs in logarithms: those on either side, or the finest two where all are too far. None where all are
-    near enough, or too few are known."""
+    near enough, too few are known, or nothing but the flow itself is allowed."""
     if standard is None:
         return None
     limit, judge = standard.judge.threshold, standard.judge
     sizes = [(r.precision, judge.compare(standard.flow.kept, r.kept).size) for r in rungs if r.failed is None]
     known = [(p, size) for p, size in sizes if size > 0]
     beyond = next((i for i, (_, size) in enumerate(known) if size > limit), None)
-    if beyond is None or len(known) < 2:
+    if beyond is None or len(known) < 2 or limit <= 0:
         return None
     (p, low), (q, high) = known[max(0, beyond - 1) : max(0, beyond - 1) + 2]
     slope = (log(high) - log(low)) / (log(q) - log(p))

@@ -138,7 +138,7 @@ def find_call(
         right = {order for order, shape in ran if shape != "column"}
         ran = {call: rate for call, rate in ran.items() if call[0] in right}
     failure = next((error for error in tried.values() if isinstance(error, Exception)), None)
-    return _only(ran, velocity, conditions, failure)
+    return _only(ran, velocity, conditions, failure, orders)
 
 
 def _try(velocity: Any, order: Order, time: TimeShape, t: Tensor, z: Tensor, conditions: dict[str, Any]) -> Any:
@@ -150,10 +150,14 @@ def _try(velocity: Any, order: Order, time: TimeShape, t: Tensor, z: Tensor, con
 
 
 def _only(
-    found: dict[tuple[Order, TimeShape], Tensor], velocity: Any, conditions: dict[str, Any], failure: Any
+    found: dict[tuple[Order, TimeShape], Tensor],
+    velocity: Any,
+    conditions: dict[str, Any],
+    failure: Any,
+    orders: tuple[Order, ...],
 ) -> tuple[Order, TimeShape]:
     if not found:
-        raise AuditError(why_not_called(velocity, conditions, failure)) from failure
+        raise AuditError(why_not_called(velocity, conditions, failure, orders)) from failure
     if len({order for order, _ in found}) > 1:
         raise UsageError(
             "this velocity runs as velocity(x, t) and as velocity(t, x), and only one can be meant: name it by "
@@ -169,7 +173,9 @@ def _only(
     return call
 
 
-def why_not_called(velocity: Any, conditions: dict[str, Any], failure: BaseException | None) -> str:
+def why_not_called(
+    velocity: Any, conditions: dict[str, Any], failure: BaseException | None, orders: tuple[Order, ...]
+) -> str:
     """A sentence about a velocity that cannot be called with a state and a time."""
     missing = [name for name in _required(velocity)[2:] if name not in conditions]
     jump = next((name for name in missing if name.lower() in JUMPS), None)
@@ -182,7 +188,8 @@ def why_not_called(velocity: Any, conditions: dict[str, Any], failure: BaseExcep
             "model learns jumps, and has no ODE to audit"
         )
     told = "it returned something else than a rate of the noise's shape" if failure is None else describe_error(failure)
-    return f"this velocity runs neither as velocity(x, t) nor as velocity(t, x), with a time of any shape: {told}"
+    calls = " or ".join(f"velocity({', '.join(order)})" for order in orders)
+    return f"this velocity does not run as {calls}, with a time of any shape that was tried: {told}"
 
 
 def _required(velocity: Any) -> list[str]:

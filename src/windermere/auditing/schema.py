@@ -19,6 +19,8 @@ DERIVED = ("version", "safe_step", "safe_solver", "scene")
 """What is written for readers' convenience, and not read."""
 LOST = {"low": -inf, "high": inf, "evaluations": nan}
 """What JSON has as null for it is not finite."""
+PLAIN: Mapping[Any, tuple[type, ...]] = {str: (str,), int: (int,), float: (int, float), bool: (bool,)}
+"""What JSON may have for a field of a type; a whole number stands for itself."""
 Made = TypeVar("Made")
 
 
@@ -56,8 +58,10 @@ def _made(kind: type[Made], values: Mapping[str, Any]) -> Made:
 def _value(hint: Any, value: Any, name: str) -> Any:
     """As the type of the field asks for it."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if value is None and type(None) not in choices:
+        return LOST[name]
     if value is None:
-        return None if type(None) in choices else LOST.get(name)
+        return None
     (wanted, *_) = [choice for choice in choices if choice is not type(None)]
     if get_origin(wanted) is tuple:
         inner = get_args(wanted)
@@ -67,4 +71,6 @@ def _value(hint: Any, value: Any, name: str) -> Any:
         return _made(wanted, value)
     if isinstance(wanted, type) and issubclass(wanted, StrEnum):
         return wanted(value)
+    if wanted in PLAIN and not isinstance(value, PLAIN[wanted]):
+        raise TypeError(f"{name} is {describe_value(value)}")
     return value

@@ -70,7 +70,7 @@ class VerdictTable:
 
 def verdict_table(verdict: "Verdict") -> VerdictTable:
     rows = tuple(_row(line, line.solver == verdict.own.solver, verdict.digits) for line in verdict.table)
-    alone = verdict.kind is Kind.MOVEMENT
+    alone = verdict.kind in (Kind.MOVEMENT, Kind.SETS)
     return VerdictTable(metric=verdict.metric, rows=rows, flow=_flow_row(verdict), of_flow_alone=alone)
 
 

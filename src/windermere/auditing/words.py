@@ -1,6 +1,7 @@
 """How each kind of judge says what it found: differences of scores, multiples of errors, shares of what changed."""
 
 from dataclasses import dataclass
+from math import isinf
 
 from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.statistics import Gap
@@ -160,7 +161,7 @@ class MovementWords(DecisionWords):
     """Of outputs that move."""
 
     def size(self, gap: Gap) -> str:
-        return f"{percent(gap.value)} of their spread over samples"
+        return f"{percent(gap.value)} of their spread"
 
     def same(self, largest: Compared) -> str:
         return (
@@ -213,6 +214,8 @@ def words_of(judge: Judge, own: Line, reference: ReferenceFacts) -> Words:
 def percent(share: float) -> str:
     """A share with the digits that it needs."""
     hundred = 100 * share
+    if isinf(hundred):
+        return f"{hundred}%"
     return f"{hundred:.0f}%" if hundred >= 10 and hundred == round(hundred) else f"{hundred:.3g}%"
 
 

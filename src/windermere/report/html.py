@@ -9,6 +9,8 @@ from windermere.report import words
 from windermere.report.numbers import rough
 from windermere.report.words import NOT_KNOWN, Record
 
+BOLD = "Solvers in bold count: they are at least as accurate as its own."
+BOLD_ALONE = "Solvers in bold are at least as accurate as its own; the verdict looks at the flow alone."
 COLUMNS = ("solver", "score", "difference from own", "same as own", "same as flow", "distance from flow", "evaluations")
 
 
@@ -63,6 +65,8 @@ def _gap_card(record: Record) -> str:
         return _card("Difference under the flow", NOT_KNOWN, "the flow is not known")
     low, high = (_other_way(record, gap, end) for end in _ends(record, gap))
     below = f"95% interval: {low} to {high}; up to {words.threshold_words(record)} counts as the same"
+    if words.of_roots(record):
+        below += f"; all of the roots of {words.metric_name(record)}"
     return _card("Difference under the flow", told, below.replace(" points to", " to"), _interval(record, gap))
 
 
@@ -125,9 +129,9 @@ def safe_words(record: Record) -> str:
 def _safe_card(record: Record) -> str:
     told, safe = safe_words(record), _part(record, "safe")
     below = {
-        "none": "not even the finest one tried gives the flow's outputs",
+        "none": "not even the finest one tried counts as the same as the flow",
         NOT_KNOWN: "the flow is not known",
-    }.get(told, f"{safe.get('solver') or 'this one'} and everything finer gives the flow's outputs")
+    }.get(told, f"{safe.get('solver') or 'this one'} and everything finer count as the same as the flow")
     return _card(f"Safe {record.get('precision_name') or 'step'}", told, below)
 
 
@@ -138,7 +142,11 @@ def table(record: Record) -> str:
         return element("p", "No other solver was tried.")
     head = element("tr", *(element("th", escape(name), scope="col") for name in COLUMNS))
     body = "".join(_row(record, line) for line in lines)
-    caption = element("p", "Solvers in bold count: they are at least as accurate as its own.", class_="caption")
+    caption = element("p", BOLD_ALONE if record.get("kind") in words.OF_FLOW_ALONE else BOLD, class_="caption")
+    if words.of_roots(record):
+        caption += element(
+            "p", f"Differences are multiples of the root of {escape(words.metric_name(record))}.", class_="caption"
+        )
     whole = element("table", element("thead", head), element("tbody", body))
     return caption + element("div", whole, class_="scroll", tabindex="0", role="region", aria_label="All solvers")
 

@@ -14,6 +14,8 @@ from windermere.report.numbers import ACCURACY, Digits
 
 Record: TypeAlias = Mapping[str, Any]
 NOT_KNOWN = "not known"
+OF_FLOW_ALONE = ("movement", "sets")
+"""Kinds of verdict that look at the flow, and at no other solver."""
 SHARES, WITHOUT_LABELS = ("classes", "decisions", "movement"), ("decisions", "movement")
 """Kinds of verdicts: whose scores are shares, and which have no labels, so that scores tell what changes."""
 
@@ -130,6 +132,15 @@ def is_share(record: Record) -> bool:
 def is_relative(record: Record) -> bool:
     """Whether scores are errors, compared by how many times as large they are."""
     return record.get("kind") == "errors"
+
+
+def of_roots(record: Record) -> bool:
+    """Whether scores are mean squares, which are compared by their roots: the rule's band is wider than its factor."""
+    own, limit = own_score(record), number(record.get("threshold"), 0.0)
+    if not is_relative(record) or not own or record.get("band") is None:
+        return False
+    widest = band(record, own)[1] / own
+    return abs(widest - limit**2) < abs(widest - limit)
 
 
 def digits(record: Record) -> Digits:

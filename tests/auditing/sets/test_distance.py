@@ -183,6 +183,8 @@ def test_many_features_are_projected_onto_the_same_directions_for_all_sets() -> 
         (lambda: wm.SetDistance("enrgy"), UnknownNameError, "did you mean 'energy'"),
         (lambda: wm.SetDistance("energy", seed=-1), UsageError, "seed"),
         (lambda: wm.SetDistance().distance(normal(5, 0), normal(50, 0)), UsageError, "5 samples"),
+        (lambda: wm.SetDistance().against(normal(0, 0)), UsageError, "0 samples"),
+        (lambda: wm.SetDistance().against(torch.zeros(50, 0)), UsageError, "no entries"),
         (lambda: wm.SetDistance().distance(normal(50, 0, 3), normal(50, 0)), UsageError, "same shape"),
         (lambda: wm.SetDistance().distance("text", normal(50, 0)), UsageError, "array of samples"),
         (lambda: wm.SetDistance().distance(normal(50, 0) / 0, normal(50, 0)), AuditError, "not finite"),

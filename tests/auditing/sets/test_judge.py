@@ -40,6 +40,7 @@ def test_more_steps_of_flow_matching_are_simply_better(steps: int, outcome: str)
     verdict = wm.audit(sampler(steps), NOISE, data=REAL, evidence=False)
     assert verdict.outcome == outcome, verdict
     assert verdict.metric == "energy distance"
+    assert "the verdict looks at these" not in str(verdict)
     assert "600 generated samples are compared with 600 real ones" in " ".join(verdict.notes)
 
 
@@ -92,6 +93,14 @@ def test_the_distance_and_the_threshold_can_be_chosen() -> None:
 def test_a_verdict_about_sets_comes_back_from_json() -> None:
     verdict = wm.audit(sampler(2), NOISE, data=REAL, evidence=False)
     assert wm.Verdict.from_dict(verdict.to_dict()).sentence == verdict.sentence
+
+
+def test_data_without_any_noise_of_their_own_are_compared_all_the_same() -> None:
+    """The smallest difference counts then, and no step of the own method is near enough."""
+    made = wm.Sampler(lambda x, t: -20.0 * x, wm.FixedStep("euler", step=1 / 32))
+    verdict = wm.audit(made, NOISE, data=torch.zeros(50, 2), evidence=False)
+    assert verdict.threshold == 0
+    assert verdict.outcome != "FLOW"
 
 
 @pytest.mark.parametrize(

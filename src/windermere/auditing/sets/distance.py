@@ -159,10 +159,12 @@ class Target:
 
     def _rows(self, samples: Tensor, which: str) -> Tensor:
         """[samples, d] in float64 on the CPU: the features that are compared."""
+        if len(samples) < LEAST:
+            raise UsageError(f"{which} has {len(samples)} samples: distances of sets need at least {LEAST}")
+        if samples.numel() == 0:
+            raise UsageError(f"samples of {which} have no entries, but shape {list(samples.shape[1:])}")
         mapped = self._mapped(samples.to(self._like.device, self._like.dtype))
         rows = mapped.detach().reshape(len(mapped), -1).cpu().double()
-        if len(rows) < LEAST:
-            raise UsageError(f"{which} has {len(rows)} samples: distances of sets need at least {LEAST}")
         if not bool(rows.isfinite().all()):
             lost = int((~rows.isfinite().all(dim=1)).sum())
             raise AuditError(f"{lost} of {len(rows)} samples of {which} are not finite, so it has no distance")

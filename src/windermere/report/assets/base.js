@@ -46,6 +46,9 @@ function precisionWords(record, value) {
 /** Whether scores are shares of the samples. */
 const isShare = (record) => record.metric === "accuracy" || ["classes", "decisions", "movement"].includes(record.kind);
 
+/** Whether the verdict looks at the flow, and at no other solver. */
+const isOfFlowAlone = (record) => ["movement", "sets"].includes(record.kind);
+
 const metricName = (record) => String(record.metric || "score").replaceAll("_", " ");
 
 /** The mean score in words of its own: "63.0% right" for accuracies. */

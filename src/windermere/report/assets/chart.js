@@ -73,12 +73,17 @@ function methodsOf(lines) {
   return new Map(names.map((name) => [name, METHOD_SHAPES[name] ?? next++ % 5]));
 }
 
+function accuracyWords(record, accurate) {
+  const word = isOfFlowAlone(record) ? "" : accurate ? "counts: " : "does not count: ";
+  return word + (accurate ? "at least as accurate" : "less accurate");
+}
+
 function lineWords(record, line, own) {
   const words = [`${line.solver}${own ? " (its own)" : ""}`, `${metricName(record)}: ${scoreWords(record, line.metric)}`];
   if (line.evaluations) words.push(`evaluations: ${line.evaluations}`);
   if (isNumber(line.agreement_reference)) words.push(`same as the flow: ${(100 * line.agreement_reference).toFixed(1)}%`);
   if (isNumber(line.error)) words.push(`distance from the flow: ${line.error.toExponential(1)}`);
-  if (!own) words.push(line.counts ? "counts: at least as accurate" : "does not count: less accurate");
+  if (!own) words.push(accuracyWords(record, line.counts));
   return words.join("\n");
 }
 
@@ -180,11 +185,12 @@ function chartLegend(record, shapes) {
   const items = [...shapes].map(([name, kind]) =>
     legendItem(draw("path", { d: markPath(kind, 5), fill: "none", stroke: "var(--muted)", "stroke-width": 2 }), name));
   const square = (colour) => draw("rect", { x: -6, y: -6, width: 12, height: 12, fill: colour });
-  const limit = record.kind === "errors" ? `${record.threshold} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : record.threshold;
+  const factor = bandOf(record)[1] / record.own.metric; // of mean squares, that of their roots squared
+  const limit = record.kind === "errors" ? `${Number((Number.isFinite(factor) ? factor : record.threshold).toPrecision(3))} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : Number(Number(record.threshold).toPrecision(3));
   items.push(
     legendItem(draw("circle", { r: 8, fill: "var(--ink)" }), `its own solver: ${record.own.solver}`),
-    legendItem(square("var(--counts)"), "counts: at least as accurate as its own"),
-    legendItem(square("var(--coarse)"), "does not count: less accurate"),
+    legendItem(square("var(--counts)"), `${accuracyWords(record, true)} as its own`),
+    legendItem(square("var(--coarse)"), accuracyWords(record, false)),
     legendItem(square("var(--band)"), `counts as the same: within ${limit}`),
   );
   return make("ul", { class: "legend" }, ...items);
@@ -205,9 +211,10 @@ function safeChart(place, record) {
   const safe = record.safe.precision;
   if (isNumber(safe)) {
     const from = x(safe) - 14;
+    const late = from > width / 2;
     svg.append(
       draw("rect", { x: from, width: width - right - from, y: top, height: height - bottom - top, fill: "var(--good-back)" }),
-      draw("text", { x: from + 10, y: height - bottom - 12, text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); font-weight: 650" }),
+      draw("text", { x: late ? width - right - 6 : from + 10, "text-anchor": late ? "end" : "start", y: height - bottom - 12, text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); font-weight: 650" }),
     );
   }
   drawAxes(svg, box, {
@@ -227,5 +234,7 @@ function safeChart(place, record) {
     const words = `${record.precision_name} ${precisionWords(record, precision)}${own ? " (its own)" : ""}\nsame as the flow: ${(100 * share).toFixed(1)}%\n${isSafe ? "safe" : "not safe"}`;
     return { element, words };
   }));
-  place.replaceChildren(svg);
+  const words = "Safe is what the verdict's rule calls the same as the flow, for all samples together; single ones may differ.";
+  const bySample = isShare(record) && record.kind !== "movement";
+  place.replaceChildren(svg, ...(bySample ? [] : [make("p", { class: "caption", text: words })]));
 }
