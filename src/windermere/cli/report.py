@@ -1,9 +1,11 @@
 """What `windermere report` does."""
 
 from pathlib import Path
+from typing import Any
 
 from windermere.cli.console import stdout
 from windermere.cli.places import check_page
+from windermere.errors import RunError, StorageError, UsageError
 from windermere.records import read_json, write_atomically
 from windermere.report.page import audit_page
 from windermere.report.reading import saved_verdicts
@@ -12,6 +14,19 @@ from windermere.report.reading import saved_verdicts
 def write_report(verdict: Path, out: Path | None) -> None:
     page = out or verdict.with_suffix(".html")
     check_page(page, "out")
-    saved = saved_verdicts(read_json(verdict))
+    saved = saved_verdicts(_read(verdict))
     write_atomically(page, audit_page(saved.records, title=saved.title, lead=saved.lead).encode())
     stdout.print(f"page: {page}", soft_wrap=True)
+
+
+def _read(verdict: Path) -> Any:
+    """A verdict may lie anywhere: words about folders of runs would mislead."""
+    try:
+        return read_json(verdict)
+    except StorageError:
+        raise
+    except RunError as error:
+        state = "is no JSON" if verdict.exists() else "does not exist"
+        raise UsageError(
+            f"{verdict} {state}: give a .json file that verdict.save(...) has written, or an audit's answer as JSON"
+        ) from error
