@@ -35,12 +35,22 @@ def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Pla
             "a Dataset gives each sample inputs of its own, and none that all share: give pairs of inputs and labels, "
             "or leave shared=... out"
         )
-    given = (_as_batch(batch, shared, called) for batch in _as_batches(batches))
+    given = _alike(_as_batch(batch, shared, called) for batch in _as_batches(batches))
     if samples is None:
         return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
     kept, seen = _draw(given, samples, seed)
     population = "all that were given" if seen <= samples else f"a random subsample of {seen}, seed {seed}"
     return Chosen(list(_pieces(kept)), population)
+
+
+def _alike(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """Batches that all have labels, or none of which has."""
+    labelled: bool | None = None
+    for inputs, labels in batches:
+        if labelled not in (None, labels is not None):
+            raise UsageError("some batches have labels and others have none: give them all, or leave them all out")
+        labelled = labels is not None
+        yield inputs, labels
 
 
 def _as_batches(given: Any) -> Iterable[Any]:
