@@ -118,10 +118,26 @@ def test_one_trajectory_without_targets_is_judged_by_its_own_spread_over_time() 
     assert verdict(wm.FixedStep("rk4", step=0.1)).outcome is Outcome.FLOW
 
 
+def test_outputs_that_all_end_in_one_point_do_not_move_by_multiples_of_rounding() -> None:
+    field = wm.Autonomous(nn.Linear(2, 2))
+    with torch.no_grad():
+        field.network.weight.copy_(-32 * torch.eye(2))
+        field.network.bias.fill_(32.0)
+    verdict = wm.audit(wm.ODEBlock(field, wm.FixedStep.of("rk4", steps=80)), ring(), evidence=False)
+    assert verdict.outcome is Outcome.FLOW, verdict
+
+
 def test_a_single_output_of_a_single_sample_is_undecided_in_a_sentence() -> None:
     verdict = wm.audit(block(4), ring()[:1], evidence=False)
     assert verdict.outcome is Outcome.UNDECIDED
     assert "inf%" in verdict.sentence
+
+
+@pytest.mark.parametrize("samples", [1000, None])
+def test_labels_of_some_batches_only_are_refused(samples: int | None) -> None:
+    x = ring()
+    with pytest.raises(UsageError, match="some batches have labels and others have none"):
+        wm.audit(block(4), [(x, (x[:, 0] > 0).long()), (x, None)], samples=samples, evidence=False)
 
 
 def test_a_metric_that_needs_labels_is_refused_without() -> None:

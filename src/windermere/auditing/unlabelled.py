@@ -22,6 +22,8 @@ CHANGED, MOVED = 0.1, 0.01
 outputs may move."""
 STILL = 0.1
 """By which share of the threshold outputs may still move in the reference's last refinement."""
+ROUNDING = 1e-6
+"""Outputs that differ by a smaller share of their size are the same in float32."""
 
 
 @dataclass(frozen=True)
@@ -138,11 +140,12 @@ def _between(one: Kept, other: Kept) -> Numbers | None:
 
 def _spread(outputs: Numbers) -> Numbers:
     """The mean squared distance of outputs from their mean over samples, by sample and time; of one sample, or where
-    all are the same, from their mean over times, or else from 0."""
+    all are the same but for rounding, from their mean over times, or else from 0."""
     values = torch.as_tensor(outputs).double()
     about = [values.mean(dim=0), *([values.mean(dim=1, keepdim=True)] if values.ndim > 1 else []), torch.zeros(1)]
     spreads = (over_entries((values - centre).square()).numpy() for centre in (about if len(values) > 1 else about[1:]))
-    return next((spread for spread in spreads if spread.any()), over_entries(torch.zeros_like(values)).numpy())
+    least = ROUNDING**2 * float(values.square().mean())
+    return next((spread for spread in spreads if spread.mean() > least), over_entries(torch.zeros_like(values)).numpy())
 
 
 def without_labels(own: Pass, outputs: str | None, threshold: float | None) -> Judge:
