@@ -119,11 +119,11 @@ def test_one_trajectory_without_targets_is_judged_by_its_own_spread_over_time() 
 
 
 def test_outputs_that_all_end_in_one_point_do_not_move_by_multiples_of_rounding() -> None:
-    field = wm.Autonomous(nn.Linear(2, 2))
+    pull = nn.Linear(2, 2)
     with torch.no_grad():
-        field.network.weight.copy_(-32 * torch.eye(2))
-        field.network.bias.fill_(32.0)
-    verdict = wm.audit(wm.ODEBlock(field, wm.FixedStep.of("rk4", steps=80)), ring(), evidence=False)
+        pull.weight.copy_(-32 * torch.eye(2))
+        pull.bias.fill_(32.0)
+    verdict = wm.audit(wm.ODEBlock(wm.Autonomous(pull), wm.FixedStep.of("rk4", steps=80)), ring(), evidence=False)
     assert verdict.outcome is Outcome.FLOW, verdict
 
 
