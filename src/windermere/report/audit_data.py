@@ -122,7 +122,7 @@ class AuditFigure:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Of the band."""
+        """The two ends of the band that scores have to lie in."""
         return self.band or (self.own.metric - self.threshold, self.own.metric + self.threshold)
 
     @property
