@@ -63,6 +63,8 @@ $(DOCS_READY): $(READY) docs/constraints.txt
 
 docs: $(DOCS_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto -q docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/windermere demo --out docs/_build/demo > docs/_build/demo.txt
+	cp docs/_build/demo/index.html docs/_build/html/play-page.html
 
 clean:
 	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
