@@ -36,10 +36,11 @@ class Printed:
     passes: int
     """The numbers of Euler steps around the critical one (as evaluations, it gives one more)."""
     grid: PrintedMean
-    """Of the grid's coarsest run that passes."""
+    """The accuracy of the grid's coarsest run that passes."""
     adapted: PrintedMean
-    """Of Algorithm 2, with Euler steps checked by midpoint; and its evaluations per iteration:"""
+    """The accuracy of Algorithm 2, with Euler steps checked by midpoint."""
     cost: float
+    """The evaluations per iteration of Algorithm 2."""
 
 
 PRINTED = {

@@ -50,7 +50,7 @@ class FanRow:
 
     method: str
     exponent: float | None = None
-    """Of the step's size, a power of ten."""
+    """The step is ten to the power of this."""
     step: float | None = None
     outcome: str
     steps: int | None = None
