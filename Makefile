@@ -7,7 +7,7 @@ READY := .venv/.ready
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,ray]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r peers.txt
 	@touch $(READY)
 
