@@ -50,7 +50,7 @@ def train(
 
     `capture` says whether many iterations at once are left to the device; None does so where it pays.
     """
-    with _set_up(config, training_set[0]):
+    with set_up(config, training_set[0]):
         training = Training(config, training_set, test_set, run)
         if capture is None:
             capture = can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
@@ -79,7 +79,7 @@ def train_together(
         alone = partial(train, training_set=training_set, test_set=test_set, sign=sign, capture=capture)
         return [alone(config, run=run, report=partial(report, i)) for i, (config, run) in enumerate(pairs)]
     _check_alike(configs)
-    with _set_up(configs[0], training_set[0]):
+    with set_up(configs[0], training_set[0]):
         trainings = [Training(config, training_set, test_set, run) for config, run in pairs]
         return _advance(JointStepper(trainings), sign, report)
 
@@ -120,7 +120,7 @@ def _finish(training: Training, *, idle: bool) -> TrainingOutcome:
 
 
 @contextmanager
-def _set_up(config: RunConfig, inputs: Tensor) -> Iterator[None]:
+def set_up(config: RunConfig, inputs: Tensor) -> Iterator[None]:
     """Rounds products as the config says; where C solves the networks for points, what is left for PyTorch is small,
     and it is given a single thread."""
     in_c = inputs.is_cpu and inputs.ndim == 2 and inputs.dtype in C_TYPES
