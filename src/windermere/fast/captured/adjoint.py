@@ -1,7 +1,8 @@
 """The continuous adjoint by steps that are replayed: a state and its cotangent, backwards in time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ class AdjointStation(Workplace):
         )
         self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self._settle)
         self.tries = Tries(stacked, 0, kept=False, settle=self._settle) if adaptive else None
+        if self.tries is not None:
+            self.tries.start.work = partial(self._start, self.tries.begin)
         part = self.fixed or self.tries
         assert part is not None
         pieces = [part.step] if self.tries is None else [self.tries.start, part.step]
@@ -45,6 +48,12 @@ class AdjointStation(Workplace):
 
     def _pair(self, z: Tensor, a: Tensor | None = None) -> Tensor:
         return torch.stack([z.detach(), torch.zeros_like(z) if a is None else a], dim=self.axis)
+
+    def _start(self, work: Callable[[], None]) -> None:
+        """Then let go of what autograd noted: it would tie parameters to the stream that the start was recorded on, and
+        PyTorch warns of that when a step is recorded on another."""
+        work()
+        self.rate.finish_step()
 
     def _settle(self, h: Tensor, accepted: Tensor | None) -> None:
         self.rate.add_share(self.rate.finish_step(), h, accepted)

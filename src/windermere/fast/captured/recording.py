@@ -1,12 +1,72 @@
 """A piece of work on tensors that stay where they are: on a GPU it is recorded once, as a CUDA graph, and replayed."""
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import torch
 
 WARM_UPS = 2
 """Runs before a capture, in which libraries set themselves up."""
+
+
+class _Remains:
+    """Graphs that nobody needs any more, until nothing is captured: CUDA ends a capture during which one is freed.
+
+    The garbage collector may bring them at any moment and in any thread, so nothing here waits for a lock.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: deque[Any] = deque()
+        self.captures: set[int] = set()
+        self.numbers = count()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Nothing is freed within."""
+        number = next(self.numbers)
+        self.captures.add(number)
+        try:
+            yield
+        finally:
+            self.captures.discard(number)
+            self.free()
+
+    def add(self, graph: Any) -> None:
+        self.graphs.append(graph)
+        self.free()
+
+    def free(self) -> None:
+        """Free what there is, unless something is captured: here, or by others in this thread."""
+        while self.graphs and not self.captures and not is_capturing():
+            try:
+                self.graphs.popleft()
+            except IndexError:  # another thread was faster
+                return
+
+
+REMAINS = _Remains()
+
+
+def is_capturing() -> bool:
+    """Whether this thread's stream is, be it by a user."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+
+
+class Graph:
+    """A CUDA graph, freed when that harms no capture."""
+
+    def __init__(self) -> None:
+        self.own = torch.cuda.CUDAGraph()
+
+    def replay(self) -> None:
+        self.own.replay()
+
+    def __del__(self) -> None:
+        if "own" in vars(self):
+            REMAINS.add(vars(self).pop("own"))
 
 
 class Recording:
@@ -16,8 +76,8 @@ class Recording:
         """`at_once` is how many times a second graph does the work, where it is done often: each start takes time."""
         self.work: Callable[[], None] | None = work
         self.at_once = at_once
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.several: torch.cuda.CUDAGraph | None = None
+        self.graph: Graph | None = None
+        self.several: Graph | None = None
 
     def __call__(self, times: int = 1) -> None:
         if self.several is not None:
@@ -47,10 +107,10 @@ def record(recordings: Sequence[Recording], device: torch.device, reset: Callabl
             recording.work = None
 
 
-def _captured(work: Callable[[], None], times: int, pool: Any, reset: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def _captured(work: Callable[[], None], times: int, pool: Any, reset: Callable[[], None]) -> Graph:
     reset()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+    graph = Graph()
+    with REMAINS.kept(), torch.cuda.graph(graph.own, pool=pool, capture_error_mode="thread_local"):
         for _ in range(times):
             work()
     return graph

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from windermere.fast.captured.adjoint import AdjointStation
+from windermere.fast.captured.recording import is_capturing
 from windermere.fast.captured.walks import Station
 
 MOST_STATIONS = 16
@@ -121,7 +122,7 @@ class Shelf:
                 self.lock.release()
 
     def _sweep(self) -> None:
-        if self.users or not self.gone or (_has_cuda() and torch.cuda.is_current_stream_capturing()):
+        if self.users or not self.gone or is_capturing():
             return
         while self.gone:
             for key in self.owners.pop(self.gone.popleft(), ()):

@@ -49,7 +49,7 @@ class Tries:
         """What a solve starts with, as long as its times and tolerances are the same."""
         self.numbers, self.limits = self.clock[:-4].view(shape), self.clock[-4:]
         self.t, self.h, self.end, self.rtol, self.atol = self.numbers.unbind(0)
-        self.begin, self.finish, self.smallest, self.budget = self.limits.unbind(0)
+        self.beginning, self.finish, self.smallest, self.budget = self.limits.unbind(0)
         self.known = torch.zeros(groups, dtype=torch.bool, device=device)
         self.counts = torch.zeros(3 * size + 4, dtype=torch.int64, device=device)
         self.costs, self.seen = self.counts[:-4].view(shape), self.counts[-4:-1]
@@ -63,7 +63,7 @@ class Tries:
         self.nodes = torch.zeros(rows, 2, *groups, dtype=DOUBLE, device=device)
         self.fractions = torch.tensor(motion.tableau.c, dtype=DOUBLE, device=device).reshape(-1, *(1,) * len(groups))
         self.fused = FusedTry(self) if motion.is_fused else None
-        self.start, self.step = Recording(self._start), Recording(self._fused_try if self.fused else self._try)
+        self.start, self.step = Recording(self.begin), Recording(self._fused_try if self.fused else self._try)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, and a short way to go."""
@@ -135,17 +135,17 @@ class Tries:
         return self._columns(self.atol) + self._columns(self.rtol) * size
 
     @torch.no_grad()
-    def _start(self) -> None:
+    def begin(self) -> None:
         """The field at the start, and the first step: initial_step.py on the device."""
         self._begin()
-        span, scale = self.finish - self.begin, self._scale(self.z)
+        span, scale = self.finish - self.beginning, self._scale(self.z)
         self.k.copy_(self.motion.rate(self._columns(self.t), self.z))
         d0, d1 = self._rms(self.z / scale), self._rms(self.k / scale)
         tiny = (d0 < 1e-5) | (d1 < 1e-5)
         h0 = torch.minimum(torch.where(tiny, 1e-6, 0.01 * d0 / torch.where(tiny, 1.0, d1)), span.abs())
         signed = torch.copysign(h0, span)
         probe = combine(self.z, self._columns(signed), (1.0,), (self.k,))
-        first, last = torch.minimum(self.begin, self.finish), torch.maximum(self.begin, self.finish)
+        first, last = torch.minimum(self.beginning, self.finish), torch.maximum(self.beginning, self.finish)
         change = self.motion.rate(self._columns((self.t + signed).clamp(first, last)), probe) - self.k
         d2 = self._rms(change / scale) / h0
         largest, order = torch.maximum(d1, d2), self.motion.tableau.embedded_order
