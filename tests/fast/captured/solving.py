@@ -1,5 +1,6 @@
 """One solve, captured and not: its states, its gradients, its costs, or what it says is wrong."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -59,19 +60,55 @@ def outcome(work: Callable[[], Result]) -> Result | tuple[str, str]:
         return type(error).__name__, str(error)
 
 
-def assert_same(found: Any, wanted: Any) -> None:
-    """Up to rounding; errors to the word."""
+class Shaken(nn.Module):
+    """A field that is given each state with errors of an ulp of float32: what rounding its steps otherwise may do."""
+
+    def __init__(self, field: nn.Module, seed: int) -> None:
+        super().__init__()
+        self.field, self.generator = field, torch.Generator("cpu").manual_seed(seed)
+
+    def forward(self, t: Tensor, z: Any) -> Any:
+        return self.field(t, tuple(map(self.shake, z)) if isinstance(z, tuple) else self.shake(z))
+
+    def shake(self, z: Tensor) -> Tensor:
+        signs = 2 * torch.randint(2, z.shape, generator=self.generator).to(z) - 1
+        return z * (1 + torch.finfo(torch.float32).eps * signs)
+
+
+def sway(field: nn.Module, z: Any, way: Way) -> list[float]:
+    """How far each tensor of a solve's goes if each state that the field is given is off by an ulp of float32: measured
+    in float64, step by step, the most of a few draws."""
+    exact = copy.deepcopy(field).double()
+    start, own = tuple(part.double() for part in z) if isinstance(z, tuple) else z.double(), parameters_of(exact)
+    with wm.fast_paths(False):
+        calm, *draws = (
+            solve_once(f, start, way, own).tensors for f in (exact, *(Shaken(exact, seed) for seed in range(4)))
+        )
+    return [
+        max(0.0 if x is None or y is None else float((x - y).abs().max()) for y in others)
+        for x, *others in zip(calm, *draws, strict=True)
+    ]
+
+
+def leeway(field: Any, z: Any, way: Way) -> list[float] | None:
+    """How far two solves that round differently may be apart beside the usual tolerance: both sway."""
+    return [2 * s for s in sway(field, z, way)] if isinstance(field, nn.Module) else None
+
+
+def assert_same(found: Any, wanted: Any, spare: Sequence[float] | None = None) -> None:
+    """Up to rounding, and what is to spare for each tensor; errors to the word."""
     if not isinstance(found, Result) or not isinstance(wanted, Result):
         assert found == wanted
         return
     assert found.numbers == wanted.numbers
     assert len(found.tensors) == len(wanted.tensors)
-    for mine, theirs in zip(found.tensors, wanted.tensors, strict=True):
+    spare = spare or [0.0] * len(wanted.tensors)
+    for mine, theirs, more in zip(found.tensors, wanted.tensors, spare, strict=True):
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
             dtype = torch.float32 if torch.float32 in (theirs.dtype, mine.dtype) else torch.float64
             tolerance = TOLERANCE[dtype] * (1 + float(theirs.abs().sum()) / max(1, theirs.numel()))
-            torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance)
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=tolerance + more)
 
 
 def parameters_of(field: Any) -> list[Tensor]:

@@ -10,7 +10,7 @@ from torch import nn
 
 import windermere as wm
 from tests.fast.captured.fields import CASES, Case
-from tests.fast.captured.solving import Result, Way, assert_same, outcome, parameters_of, solve_once
+from tests.fast.captured.solving import Result, Way, assert_same, leeway, outcome, parameters_of, solve_once
 from windermere.fast.captured.path import CapturedSteps
 
 WAYS = {
@@ -90,18 +90,41 @@ def test_a_solve_is_the_same_or_declined(name: str, way: str, path: CapturedStep
     assert all(n == 1 for n in captures if case.captured)
 
 
-@pytest.mark.parametrize("name", ["time MLP", "exact trace", "GroupNorm", "holding", "function"])
-@pytest.mark.parametrize("way", ["fixed", "adaptive", "interpolated", "adaptive adjoint"])
+SINGLE = pytest.mark.parametrize("name", ["time MLP", "exact trace", "GroupNorm", "holding", "function"])
+SINGLE_WAYS = pytest.mark.parametrize("way", ["fixed", "adaptive", "interpolated", "adaptive adjoint"])
+
+
+@SINGLE
+@SINGLE_WAYS
 def test_so_it_is_in_single_precision(name: str, way: str, path: CapturedSteps, device: str) -> None:
+    """On tapes both solves round alike; on a GPU the captured one has kernels of its own."""
     torch.set_default_dtype(torch.float32)
     case = CASES[name]
     field = made(case, device)
     found = three_solves(field, case, WAYS[way], device)
     with wm.fast_paths(False):
         wanted = three_solves(made(case, device), case, WAYS[way], device)
-    for mine, theirs in zip(found, wanted, strict=True):
-        assert_same(mine, theirs)
+    spare: list[Any] = [None] * 4
+    if device == "cuda":
+        spare[:3] = [leeway(field, moved(state(case.state, seed), device), WAYS[way]) for seed in range(3)]
+    for mine, theirs, more in zip(found, wanted, spare, strict=True):
+        assert_same(mine, theirs, more)
     assert path.shelf.captures
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most"),
+    [("time MLP", 0, 1e-6), ("exact trace", 0, 1e-6), ("holding", 0, 1e-6), ("GroupNorm", 5e-5, 1e-3)],
+)
+def test_only_a_norm_near_the_kinks_of_a_field_has_much_to_spare(name: str, least: float, most: float) -> None:
+    """With the weights of some seeds a state interpolated is off by more than the usual 1e-5 if an ulp is: this is what
+    a GPU met."""
+    torch.set_default_dtype(torch.float32)
+    case, found = CASES[name], 0.0
+    for seed in range(1, 6):
+        torch.manual_seed(seed)
+        found = max(found, *(leeway(case.make(), state(case.state, 0), WAYS["interpolated"]) or ()))
+    assert least <= found < most
 
 
 ENSEMBLES = {
