@@ -8,7 +8,7 @@ import.
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any, TypeVar
@@ -221,12 +221,12 @@ def uncompiled(function: Function) -> Function:
     return _leave_alone(function)  # type: ignore[no-any-return]
 
 
-def as_if_uncompiled() -> AbstractContextManager[Any]:
-    """Within it, what torch.compile made runs as it was written: its derivatives can then be taken twice. Public since
-    2.6; before, PyTorch says itself that they cannot."""
+def eager_stance() -> AbstractContextManager[Any] | None:
+    """In all threads, what torch.compile made runs as it was written until this is left; None where nothing is compiled
+    yet. Public since 2.6; before, PyTorch says itself what is wrong."""
     stance = _find("torch.compiler.set_stance")
     nothing_compiled = "torch._dynamo" not in sys.modules  # whose import takes seconds
-    return nullcontext() if stance is None or nothing_compiled else stance("force_eager")
+    return None if stance is None or nothing_compiled else stance("force_eager")  # in force from here on
 
 
 _AUTOCAST = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast"}

@@ -1,5 +1,6 @@
 """Inside of torch.func's transforms and of autocast a solve is right, or says why it cannot be."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.torches import needs_compile, needs_torch
 from windermere.errors import FieldError, NonFiniteError, UsageError
 from windermere.nn import ODEBlock
 from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, initial_step, solve
+from windermere.solvers.torch_modes import as_if_uncompiled
 
 FIXED = FixedStep("rk4", step=1 / 4)
 DOPRI = Adaptive("dopri54", tolerance=1e-3)
@@ -240,6 +242,38 @@ def test_the_adjoints_way_back_runs_a_compiled_field_as_it_was_written() -> None
     wanted, found = (torch.autograd.grad(end.sum(), list(field.parameters())) for end in ends)
     torch.testing.assert_close(found, wanted)
     assert calls == there > 0
+
+
+@needs_torch(6, "that can be told to run what is compiled as it was written")
+@COMPILING
+def test_ways_back_at_once_leave_torch_compile_as_it_was() -> None:
+    """PyTorch's stance is all threads' one: the last of them gives it back, not the first."""
+    torch.compiler.reset()
+    calls = 0
+
+    def counting_backend(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Any:
+        def run(*given: Tensor) -> Any:
+            nonlocal calls
+            calls += 1
+            return graph(*given)
+
+        return run
+
+    double = torch.compile(lambda x: 2 * x, backend=counting_backend)
+
+    def is_compiled() -> bool:
+        before = calls
+        assert double(torch.ones(2)).tolist() == [2, 2]
+        return calls > before
+
+    first, second = as_if_uncompiled(), as_if_uncompiled()
+    found = [is_compiled()]
+    steps: list[Callable[[], object]] = [first.__enter__, second.__enter__, lambda: first.__exit__(None, None, None)]
+    for step in steps:
+        step()
+        found.append(is_compiled())
+    second.__exit__(None, None, None)
+    assert [*found, is_compiled()] == [True, False, False, False, True]
 
 
 @needs_compile

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import as_if_uncompiled, gradient_edge, is_forward_mode, times_written
+from windermere._torch_private import gradient_edge, is_forward_mode, times_written
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -25,6 +25,7 @@ from windermere.solvers.runge_kutta import check_kept
 from windermere.solvers.sample_times import check_steps_by_sample
 from windermere.solvers.solver import Solver, stopping_at
 from windermere.solvers.tableaus import Tableau
+from windermere.solvers.torch_modes import as_if_uncompiled
 
 
 def solve_with_adjoint(problem: Problem, settings: Adjoint) -> Walked:

@@ -1,5 +1,8 @@
 """What PyTorch does around a solve: transforms (vmap, grad, jvp, ...) and autocast."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from threading import Lock
 from typing import Any
 
 import torch
@@ -7,6 +10,7 @@ from torch import Tensor
 
 from windermere._torch_private import (
     PERHAPS,
+    eager_stance,
     innermost_transform,
     is_any_autocast_enabled,
     is_autocast_enabled,
@@ -62,3 +66,31 @@ def is_mixed(z: Tensor) -> bool:
     if not is_any_autocast_enabled():  # the one question that takes next to no time
         return False
     return is_autocast_enabled(z.device.type)
+
+
+class _Uncompiled:
+    """PyTorch has one stance towards compiled code, for all threads: whoever needs it first takes it, and whoever needs
+    it last gives it back. If each gave back what it found, two at once could leave it as it is here for good."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = Lock(), 0
+        self.stance: AbstractContextManager[Any] | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self.lock:
+            if self.stance is None:
+                self.stance = eager_stance()
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if self.users == 0 and self.stance is not None:
+                    self.stance.__exit__(None, None, None)
+                    self.stance = None
+
+
+as_if_uncompiled = _Uncompiled()
+"""Within it, what torch.compile made runs as it was written: its derivatives can then be taken twice."""
