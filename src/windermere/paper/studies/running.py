@@ -253,10 +253,12 @@ class _Runner:
     def _measure(self, part: Part, together: int) -> None:
         config = part.config
         trained = trained_ensemble(part.folder, device=config.device)
-        inputs, labels = self._sets(config)[1]
-        test_set = inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device)
+        training_set, test_set = (
+            (inputs.to(config.device, DTYPES[config.dtype]), labels.to(config.device))
+            for inputs, labels in self._sets(config)
+        )
         with convolving_in(config.arithmetic):
-            tables = self.folder.study.measure(Finished(part.name, trained, test_set, part.folder))
+            tables = self.folder.study.measure(Finished(part.name, trained, test_set, part.folder, training_set))
         self.folder.add(tables, _provenance(part, together))
 
 

@@ -58,6 +58,8 @@ class Finished:
     test_set: Labelled
     folder: Path
     """The run's own folder, where its metrics are."""
+    training_set: Labelled | None = None
+    """None where it is not needed."""
 
 
 @dataclass(frozen=True, kw_only=True)
