@@ -12,6 +12,8 @@ from torch import nn
 
 import windermere as wm
 from tests.auditing.test_known_cases import rotation_verdict
+from tests.report.records import a_record
+from windermere.auditing.scene_samples import THUMBNAIL_BYTES, Thumbnails
 from windermere.auditing.scene_view import FRAMES, Projection, View, resampled
 from windermere.auditing.verdict import Verdict
 from windermere.errors import UsageError
@@ -182,6 +184,40 @@ def test_a_sampler_shows_what_it_draws_beside_real_samples() -> None:
     assert all(rung["samples"].shape == (50, 2) for rung in scene["rungs"])
     assert scene["rungs"][scene["own"]]["score"] == pytest.approx(verdict.own.metric)
     assert audit_page([{**verdict.to_dict(), "scene": scene}])
+
+
+class Brighter(nn.Module):
+    """Makes images brighter, the right half less so."""
+
+    def forward(self, x: torch.Tensor, t: torch.Tensor) -> torch.Tensor:
+        return torch.linspace(1, 0, x.shape[-1]).expand(x.shape)
+
+
+def test_a_sampler_of_images_shows_them_as_such() -> None:
+    torch.manual_seed(0)
+    sampler = wm.Sampler(Brighter(), wm.FixedStep("euler", step=1 / 2))
+    real = torch.rand(30, 3, 70, 8)
+    scene = scene_of(wm.audit(sampler, torch.zeros(30, 3, 70, 8), data=real))
+    assert scene["thumbnail"] == [23, 2, 3]  # shrunk by three, so that the longer side takes 32 pixels at most
+    assert scene["real_thumbnails"].shape == (25, 23, 2, 3)
+    drawn = scene["rungs"][scene["own"]]["thumbnails"]
+    assert drawn.shape == (25, 23, 2, 3)
+    assert (drawn[:, :, 0] > 200).all()
+    assert (drawn[:, :, 1] < 180).all()
+    assert len(audit_page([{**a_record(), "scene": scene}]).encode()) < 1_000_000
+
+
+@pytest.mark.parametrize("shape", [(9, 2), (9, 3, 4, 4), (9, 4, 8, 8), (9, 12, 12)])
+def test_what_is_no_image_has_no_thumbnails(shape: tuple[int, ...]) -> None:
+    assert Thumbnails.of(np.zeros(shape), sets=3) is None
+
+
+@pytest.mark.parametrize(("shape", "count"), [((50, 28, 28, 1), 25), ((50, 3, 32, 32), 9), ((2, 1, 8, 8), 1)])
+def test_there_are_as_many_thumbnails_as_a_page_has_room_for(shape: tuple[int, ...], count: int) -> None:
+    thumbnails = Thumbnails.of(np.random.default_rng(0).random(shape), sets=12)
+    assert thumbnails is not None
+    assert thumbnails.count == count
+    assert 12 * count * np.prod(thumbnails.size) <= THUMBNAIL_BYTES
 
 
 def test_without_labels_a_scene_tells_how_far_outputs_move() -> None:

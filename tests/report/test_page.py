@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.report.kinds import some_images
 from tests.report.records import a_line, a_record, a_scene
 from windermere.errors import UsageError
 from windermere.report.html import short
@@ -28,6 +29,7 @@ ASSETS = Path(__file__).parents[2] / "src" / "windermere" / "report" / "assets"
         ({"metric": "log_error", "threshold": 0.3}, "the same weights score 0.630 instead of 1.000."),
         ({"outcome": "STRANGE"}, "The audit's answer is STRANGE"),
         ({"reference": {"metric": None}}, "This model works with its own solver only."),
+        ({"kind": "likelihood", "metric": "nll"}, "give a negative log-likelihood of 0.630 instead of 1.000 (lower is"),
     ],
 )  # fmt: skip
 def test_the_headline_tells_a_manager_what_the_verdict_means(values: dict[str, Any], said: str) -> None:
@@ -97,6 +99,16 @@ def test_where_there_is_too_little_room_the_first_models_have_pictures() -> None
     assert 0 < page.count('"kind":"plane"') < 30
 
 
+def test_many_samplers_of_images_have_fewer_images_each() -> None:
+    noise = np.random.default_rng(0)
+    scene = some_images(25) | {"thumbnail": [64, 64, 3]}
+    for rung in scene["rungs"]:
+        rung["thumbnails"] = noise.integers(0, 255, (25, 64, 64, 3), dtype=np.uint8)
+    page = audit_page([a_record(name=f"seed {i}", scene=scene) for i in range(2)])
+    assert len(page.encode()) < 1_000_000
+    assert page.count('"shape":[4,64,64,3]') == 8
+
+
 def test_the_verdicts_of_several_models_are_counted() -> None:
     page = audit_page([a_record(), a_record(outcome="FLOW"), a_record()])
     assert "2 of 3: tied to its solver; 1 of 3: a flow." in page
@@ -155,6 +167,8 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
         ({"outcome": "COARSE", "reference": {"metric": 1.2}}, "This model is solved too coarsely"),
         ({"kind": "sets"}, "the verdict looks at the flow alone"),
         ({}, "Solvers in bold count"),
+        ({}, "Do trajectories cross? (crossings)"),
+        ({"kind": "movement", "threshold": 0.01}, "up to 1 point counts as the same"),
         ({}, "euler, h = 1/8 and everything finer count as the same as the flow"),
     ],
 )

@@ -177,7 +177,10 @@ def evidence(record: Record) -> str:
 
 
 def _piece(piece: Mapping[str, Any]) -> str:
-    parts = [element("h4", escape(str(piece.get("name", "")))), element("p", escape(str(piece.get("finding", ""))))]
+    parts = [
+        element("h4", escape(words.evidence_title(str(piece.get("name", ""))))),
+        element("p", escape(str(piece.get("finding", "")))),
+    ]
     for name, title in (("proves", "What it proves"), ("limits", "What it does not prove")):
         if piece.get(name):
             parts.append(element("p", element("b", f"{title}:"), " ", escape(str(piece[name])), class_=name))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib import resources
+from math import isqrt
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ SCRIPTS = (
 MOST = 980_000
 """Bytes of a page, as far as scenes decide it."""
 FEWEST_POINTS = 20
+DETAILS = element("h2", "In detail", class_="visually-hidden")
+"""Screen readers meet headings in order: of one verdict alone the page's first heading tells it."""
 SIDE_BY_SIDE = 3
 """Up to so many models are played with side by side; of more, the one that is chosen."""
 
@@ -95,6 +98,8 @@ def _thinned(scene: dict[str, Any], share: float) -> dict[str, Any]:
     kept = max(FEWEST_POINTS, int(points * share * 0.95))
 
     def fewer(value: Any, name: str = "") -> Any:
+        if name.endswith("thumbnails"):
+            return value[: max(1, isqrt(int(len(value) * share * 0.95))) ** 2]
         if isinstance(value, np.ndarray) and name not in ("map", "background", "bins"):
             return value[:, :kept] if value.ndim == 3 else value[:kept]
         if isinstance(value, Mapping):
@@ -152,7 +157,7 @@ def _player(records: Sequence[Record]) -> str:
 
 def _verdict(record: Record, index: int, *, alone: bool) -> str:
     """All details of one model."""
-    name = element("h2", html.badge(record), " ", escape(str(record["name"])), class_="name") if not alone else ""
+    name = element("h2", html.badge(record), " ", escape(str(record["name"])), class_="name") if not alone else DETAILS
     told = html.paragraphs((words.headline(record),), "headline") if not alone else ""
     advice = () if alone else (record.get("recommendation"),)
     sections = (

@@ -39,6 +39,24 @@ OUTCOMES = {
 }
 
 
+EVIDENCE = {
+    "crossings": "Do trajectories cross? (crossings)",
+    "orientation": "Do steps turn the space inside out? (orientation)",
+    "h L": "Is the step short for this field? (h L: the step times how steep the field is)",
+    "modified equation": "How much does the solver add to the field? (modified equation)",
+    "convergence": "Does the error shrink with the step as it should? (convergence)",
+    "there and back": "Does the way back lead to the start? (there and back)",
+    "energy": "Is the energy kept? (energy)",
+    "margins": "How many decisions stand whatever the solver? (margins)",
+    "stability": "Do steps make grow what ought to decay? (stability)",
+}
+"""The question that each piece of evidence answers, with its name."""
+
+
+def evidence_title(name: str) -> str:
+    return EVIDENCE.get(name, name)
+
+
 def outcome_words(record: Record) -> OutcomeWords:
     name = str(record.get("outcome", "UNDECIDED"))
     return OUTCOMES.get(name, OutcomeWords(name.capitalize(), "unsure", f"The audit's answer is {name}"))
@@ -71,6 +89,9 @@ def _change(record: Record, other: float, *, one: bool = False) -> str:
         return f"{'has' if one else 'have'} an error ({metric_name(record)}) of {now} instead of {before}"
     if record.get("kind") == "sets":
         return f"{'draws' if one else 'draw'} samples at a distance of {now} from real ones, instead of {before}"
+    if record.get("kind") == "likelihood":
+        told = f"a negative log-likelihood of {now} instead of {before} (lower is better)"
+        return f"{'gives' if one else 'give'} {told}"
     verb = ("get" if is_share(record) else "score") + ("s" if one else "")
     return f"{verb} {now}{' right' if is_share(record) else ''} instead of {before}"
 
@@ -171,7 +192,7 @@ def threshold_words(record: Record) -> str:
     value = number(record.get("threshold"), 0.1)
     if is_relative(record):
         return f"{value:g} times"
-    return f"{100 * value:g} points" if is_share(record) else digits(record).limit
+    return f"{100 * value:g} point{'s' * (value != 0.01)}" if is_share(record) else digits(record).limit
 
 
 def precision_words(record: Record, value: Any) -> str:

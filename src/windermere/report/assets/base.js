@@ -32,6 +32,8 @@ function scoreWords(record, value) {
   return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
 
+const pointsWords = (points) => `${points} point${points === 1 ? "" : "s"}`;
+
 /** 0.015625 as 1/64. */
 function stepWords(value) {
   const parts = Math.round(1 / value);
@@ -99,12 +101,19 @@ function describePoints(points) {
   });
 }
 
+const unseen = new Map();
+
+/** Draws the figures of places that have no width yet: those of hidden verdicts, which paper shows. */
+const drawUnseen = () => unseen.forEach((paint, place) => paint(place));
+
 /** Draws a figure, and again whenever its place gets another width. */
 function drawnToFit(place, paint) {
   let width = -1;
+  unseen.set(place, paint);
   new ResizeObserver(() => {
     if (place.clientWidth === width || !place.clientWidth) return;
     width = place.clientWidth;
+    unseen.delete(place);
     paint(place);
   }).observe(place);
 }

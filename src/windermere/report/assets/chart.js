@@ -149,9 +149,12 @@ function metricChart(place, record) {
 const clampTo = (value, low, high) => Math.max(low, Math.min(high, value));
 
 function addFlowLine(svg, box, at) {
+  const beside = box.right > 50; // else above it, at the left, where fewer solvers are near the flow
   svg.append(
     draw("line", { x1: box.left, x2: box.width - box.right, y1: at, y2: at, stroke: "var(--ink)", "stroke-dasharray": "7 4", "stroke-width": 1.5 }),
-    draw("text", { x: box.width - box.right + (box.right > 50 ? 98 : 0), y: at + (box.right > 50 ? 4 : -6), "text-anchor": "end", class: "halo", text: "the flow itself" }),
+    beside
+      ? draw("text", { x: box.width - box.right + 98, y: at + 4, "text-anchor": "end", class: "halo", text: "the flow itself" })
+      : draw("text", { x: box.left + 4, y: at - 6, class: "halo", text: "the flow itself" }),
   );
 }
 
@@ -186,7 +189,7 @@ function chartLegend(record, shapes) {
     legendItem(draw("path", { d: markPath(kind, 5), fill: "none", stroke: "var(--muted)", "stroke-width": 2 }), name));
   const square = (colour) => draw("rect", { x: -6, y: -6, width: 12, height: 12, fill: colour });
   const factor = bandOf(record)[1] / record.own.metric; // of mean squares, that of their roots squared
-  const limit = record.kind === "errors" ? `${Number((Number.isFinite(factor) ? factor : record.threshold).toPrecision(3))} times` : isShare(record) ? `${+(100 * record.threshold).toFixed(2)} points` : Number(Number(record.threshold).toPrecision(3));
+  const limit = record.kind === "errors" ? `${Number((Number.isFinite(factor) ? factor : record.threshold).toPrecision(3))} times` : isShare(record) ? pointsWords(+(100 * record.threshold).toFixed(2)) : Number(Number(record.threshold).toPrecision(3));
   items.push(
     legendItem(draw("circle", { r: 8, fill: "var(--ink)" }), `its own solver: ${record.own.solver}`),
     legendItem(square("var(--counts)"), `${accuracyWords(record, true)} as its own`),
@@ -214,7 +217,10 @@ function safeChart(place, record) {
     const late = from > width / 2;
     svg.append(
       draw("rect", { x: from, width: width - right - from, y: top, height: height - bottom - top, fill: "var(--good-back)" }),
-      draw("text", { x: late ? width - right - 6 : from + 10, "text-anchor": late ? "end" : "start", y: height - bottom - 12, text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); font-weight: 650" }),
+      draw("text", {
+        x: late ? width - right - 6 : from + 10, y: height - bottom - 12, "text-anchor": late ? "end" : "start", class: "halo",
+        text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); stroke: var(--good-back); font-weight: 650",
+      }),
     );
   }
   drawAxes(svg, box, {

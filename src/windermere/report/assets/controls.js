@@ -2,7 +2,8 @@
 
 function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
   const slider = make("input", { type: "range", id: "step", min: 0, max: stops.length - 1, step: 1, value: state.stop, "aria-describedby": "follow-words" });
-  const name = make("output", { for: "step" });
+  const name = make("output", { for: "step", "aria-live": "off" });
+  const said = make("p", { class: "visually-hidden", "aria-live": "polite", id: "said" });
   const play = make("button", { type: "button", id: "play", onclick: toggle });
   const trained = make("button", { type: "button", id: "as-trained", text: "As trained", onclick: () => go(trainedStop(stops)) });
   const flow = stops.some((stop) => stop.flow) ? make("button", { type: "button", id: "as-flow", text: "As the flow", onclick: () => go(stops.length - 1) }) : null;
@@ -12,8 +13,10 @@ function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
   const track = make("div", { class: "track" }, label, slider, makeTicks(stops));
   const followed = followInput(entries[0].scene, follow);
   const buttons = make("div", { class: "buttons" }, play, trained, flow, ghostBox(entries, ghost), followed.element);
-  const bar = make("div", { class: "slider-row" }, name, track);
+  const bar = make("div", { class: "slider-row" }, name, track, said);
   const tools = make("div", { class: "tools" }, buttons, words);
+
+  let waiting = null;
 
   function show() {
     const stop = stops[state.stop];
@@ -25,9 +28,23 @@ function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
     followed.show(state.followed);
     const hint = entries[0].scene.points ? "Click a point to follow it." : "";
     words.textContent = state.followed === null ? hint : followWords(entries, stops[state.stop], state.followed);
+    clearTimeout(waiting);
+    if (state.timer === null) waiting = setTimeout(() => { said.textContent = stopWords(entries, stop); }, SETTLED);
   }
 
   return { bar, tools, show };
+}
+
+/** Milliseconds after which a screen reader is told where the slider came to rest: not of every stop on its way. */
+const SETTLED = 400;
+
+/** A stop with every model's score, for who cannot see the pictures. */
+function stopWords(entries, stop) {
+  const told = entries.map(({ record, scene }, e) => {
+    const score = `${scoreWords(record, scene.rungs[stop.rungs[e]].score)} ${scoreLabel(record)}`;
+    return entries.length > 1 ? `${record.name}: ${score}` : score;
+  });
+  return `${stop.name}: ${told.join("; ")}`;
 }
 
 /** Names below the slider; all of them stay where there is room, and every third on a phone. */

@@ -39,7 +39,7 @@ function histogram(scene, rung) {
 /** Rows: the class under this solver; columns: the class under the flow. */
 function confusion(rung) {
   const count = rung.confusion.length;
-  const head = make("tr", {}, make("th", { scope: "col", text: "" }), ...rung.confusion.map((_, i) => make("th", { scope: "col", text: `flow: ${i}` })));
+  const head = make("tr", {}, make("td", {}), ...rung.confusion.map((_, i) => make("th", { scope: "col", text: `flow: ${i}` })));
   const rows = rung.confusion.map((row, i) =>
     make("tr", {}, make("th", { scope: "row", text: `solver: ${i}` }), ...row.map((cell, j) => make("td", { class: i === j ? "same" : cell ? null : "zero", text: String(cell) }))));
   const all = rung.confusion.flat().reduce((sum, cell) => sum + cell, 0);

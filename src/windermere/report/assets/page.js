@@ -14,7 +14,13 @@ function setUpTheme() {
   };
   button.addEventListener("click", () => show(root.dataset.theme === "dark" ? "light" : "dark"));
   system.addEventListener("change", () => show(system.matches ? "dark" : "light"));
-  window.addEventListener("beforeprint", () => show("light"));
+  let before = null;
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    show("light");
+    drawUnseen();
+  });
+  window.addEventListener("afterprint", () => show(before || root.dataset.theme));
   show(root.dataset.theme);
 }
 
@@ -69,10 +75,10 @@ function setUpSwitch(choose) {
 }
 
 /** Histograms and matrices of the details follow the slider. */
-function showMoved(entries, stop) {
+function showMoved(entries, rungOf) {
   entries.forEach((entry, e) => {
     const place = articles[entry.index].querySelector('[data-figure="moved"]');
-    if (place) place.replaceChildren(movedFigure(entry.record, entry.scene, entry.scene.rungs[stop.rungs[e]]));
+    if (place) place.replaceChildren(movedFigure(entry.record, entry.scene, entry.scene.rungs[rungOf(entry.scene, e)]));
   });
 }
 
@@ -85,9 +91,10 @@ async function setUp() {
   const entries = all.filter(({ scene }) => scene);
   entries.forEach(({ scene }) => { scene.points = scene.points || 0; });
   const place = document.getElementById("player");
+  showMoved(entries, (scene) => scene.own);
   const play = (some) => {
     if (page.player) page.player.stopPlaying();
-    page.player = makePlayer(place, some, (stop) => showMoved(some, stop));
+    page.player = makePlayer(place, some, (stop) => showMoved(some, (_, e) => stop.rungs[e]));
     page.player.redraw();
   };
   const together = page.data.sideBySide && entries.length === all.length;

@@ -18,8 +18,8 @@ const toX = (canvas, x) => (0.5 + x / 2) * canvas.width;
 const toY = (canvas, y) => (0.5 - y / 2) * canvas.height;
 const unit = (canvas) => canvas.width / Math.max(1, canvas.clientWidth);
 
-/** Which class each point has: its label, or one colour for all where there are none. */
-const classOf = (scene, point) => (scene.labels ? scene.labels[point] : 0);
+/** Which class each point has: its label, or what is decided of it; one colour for all where there is neither. */
+const classOf = (scene, rung, point) => (scene.labels ? scene.labels[point] : scene.classes && rung.decided ? rung.decided[point] : 0);
 
 const isWrong = (scene, rung, point) => Boolean(scene.labels && rung.decided && rung.decided[point] !== scene.labels[point]);
 
@@ -48,17 +48,17 @@ function drawMap(canvas, scene, rung, colours, followed) {
   const context = clear(canvas, rung.map ? cachedRegions(rung, rung.map, colours) : null);
   const r = 3.4 * unit(canvas);
   const place = (i) => [toX(canvas, scene.inputs[2 * i]), toY(canvas, scene.inputs[2 * i + 1])];
-  drawMarks(context, scene, colours, r, place, () => true);
+  drawMarks(context, scene, rung, colours, r, place, () => true);
   crossOut(context, colours, r, unit(canvas), place, scene.points, (i) => isWrong(scene, rung, i));
   if (followed !== null) ringAround(context, colours, ...place(followed), 3 * r, unit(canvas));
 }
 
 /** Marks of all points that are wanted, class by class. */
-function drawMarks(context, scene, colours, r, place, wanted) {
+function drawMarks(context, scene, rung, colours, r, place, wanted) {
   for (let kind = 0; kind < Math.max(1, scene.classes || 1); kind++) {
     context.beginPath();
     for (let i = 0; i < scene.points; i++) {
-      if (classOf(scene, i) === kind && wanted(i)) addMark(context, kind, ...place(i), r);
+      if (classOf(scene, rung, i) === kind && wanted(i)) addMark(context, kind, ...place(i), r);
     }
     context.fillStyle = colours.classes[kind];
     context.fill();
@@ -100,15 +100,15 @@ function mixed(from, to, share, room) {
 function drawPaths(canvas, scene, rung, paths, colours, { ghost, moving }) {
   const context = clear(canvas, scene.background ? cachedRegions(scene, scene.background, colours) : null);
   drawRings(context, canvas, scene, colours);
-  if (ghost) strokePaths(context, canvas, scene, ghost, { colour: () => colours.coarse, alpha: 0.5, width: 0.8, moving });
-  strokePaths(context, canvas, scene, paths, { colour: (kind) => colours.classes[kind], alpha: colours.path, width: 1, moving });
+  if (ghost) strokePaths(context, canvas, scene, rung, ghost, { colour: () => colours.coarse, alpha: 0.5, width: 0.8, moving });
+  strokePaths(context, canvas, scene, rung, paths, { colour: (kind) => colours.classes[kind], alpha: colours.path, width: 1, moving });
   const row = 2 * scene.points;
   const last = paths.length - row;
   const start = (i) => [toX(canvas, paths[2 * i]), toY(canvas, paths[2 * i + 1])];
   const end = (i) => [toX(canvas, paths[last + 2 * i]), toY(canvas, paths[last + 2 * i + 1])];
   const r = 3.2 * unit(canvas);
-  drawMarks(context, scene, colours, 1.1 * unit(canvas), start, () => true);
-  drawMarks(context, scene, colours, r, end, () => true);
+  drawMarks(context, scene, rung, colours, 1.1 * unit(canvas), start, () => true);
+  drawMarks(context, scene, rung, colours, r, end, () => true);
   crossOut(context, colours, r, unit(canvas), end, scene.points, (i) => isWrong(scene, rung, i));
 }
 
@@ -133,7 +133,7 @@ function drawRings(context, canvas, scene, colours) {
 }
 
 /** All trajectories of a class in one stroke, and in hairlines while they move: both keep dragging smooth. */
-function strokePaths(context, canvas, scene, paths, { colour, alpha, width, moving }) {
+function strokePaths(context, canvas, scene, rung, paths, { colour, alpha, width, moving }) {
   const row = 2 * scene.points;
   const frames = paths.length / row;
   const half = canvas.width / 2;
@@ -143,7 +143,7 @@ function strokePaths(context, canvas, scene, paths, { colour, alpha, width, movi
   for (let kind = 0; kind < Math.max(1, scene.classes || 1); kind++) {
     context.beginPath();
     for (let i = 0; i < scene.points; i++) {
-      if (classOf(scene, i) !== kind) continue;
+      if (classOf(scene, rung, i) !== kind) continue;
       context.moveTo(half + half * paths[2 * i], half - half * paths[2 * i + 1]);
       for (let k = 1; k < frames; k++) {
         const at = k * row + 2 * i;
@@ -186,6 +186,26 @@ function drawCloud(canvas, points, colour) {
   context.fillStyle = colour;
   context.fill();
   context.globalAlpha = 1;
+}
+
+/** The first samples as images [images][height][width][colours], in as many rows as columns. */
+function drawThumbnails(canvas, bytes, [height, width, colours]) {
+  const context = clear(canvas, null);
+  if (!bytes) return;
+  const side = Math.round(Math.sqrt(bytes.length / (height * width * colours)));
+  const picture = document.createElement("canvas");
+  [picture.width, picture.height] = [side * (width + 1) - 1, side * (height + 1) - 1];
+  for (let i = 0; i < side * side; i++) {
+    const image = new ImageData(width, height);
+    for (let k = 0; k < width * height; k++) {
+      const at = (i * width * height + k) * colours;
+      image.data.set([bytes[at], bytes[at + (colours > 1 ? 1 : 0)], bytes[at + (colours > 1 ? 2 : 0)], 255], 4 * k);
+    }
+    picture.getContext("2d").putImageData(image, (i % side) * (width + 1), Math.floor(i / side) * (height + 1));
+  }
+  const shrink = Math.min(canvas.width / picture.width, canvas.height / picture.height);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(picture, 0, 0, picture.width * shrink, picture.height * shrink);
 }
 
 /** The point nearest to a click, by its places [points][2] from an offset on; null where none is near. */

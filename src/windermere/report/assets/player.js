@@ -123,8 +123,12 @@ function makePictures(record, scene, state, rungAt, flow, redraw, follow) {
   const made = [];
   if (scene.rungs.some((rung) => rung.map)) made.push(mapPicture(record, scene, state, rungAt, redraw, follow));
   if (scene.rungs.some((rung) => rung.paths)) made.push(pathPicture(record, scene, state, rungAt, flow, redraw, follow));
-  if (scene.real) made.push(cloudPicture("Real samples", () => scene.real, state, 0, redraw));
-  if (scene.rungs.some((rung) => rung.samples)) made.push(cloudPicture("Generated samples", () => rungAt(state.stop).samples || [], state, 1, redraw));
+  if (scene.thumbnail) {
+    made.push(thumbnailPicture("Real samples", scene, () => scene.real_thumbnails, redraw));
+    made.push(thumbnailPicture("Generated samples", scene, () => rungAt(state.stop).thumbnails, redraw, (rung) => `, with ${nameOfRung(record, rung)}`));
+  }
+  if (scene.real) made.push(cloudPicture("Real samples", scene, () => scene.real, state, 0, redraw));
+  if (scene.rungs.some((rung) => rung.samples)) made.push(cloudPicture("Generated samples", scene, () => rungAt(state.stop).samples || [], state, 1, redraw));
   return made;
 }
 
@@ -181,9 +185,15 @@ function pathWords(scene, rung) {
   return words.join(" ");
 }
 
-function cloudPicture(title, pointsNow, state, kind, redraw) {
+function cloudPicture(title, scene, pointsNow, state, kind, redraw) {
   const canvas = makeCanvas(title, redraw);
-  return pictureOf(canvas, () => drawCloud(canvas, pointsNow(), state.colours.classes[kind]), title, () => [title, title]);
+  const words = scene.dimension > 2 ? `${title}: ${scene.dimension} dimensions seen in two (${Math.round(100 * scene.explained)}% of the real ones' variance)` : title;
+  return pictureOf(canvas, () => drawCloud(canvas, pointsNow(), state.colours.classes[kind]), words, () => [words, words]);
+}
+
+function thumbnailPicture(title, scene, bytesNow, redraw, more = () => "") {
+  const canvas = makeCanvas(title, redraw);
+  return pictureOf(canvas, () => drawThumbnails(canvas, bytesNow(), scene.thumbnail), title, (rung) => [`The first ${title.toLowerCase()} as images${more(rung)}`, title + more(rung)]);
 }
 
 function playerLegend(scene) {
@@ -191,7 +201,7 @@ function playerLegend(scene) {
   const shaded = Boolean(scene.background) || scene.rungs.some((rung) => rung.map);
   for (let kind = 0; kind < (scene.classes || 0); kind++) {
     const r = kind === 1 ? 4.6 : 5;
-    items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
+    items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), !scene.labels ? `decided as class ${kind}` : shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
   }
   if (scene.labels) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
   items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), "the solver it was trained with"));
