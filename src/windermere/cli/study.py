@@ -48,14 +48,16 @@ def run_one(
     name, folder = study.name, _folder(study, out, quick)
     seeds, device, arithmetic = given["--seeds"], given["--device"], given["--arithmetic"]
     only = "*" if given["--only"] is None else given["--only"]
-    if not study.runs(quick):
+    if not study.planned(quick):
         _refuse_flags_of_training(name, {**given, "--time-limit": time_limit})
+    elif not study.runs(quick):
+        _refuse_flags_of_devices(name, given)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
     choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
     limit = read_seconds(time_limit)
     # What is computed at once cannot stop in good order: there Ctrl-C acts as ever, and no table is written.
-    signs = stop_sign(limit) if study.runs(quick) else nullcontext(StopSign())
+    signs = stop_sign(limit) if study.planned(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
         ended = run_study(study, folder, choice, sign=sign, report=report)
     if read_tables(folder, study)[study.main]:  # else it was stopped before its first run ended
@@ -101,6 +103,13 @@ def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> Non
                 f"{flag} is for studies that train models, and '{name}' trains none, it is computed at once: leave it "
                 "out"
             )
+
+
+def _refuse_flags_of_devices(name: str, given: Mapping[str, str | None]) -> None:
+    """Refuses flags that change nothing where a study trains with a loop of its own."""
+    for flag in ("--device", "--arithmetic"):
+        if given[flag] is not None:
+            raise UsageError(f"'{name}' trains on the CPU in float32 and nothing else: leave {flag} out")
 
 
 def _folder(study: Study, out: Path | None, quick: bool) -> Path:

@@ -44,7 +44,7 @@ class StudyFolder:
         """Makes the folder, or refuses one that holds something else."""
         self.path, self.study = path, study
         self.iterations = {name: config.iterations for name, config in study.runs(quick).items()}
-        self.order = {name: k for k, name in enumerate(self.iterations)}
+        self.order = {name: k for k, name in enumerate(study.planned(quick))}
         about = {"study": study.name, "quick": quick}
         with storing(path, "created"):
             if (path / ABOUT).exists():
@@ -224,9 +224,10 @@ def from_tables(path: Path) -> Iterator[None]:
 
 
 def refuse_unless_folder_of(path: Path, study: Study, *, quick: bool) -> None:
-    """Refuses to merge unless the study trains runs and the folder is one of that study."""
+    """Refuses to merge unless the study trains runs in folders and the folder is one of that study."""
     if not study.runs(quick):
-        raise UsageError(f"'{study.name}' is computed at once, so there is nothing to merge: copy its folder")
+        how = "does its runs in one folder" if study.planned(quick) else "is computed at once"
+        raise UsageError(f"'{study.name}' {how}, so there is nothing to merge: copy its folder")
     _refuse_another(path, {"study": study.name, "quick": quick})
 
 

@@ -65,13 +65,13 @@ def _standing(study: Study, folder: Path) -> Standing | None:
     if not (folder / f"{MAIN}.csv").exists():
         return None
     try:
-        rows, planned = about_runs(study.main.read(folder)), study.runs(is_quick(folder))
+        rows, planned = about_runs(study.main.read(folder)), study.planned(is_quick(folder))
     except WindermereError:
         return None
     seeds: dict[str, set[int]] = {}
     for row in rows:
         seeds.setdefault(row.run, set()).add(row.seed)
-    done = seeds.keys() & planned.keys()
+    done = seeds.keys() & {*planned}
     return Standing(
         folder=folder, runs=len(planned), done=len(done), seeds=max((len(seeds[name]) for name in done), default=0)
     )

@@ -28,6 +28,7 @@ from windermere.paper.studies.folder import (
     run_of,
 )
 from windermere.paper.studies.measuring import part_to_test
+from windermere.paper.studies.own import carry_out, chosen_runs, missing_seeds
 from windermere.paper.studies.parts import Part, begun_seeds, groups, missing_parts
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.study import Finished, Share, Study
@@ -125,7 +126,10 @@ def run_study(
     train: Train = train_group,
 ) -> Ended:
     """Train and measure what is not done yet, and draw all that is."""
-    sign, chosen = sign or StopSign(), _chosen(study, choice)
+    sign = sign or StopSign()
+    if study.own_runs(choice.quick):
+        return _run_own(study, out, choice, sign, report)
+    chosen = _chosen(study, choice)
     if not out.exists():
         for config in chosen.values():
             load(config.data, config.data_seed)  # data that are missing leave no folder behind
@@ -150,6 +154,21 @@ def run_study(
         idle=bool(chosen) and not parts,
         left=left,
         diverged=lost,
+        figures=draw_study(study, out),
+    )
+
+
+def _run_own(study: Study, out: Path, choice: Choice, sign: StopSign, report: Callable[[Progress], None]) -> Ended:
+    """Carry out the runs of a study that trains by itself."""
+    runs = chosen_runs(study.name, study.own_runs(choice.quick), choice.only, choice.seeds)
+    folder = StudyFolder(out, study, quick=choice.quick)
+    idle = not missing_seeds(folder, runs)
+    left = carry_out(folder, runs, sign, lambda run, share: report(Progress(run, "", None, share)))
+    return Ended(
+        reason=sign.reason or "finished" if left else "finished",
+        idle=idle,
+        left=list(dict.fromkeys(run for run, _ in left)),
+        diverged={},
         figures=draw_study(study, out),
     )
 

@@ -63,8 +63,18 @@ class Finished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OwnRun:
+    """A run that a study carries out with a loop of its own, one seed after another."""
+
+    seeds: tuple[int, ...]
+    """Those that it has unless a study is asked for fewer or more."""
+    do: Callable[[int], Tables]
+    """What a seed contributes to the tables; the same in whatever order seeds and runs are done."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
-    """One experiment of the paper. Either it trains runs and measures each, or all of it is computed at once."""
+    """One experiment. It trains runs and measures each, carries out runs of its own, or computes all of it at once."""
 
     name: str
     paper: str
@@ -85,6 +95,8 @@ class Study:
     """The row of the main table for a seed that diverged, by run, config, seed and iteration."""
     borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
+    own_runs: Callable[[bool], Mapping[str, OwnRun]] = field(default=lambda quick: {})
+    """By name, the runs of a study whose training is not the paper's."""
     compute: Callable[[bool, Share], Tables] = field(default=lambda quick, share: Tables())
     """The tables of a study that trains nothing; it tells `share` how much of them is there, between 0 and 1."""
     findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
@@ -93,6 +105,10 @@ class Study:
     """Studies whose main tables, where they are there, its findings get as well, each as a table of that name."""
     left_out: Callable[[Tables], str] = field(default=lambda tables: "")
     """A sentence about models that are in no mean; if empty, those that diverged are named."""
+
+    def planned(self, quick: bool) -> list[str]:
+        """The names of all runs, in order; none where all is computed at once."""
+        return [*self.runs(quick), *self.own_runs(quick)]
 
     @property
     def main(self) -> Table[Any]:

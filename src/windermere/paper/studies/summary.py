@@ -164,8 +164,8 @@ def _overview(studies: Sequence[Study], tables: Mapping[str, Tables], found: Map
 
 def _runs(study: Study, tables: Tables) -> str:
     """How many of the planned ones have any seed."""
-    planned, done = study.runs(False), {row.run for row in about_runs(tables[study.main])}
-    return f"{len(done & set(planned))} of {len(planned)}" if planned else ""
+    planned, done = study.planned(False), {row.run for row in about_runs(tables[study.main])}
+    return f"{len(done & {*planned})} of {len(planned)}" if planned else ""
 
 
 def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Finding], page: Path) -> Iterator[str]:
