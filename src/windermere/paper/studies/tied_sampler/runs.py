@@ -1,0 +1,216 @@
+"""The study's runs: what is tuned, through what, and how each model is measured."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor
+
+from windermere.adaptation import SteadySteps, StepAdaptation
+from windermere.paper.studies.measuring import steps_at
+from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
+from windermere.paper.studies.study import SEEDS, OwnRun
+from windermere.paper.studies.tied_sampler.measures import FLOW, audited, held_out, sampled, surely_positive
+from windermere.paper.studies.tied_sampler.models import matched
+from windermere.paper.studies.tied_sampler.tuning import Controller, tune
+from windermere.solvers import FixedStep
+
+EULER, MIDPOINT = (1, 2, 4, 8, 16, 20, 32, 64), (2, 4, 8)
+"""Numbers of steps that samplers are tuned through."""
+FEWER_EULER, FEWER_MIDPOINT = (1, 2, 4, 8, 16, 32), (2, 4)
+"""Those of the second network and the second set of points, with fewer seeds."""
+FEWER_SEEDS = SEEDS[:3]
+LOSSES = ("energy", "reward")
+EVERY = 10
+"""Iterations between reviews: tuning is short."""
+CONTROLLERS: Mapping[str, Controller] = {
+    "algorithm2-euler": StepAdaptation(train="euler", check="midpoint", every=EVERY, threshold=0.1),
+    "algorithm2-midpoint": StepAdaptation(train="midpoint", check="rk4", every=EVERY, threshold=0.1),
+    "steady-euler": SteadySteps(train="euler", check="midpoint", every=EVERY, target=0.05),
+    "steady-midpoint": SteadySteps(train="midpoint", check="rk4", every=EVERY, target=0.05),
+    "finer-steady-euler": SteadySteps(train="euler", check="midpoint", every=EVERY, target=0.02),
+    "finer-steady-midpoint": SteadySteps(train="midpoint", check="rk4", every=EVERY, target=0.02),
+}
+"""Their scores are logarithms of losses: 0.1 is a factor of 1.26. The targets are shares of the samples' spread."""
+LONGER, LONGER_EULER = 3, (4, 8, 16)
+"""Some are tuned so many times as long."""
+DRAWN, DRAWN_POINTS = ("gaussians-mlp-energy-euler-2", "gaussians-mlp-reward-euler-2"), 400
+"""Runs whose samples are kept, and how many of their first seed's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How long and how exactly."""
+
+    matching: int = 2000
+    """Iterations of flow matching."""
+    tuning: int = 600
+    samples: int = 4000
+    real: int = 10_000
+
+
+FULL, QUICK = Scale(), Scale(matching=600, tuning=120, samples=1500, real=3000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One run."""
+
+    data: str
+    network: str
+    loss: str
+    through: FixedStep | Controller
+    name: str
+    """Of what it is tuned through: "euler-4", or a controller's."""
+    longer: int = 1
+    """How many times as long as others."""
+
+    @property
+    def run(self) -> str:
+        return f"{self.data}-{self.network}-{self.loss}-{self.name}{'-long' if self.longer > 1 else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedRow(RunRow):
+    """One tuned sampler. Energy distances, or mean distances from the nearest aim: lower is better."""
+
+    data: str
+    network: str
+    loss: str
+    through: str
+    method: str
+    steps: int
+    """Of the own solver; where a controller chose it, at the end."""
+    iterations: int
+    evaluations: float
+    """Per iteration, those of checks included."""
+    own_before: float
+    flow_before: float
+    own: float
+    """After tuning, with its own solver."""
+    flow: float
+    """After tuning, under the flow."""
+    gap: float
+    """How much worse the flow's samples are than the own ones."""
+    gap_low: float
+    gap_high: float
+    excess_low: float
+    """Of the 95% interval of what the gap is above what is allowed."""
+    excess_high: float
+    harm: float
+    """How much worse the flow's samples are than they were before tuning."""
+    harm_low: float
+    harm_high: float
+    tied: bool | None
+    """Whether the flow is surely worse than allowed; None where the interval does not tell."""
+    harmed: bool | None
+    """Whether the flow is surely worse than before."""
+    audit: str
+    """The library's own verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleRow(RunRow):
+    """One point of noise: where its sample is before and after tuning, with the own solver and under the flow."""
+
+    own_before_x: float
+    own_before_y: float
+    flow_before_x: float
+    flow_before_y: float
+    own_x: float
+    own_y: float
+    flow_x: float
+    flow_y: float
+
+
+TUNED, SAMPLES = Table(MAIN, TunedRow), Table("samples", SampleRow)
+
+
+def settings(quick: bool) -> Iterator[tuple[Setting, tuple[int, ...]]]:
+    """All runs, each with its seeds: the main ones first."""
+    if quick:
+        yield from ((one, SEEDS[:1]) for one in _settings("gaussians", "mlp", (1, 4, 16), (2,), ("steady-midpoint",)))
+        return
+    yield from ((one, SEEDS) for one in _settings("gaussians", "mlp", EULER, MIDPOINT, tuple(CONTROLLERS)))
+    for data, network in (("moons", "mlp"), ("gaussians", "concatsquash")):
+        some = _settings(data, network, FEWER_EULER, FEWER_MIDPOINT, ())
+        yield from ((one, FEWER_SEEDS) for one in some)
+    for one in _settings("gaussians", "mlp", LONGER_EULER, (), ()):
+        yield replace(one, longer=LONGER), FEWER_SEEDS
+
+
+def _settings(
+    data: str, network: str, euler: tuple[int, ...], midpoint: tuple[int, ...], controllers: tuple[str, ...]
+) -> Iterator[Setting]:
+    counts = [*(("euler", n) for n in euler), *(("midpoint", n) for n in midpoint)]
+    throughs: dict[str, FixedStep | Controller] = {f"{m}-{n}": FixedStep.of(m, steps=n) for m, n in counts}
+    throughs |= {name: CONTROLLERS[name] for name in controllers}
+    for loss in LOSSES:
+        for name, through in throughs.items():
+            yield Setting(data=data, network=network, loss=loss, through=through, name=name)
+
+
+def own_runs(quick: bool) -> Mapping[str, OwnRun]:
+    scale = QUICK if quick else FULL
+    return {one.run: OwnRun(seeds=seeds, do=partial(carry_out, one, scale)) for one, seeds in settings(quick)}
+
+
+def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
+    """Tune one sampler, and measure it before and after."""
+    test = held_out(one.data, seed, scale.samples, scale.real)
+    before = matched(one.data, one.network, seed, scale.matching)
+    field = matched(one.data, one.network, seed, scale.matching)
+    iterations = scale.tuning * one.longer
+    tuned = tune(field, test.points, one.loss, one.through, seed, iterations)
+    own_before, flow_before = sampled(before, test, tuned.solver), _flow_before(one.data, one.network, seed, scale)
+    own, flow = sampled(field, test, tuned.solver), sampled(field, test, FLOW)
+    by = test.yardstick(one.loss)
+    gap, excess, harm = by.gap(flow, own), by.excess(flow, own), by.gap(flow, flow_before)
+    verdict = audited(field, tuned.solver, test, one.loss)
+    row = TunedRow(
+        run=one.run,
+        seed=seed,
+        data=one.data,
+        network=one.network,
+        loss=one.loss,
+        through=one.name,
+        method=tuned.solver.method,
+        steps=steps_at(tuned.solver.precision),
+        iterations=iterations,
+        evaluations=_digits(tuned.evaluations),
+        own_before=_digits(by.value(own_before)),
+        flow_before=_digits(by.value(flow_before)),
+        own=_digits(by.value(own)),
+        flow=_digits(by.value(flow)),
+        gap=_digits(gap.value),
+        gap_low=_digits(gap.low),
+        gap_high=_digits(gap.high),
+        excess_low=_digits(excess.low),
+        excess_high=_digits(excess.high),
+        harm=_digits(harm.value),
+        harm_low=_digits(harm.low),
+        harm_high=_digits(harm.high),
+        tied=surely_positive(excess),
+        harmed=surely_positive(harm),
+        audit=str(verdict.outcome),
+    )
+    drawn = torch.cat([own_before, flow_before, own, flow], dim=1)[:DRAWN_POINTS].tolist()
+    names = list(SampleRow.__dataclass_fields__)[2:]
+    points = [
+        SampleRow(run=one.run, seed=seed, **{name: round(x, 3) for name, x in zip(names, xs, strict=True)})
+        for xs in (drawn if one.run in DRAWN and seed == SEEDS[0] else ())
+    ]
+    return Tables({TUNED: [row], SAMPLES: points})
+
+
+@lru_cache(maxsize=4)
+def _flow_before(data: str, network: str, seed: int, scale: Scale) -> Tensor:
+    """The samples of the flow that all runs of a seed start from."""
+    test = held_out(data, seed, scale.samples, scale.real)
+    return sampled(matched(data, network, seed, scale.matching), test, FLOW)
+
+
+def _digits(number: float) -> float:
+    """As many as mean anything."""
+    return float(f"{number:.5g}")
