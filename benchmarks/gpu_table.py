@@ -73,7 +73,7 @@ def _fields(found: Found) -> str:
         "and `lax.scan` 7.7).\n\n"
         f"{_table(('field and work', *(f'Windermere, {name}' for name in FIELDS[:3]), *FIELDS[3:]), *rows)}\n"
         "Where there is no kernel, the solve is captured. NVRTC compiles the kernels once for a machine, a size of "
-        "tiles and a\nkind of number, in about 3 s. "
+        "tiles and a\nkind of number, in about 3 s, for which the first solve waited when this was measured. "
         f"A capture takes {later:.1f} s at most, once Triton has compiled our kernels; the first "
         "one\non a machine took "
         f"{first:.0f} s. Of a solve in one kernel most is Python's work: on the GPU, the time MLP's solves take\n"

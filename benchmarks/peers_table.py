@@ -52,8 +52,10 @@ it Windermere can save depends on the field:
 - **Your own field on a GPU**: the same program, found and checked in the same way, is followed by one kernel, whole
   solves with dense output inside, and its gradient by another (`backprop`, `checkpoint` and `adjoint`). It is an
   interpreter in CUDA C, so that no field has to be compiled: NVRTC, which PyTorch brings along, compiles it when it is
-  first needed, and the result is kept beside the C code's. A block of threads has a few samples, with all their values
-  and all weights on chip; with adaptive steps, all blocks wait for each other at each step and take the same decision.
+  first needed, and the result is kept beside the C code's. It does so in a process apart: until it is done, some three
+  seconds, solves are captured or go step by step, so that last bits may change then (that part has not run on a GPU
+  yet). A block of threads has a few samples, with all their values and all weights on chip; with adaptive steps, all
+  blocks wait for each other at each step and take the same decision.
   Where it does not fit (networks of more than about 16,000 weights), and for control by sample, ensembles and fixed
   steps with an adjoint, the steps are captured.
 - **Any other field on a GPU**: from the second solve of its kind on, a *step* is captured as a CUDA graph, there and

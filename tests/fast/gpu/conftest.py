@@ -17,6 +17,7 @@ class Watched(Gpu):
     """A GPU, and the kernels that it was given."""
 
     def __init__(self) -> None:
+        super().__init__(waits=True)
         self.launched = list[str]()
 
     def launch(self, name: str, *given: object, **named: object) -> None:

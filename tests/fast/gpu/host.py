@@ -24,7 +24,7 @@ def library(real: str, rows: int) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "rows.so"
         command = [COMPILER, "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread", f"-DREAL={real}", f"-DROWS={rows}"]
-        command += ["-Wno-unknown-pragmas", "-I", str(driver.SOURCE.parent), str(HERE / "host.cpp"), "-o", str(made)]
+        command += ["-Wno-unknown-pragmas", "-I", str(driver.HERE), str(HERE / "host.cpp"), "-o", str(made)]
         subprocess.run(command, check=True)
         return ctypes.CDLL(str(made))
 
@@ -46,6 +46,9 @@ class Host:
 
     def chip(self, device: torch.device) -> int:
         return self.memory
+
+    def ready(self, machine: Any, dtype: torch.dtype, device: torch.device) -> bool:
+        return True
 
     def together(self, plan: Any, dtype: torch.dtype, device: torch.device) -> int:
         return self.most

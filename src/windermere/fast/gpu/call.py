@@ -29,6 +29,9 @@ class Engine(Protocol):
     def chip(self, device: torch.device) -> int:
         """Bytes of memory on chip that a block may have."""
 
+    def ready(self, machine: Machine, dtype: torch.dtype, device: torch.device) -> bool:
+        """Whether there are kernels for such tiles now; they are begun to be made where there are none yet."""
+
     def together(self, plan: Plan, dtype: torch.dtype, device: torch.device) -> int:
         """How many blocks of an adaptive solve can be there at once."""
 

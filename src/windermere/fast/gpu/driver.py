@@ -1,24 +1,23 @@
-"""Kernels compiled by NVRTC when they are first needed, kept for later processes, and launched by CUDA's driver."""
+"""Kernels that were compiled by NVRTC (images.py), launched by CUDA's driver."""
 
 import ctypes
-import importlib.util
 import logging
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from windermere.fast.cpu.native_cache import SEAL, cache_folder, is_sound, keep, workplace
 from windermere.fast.gpu.encoding import Machine
+from windermere.fast.gpu.images import IMAGES, Images, Source, UnusableError, installed
 from windermere.fast.gpu.plan import Plan, Walk
 
-SOURCE = Path(__file__).with_name("rows.cu")
-INCLUDED = tuple(
-    Path(__file__).with_name(f"rows_{part}.h") for part in ("math", "program", "walk", "fixed", "adaptive")
+HERE = Path(__file__).parent
+ROWS = Source(
+    HERE / "rows.cu", tuple(HERE / f"rows_{part}.h" for part in ("math", "program", "walk", "fixed", "adaptive"))
 )
 KERNELS = ("there", "back", "adapt", "gather")
 REALS = {torch.float32: "float", torch.float64: "double"}
@@ -29,14 +28,16 @@ MOST_ON_CHIP, MOST_OF_A_BLOCK = 8, 97
 """CUDA's numbers for how much memory on chip a function may have, and a block can have."""
 
 
-class UnusableError(Exception):
-    """Why there are no kernels."""
-
-
 class Gpu:
     """The GPUs of this machine."""
 
     threads, lanes = THREADS, LANES
+
+    def __init__(self, images: Images = IMAGES, *, waits: bool = False) -> None:
+        """`waits` for kernels that are being compiled: otherwise others solve meanwhile."""
+        self.images, self.waits, self.lock = images, waits, Lock()
+        self.loaded: dict[tuple[str, int, int], _Loaded | None] = {}
+        """Kernels by kind of number, size of tile and device; None where there are none."""
 
     def processors(self, device: torch.device) -> int:
         return int(torch.cuda.get_device_properties(device).multi_processor_count)
@@ -45,8 +46,35 @@ class Gpu:
         """0 where kernels cannot be had, which is told once."""
         return _chip(_index(device))
 
+    def ready(self, machine: Machine, dtype: torch.dtype, device: torch.device) -> bool:
+        key = REALS[dtype], machine.rows, _index(device)
+        with self.lock:
+            if key not in self.loaded:
+                try:
+                    found = self._load(*key)
+                except (UnusableError, OSError, AttributeError, RuntimeError) as reason:
+                    _say(f"no kernels for fields in one piece: {reason}")
+                    self.loaded[key] = None
+                else:
+                    if found is None:
+                        _say("kernels for fields in one piece are being compiled; until then solves go another way")
+                        return False
+                    self.loaded[key] = found
+            return self.loaded[key] is not None
+
+    def _load(self, real: str, rows: int, index: int) -> "_Loaded | None":
+        """The kernels; None while they are being compiled."""
+        image = self.images.ask(ROWS, _options(real, rows, index), wait=self.waits)
+        return None if image is None else load(image, index)
+
     def together(self, plan: Plan, dtype: torch.dtype, device: torch.device) -> int:
-        return _together(REALS[dtype], plan.machine.rows, plan.chip, _index(device))
+        index = _index(device)
+        return _together(self._kernels(dtype, plan.machine, index), plan.chip, index)
+
+    def _kernels(self, dtype: torch.dtype, machine: Machine, index: int) -> "_Loaded":
+        loaded = self.loaded[REALS[dtype], machine.rows, index]
+        assert loaded is not None
+        return loaded
 
     def launch(
         self, name: str, walk: Walk, machine: Machine, blocks: int, chip: int, like: Tensor, *, together: bool = False
@@ -54,7 +82,7 @@ class Gpu:
         """Begin a kernel in PyTorch's current stream."""
         index = _index(like.device)
         with nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index):
-            loaded = _loaded(REALS[like.dtype], machine.rows, index)
+            loaded = self._kernels(like.dtype, machine, index)
             function = loaded.function(name, chip)
             stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)
             parameters = (ctypes.c_void_p * 1)(ctypes.addressof(walk))
@@ -96,38 +124,36 @@ def _driver() -> ctypes.CDLL:
 
 
 @cache
+def _say(what: str) -> None:
+    logging.getLogger("windermere").info(what)
+
+
+@cache
 def _chip(index: int) -> int:
-    properties = torch.cuda.get_device_properties(index)
+    properties, found = torch.cuda.get_device_properties(index), ctypes.c_int()
     try:
         if (properties.major, properties.minor) < OLDEST or torch.version.hip is not None:
             raise UnusableError("the GPU is too old, or not NVIDIA's")
-        _driver()
-        _compiler()
-        _loaded("float", 1, index)
+        installed()
+        _check(_driver().cuDeviceGetAttribute(ctypes.byref(found), MOST_OF_A_BLOCK, index), "asking for its size")
     except (UnusableError, OSError, AttributeError, RuntimeError) as reason:
-        logging.getLogger("windermere").info("no kernels for fields in one piece: %s", reason)
+        _say(f"no kernels for fields in one piece: {reason}")
         return 0
-    found = ctypes.c_int()
-    _check(_driver().cuDeviceGetAttribute(ctypes.byref(found), MOST_OF_A_BLOCK, index), "asking for its size")
     return found.value
 
 
 @cache
-def _together(real: str, rows: int, chip: int, index: int) -> int:
+def _together(loaded: _Loaded, chip: int, index: int) -> int:
     found, properties = ctypes.c_int(), torch.cuda.get_device_properties(index)
     with torch.cuda.device(index):
-        loaded = _loaded(real, rows, index)
         function = loaded.function("adapt", chip)
         asked = loaded.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
         _check(asked(ctypes.byref(found), function, THREADS, ctypes.c_size_t(chip)), "asking for room")
     return found.value * int(properties.multi_processor_count)
 
 
-@cache
-def _loaded(real: str, rows: int, index: int) -> _Loaded:
-    """The kernels for a kind of number and size of tile, on a device."""
-    properties = torch.cuda.get_device_properties(index)
-    image = _image(real, rows, f"sm_{properties.major}{properties.minor}")
+def load(image: bytes, index: int) -> _Loaded:
+    """The kernels of an image, on a device."""
     module = ctypes.c_void_p()
     with torch.cuda.device(index):
         torch.cuda.current_stream(index).synchronize()  # there is a context from now on
@@ -135,79 +161,7 @@ def _loaded(real: str, rows: int, index: int) -> _Loaded:
     return _Loaded(_driver(), module)
 
 
-def _image(real: str, rows: int, architecture: str) -> bytes:
-    """Machine code from the user's cache, or compiled now."""
-    options = [f"--gpu-architecture={architecture}", "--std=c++17", f"-DREAL={real}", f"-DROWS={rows}"]
-    options.append(f"-DTHREADS={THREADS}")
-    try:
-        home = cache_folder()
-    except OSError:
-        return _compiled(options)
-    texts = [path.read_text() for path in (SOURCE, *INCLUDED)]
-    made_of = "\n".join([*texts, *options, str(_version())])
-    kept = home / f"rows-{sha256(made_of.encode()).hexdigest()[:16]}.cubin"
-    if is_sound(kept):
-        return kept.read_bytes()[:-SEAL]
-    image = _compiled(options)
-    with suppress(OSError), workplace(home) as folder:
-        fresh = folder / "rows.cubin"
-        fresh.write_bytes(image)
-        keep(fresh, kept)
-    return image
-
-
-@cache
-def _compiler() -> ctypes.CDLL:
-    """NVRTC, as PyTorch brings it along, or the system's."""
-    name = f"libnvrtc.so.{(torch.version.cuda or '0').split('.')[0]}"
-    found = importlib.util.find_spec("nvidia")
-    for folder in (found.submodule_search_locations or ()) if found else ():
-        for path in sorted(Path(folder).glob(f"*/lib/{name}*")):
-            with suppress(OSError):
-                return _with_builtins(path)
-    try:
-        return ctypes.CDLL(name)
-    except OSError as error:
-        raise UnusableError(f"there is no {name}") from error
-
-
-def _with_builtins(path: Path) -> ctypes.CDLL:
-    """A library and what it asks for by name alone when it compiles: it finds what is loaded already."""
-    for other in sorted(path.parent.glob("libnvrtc-builtins.so.*")):
-        ctypes.CDLL(str(other), mode=ctypes.RTLD_GLOBAL)
-    return ctypes.CDLL(str(path))
-
-
-def _version() -> tuple[int, int]:
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    _compiler().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-    return major.value, minor.value
-
-
-def _compiled(options: list[str]) -> bytes:
-    compiler, program = _compiler(), ctypes.c_void_p()
-    texts = (ctypes.c_char_p * len(INCLUDED))(*[path.read_bytes() for path in INCLUDED])
-    names = (ctypes.c_char_p * len(INCLUDED))(*[path.name.encode() for path in INCLUDED])
-    words = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
-    made = compiler.nvrtcCreateProgram(
-        ctypes.byref(program), SOURCE.read_bytes(), SOURCE.name.encode(), len(INCLUDED), texts, names
-    )
-    if made or compiler.nvrtcCompileProgram(program, len(options), words):
-        raise UnusableError(f"NVRTC does not compile them: {_log(compiler, program)}")
-    try:
-        return _read(compiler, program, "CUBIN")
-    finally:
-        compiler.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _log(compiler: ctypes.CDLL, program: ctypes.c_void_p) -> str:
-    return _read(compiler, program, "ProgramLog").decode(errors="replace")[:2000]
-
-
-def _read(compiler: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    size = ctypes.c_size_t()
-    getattr(compiler, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
-    room = ctypes.create_string_buffer(size.value)
-    if getattr(compiler, f"nvrtcGet{what}")(program, room):
-        raise UnusableError(f"NVRTC gives no {what}")
-    return room.raw
+def _options(real: str, rows: int, index: int) -> tuple[str, ...]:
+    properties = torch.cuda.get_device_properties(index)
+    architecture = f"--gpu-architecture=sm_{properties.major}{properties.minor}"
+    return (architecture, "--std=c++17", f"-DREAL={real}", f"-DROWS={rows}", f"-DTHREADS={THREADS}")

@@ -101,6 +101,8 @@ class RowsOnGpu(FastPath):
         for machine in reversed(machines[: first + 1] if chip else []):
             plan = plan_of(shape, machine)
             if plan.chip <= chip:
+                if not engine.ready(machine, z.dtype, device):
+                    return None
                 fits = plan.tiles <= engine.together(plan, z.dtype, device) if problem.adaptive else plan.tiles > 0
                 return plan if fits else None
         return None
