@@ -28,7 +28,7 @@ pytest: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-QUICK_COMPUTED := fan crossing-field sphere2-data
+QUICK_COMPUTED := fan crossing-field sphere2-data smaller-step-sphere2
 
 QUICK := trajectories decision-regions sphere2-fixed sphere3-fixed sphere10-fixed sphere900-fixed sphere2-adaptive \
 	sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2

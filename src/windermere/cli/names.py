@@ -23,6 +23,7 @@ STUDIES = (
     "step-adaptation-sphere2",
     "step-adaptation-mnist",
     "step-adaptation-cifar10",
+    "smaller-step-sphere2",
     "table1",
     "crossing-field",
     "sphere2-data",

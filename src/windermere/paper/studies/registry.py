@@ -8,6 +8,7 @@ from windermere.paper.studies.crossing_field import CROSSING_FIELD
 from windermere.paper.studies.decision_regions import DECISION_REGIONS
 from windermere.paper.studies.fan import FAN
 from windermere.paper.studies.grids import GRIDS
+from windermere.paper.studies.smaller_step import SMALLER_STEP
 from windermere.paper.studies.sphere2 import SPHERE2
 from windermere.paper.studies.study import Study
 from windermere.paper.studies.table1 import TABLE1
@@ -19,6 +20,7 @@ ALL: tuple[Study, ...] = (
     FAN,
     *GRIDS,
     *STEP_STUDIES,
+    SMALLER_STEP,
     TABLE1,
     CROSSING_FIELD,
     SPHERE2,
