@@ -17,6 +17,7 @@ from windermere.paper.architectures import architecture, initialise
 from windermere.paper.figures.forks_figure import Fork, ForksFigure
 from windermere.paper.studies.forks import BEFORE, FLOW, SAME, SMALLER, Followed, ForkRow, WayRow, follow
 from windermere.paper.studies.paired import p_value, tail
+from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.smaller_step import CLAIM, FORKS, SMALLER_STEP, WAY, configs
 from windermere.paper.training.batches import Batches
@@ -86,6 +87,7 @@ def test_the_study_follows_euler_steps_of_any_data_set_at_the_papers_rate_and_qu
         assert all(config.seeds == (0, 1, 2, 3, 4) for config in full.values())
     (config,) = configs("sphere2", quick=True).values()
     assert (config.seeds, config.iterations) == ((0, 1), 1500)
+    assert find_study("figure5c") is find_study("figure5d") is SMALLER_STEP
 
 
 # What is said of it.

@@ -43,6 +43,7 @@ COSTS: Mapping[str, Cost] = {
     "step-adaptation-sphere2": Cost(full=40, on="CPU", quick=0.4),
     "step-adaptation-mnist": Cost(full=12, on="GPU", quick=10),
     "step-adaptation-cifar10": Cost(full=52, on="GPU", quick=10),
+    "smaller-step-sphere2": Cost(full=3, on="CPU", quick=0.2),
     "table1": Cost(full=98, on="GPU", quick=10),
     "crossing-field": Cost(full=0.1, on="CPU", quick=0.1),
     "sphere2-data": Cost(full=0.1, on="CPU", quick=0.1),
