@@ -83,7 +83,8 @@ def in_few_colours(png: bytes) -> bytes:
     """The same picture with a palette: about a third of the bytes."""
     small = BytesIO()
     picture = Image.open(BytesIO(png)).convert("RGB")
-    picture.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    fewer = picture.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    fewer.save(small, "PNG", optimize=True)
     return small.getvalue()
 
 
