@@ -3,7 +3,7 @@
 Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
 Audit a sampler                `Sampler`, `SetDistance`, `audit_loop`, `LoopReport`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
-                               `Score`, `moved_mass`, `relative_distance`, `error_ratio`, `initial_step`
+                               `RandomSteps`, `Score`, `moved_mass`, `relative_distance`, `error_ratio`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
 Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`, `fast_paths`
 Solve as torchdiffeq does      `odeint`, `odeint_adjoint`
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from windermere.adaptation import (
+        RandomSteps,
         Score,
         SteadySteps,
         SteadyTolerances,
@@ -79,6 +80,7 @@ __all__ = [
     "ODEBlock",
     "OnGrid",
     "Outcome",
+    "RandomSteps",
     "Sampler",
     "Score",
     "SetDistance",
@@ -115,6 +117,7 @@ _ROOMS = ("adaptation", "auditing", "checks", "errors", "fast", "nn", "records",
 """What `windermere.solvers` and the like need no import of their own for."""
 _HOMES = {
     "adaptation": (
+        "RandomSteps",
         "Score",
         "SteadySteps",
         "SteadyTolerances",

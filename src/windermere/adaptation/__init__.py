@@ -14,6 +14,7 @@ from windermere.adaptation.controller import (
     review,
     review_members,
 )
+from windermere.adaptation.random_steps import RandomSteps
 from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
 from windermere.adaptation.signals import error_ratio, moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -28,6 +29,7 @@ __all__ = [
     "ControllerState",
     "Decision",
     "OwnController",
+    "RandomSteps",
     "Review",
     "Score",
     "State",

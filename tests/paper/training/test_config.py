@@ -6,9 +6,11 @@ from typing import Any, get_args
 
 import pytest
 
-from windermere.adaptation import StepAdaptation
+from windermere.adaptation import RandomSteps, StepAdaptation
 from windermere.errors import RunError, UnknownNameError, UsageError
 from windermere.paper.training import Adaptation, RunConfig, make_controller, paper_settings
+from windermere.paper.training.config import LATER
+from windermere.paper.training.treatment import Treatment
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solver
 
 from .small import DEFAULTS, a_config, adapted_config
@@ -208,3 +210,34 @@ CIFAR10 = {"iterations": 40 * (50_000 // 256), "batch_size": 256, "optimizer": "
 def test_the_papers_settings_are_those_of_its_appendix(data: str, solver: Solver, expected: dict[str, Any]) -> None:
     assert paper_settings(data, solver) == expected
     RunConfig(data=data, solver=solver, seeds=(0,), **expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"random_steps": RandomSteps(mean=3, finish=0.0)},
+        {"treatment": Treatment(methods=(("midpoint", 3), ("rk4", 2)), end=0.5)},
+        {"treatment": Treatment(stages=((0.5, 2), (1.0, 8)), kinetic=0.1, jacobian=0.01)},
+    ],
+)
+def test_what_is_done_to_each_batch_is_written_and_is_in_the_digest(changes: dict[str, Any]) -> None:
+    config = a_config(**changes)
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert config.digest != a_config().digest
+
+
+def test_without_it_the_digest_is_that_of_earlier_versions() -> None:
+    assert a_config().digest == "48ec6b19811a00d2862cfa390dab63b42dbaf2ff517bfcc1108a13a7df4e55d3"
+    earlier = {name: value for name, value in a_config().to_dict().items() if name not in LATER}
+    assert RunConfig.from_dict(earlier) == a_config()
+
+
+def test_random_steps_are_of_fixed_size_not_adapted_and_for_the_papers_time() -> None:
+    for changes, words in (
+        ({"solver": Adaptive("dopri54", tolerance=1e-3)}, "random steps are fixed ones"),
+        ({"controller": StepAdaptation(train="euler", check="midpoint")}, "random steps are not adapted"),
+        ({"random_steps": RandomSteps(span=2.0)}, "leave span out"),
+        ({"random_steps": 3}, "random_steps is None or a RandomSteps"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            a_config(**{"random_steps": RandomSteps(), **changes})

@@ -9,14 +9,21 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 
-from windermere.adaptation import ControllerState, OwnController, controller_from_dict, controller_to_dict
+from windermere.adaptation import (
+    ControllerState,
+    OwnController,
+    RandomSteps,
+    controller_from_dict,
+    controller_to_dict,
+)
 from windermere.adaptation.steady import SteadyControl
 from windermere.adaptation.step_size import StepControl
 from windermere.checks import as_number, is_whole
 from windermere.errors import RunError, UnknownNameError, UsageError, describe_value
 from windermere.paper.arithmetic import check_it_suits
 from windermere.paper.training.controllers import Adaptation
-from windermere.solvers import GRADIENTS, Adaptive, GradientName, Solver, solver_from_dict, solver_to_dict
+from windermere.paper.training.treatment import Treatment
+from windermere.solvers import GRADIENTS, Adaptive, FixedStep, GradientName, Solver, solver_from_dict, solver_to_dict
 
 OptimizerName: TypeAlias = Literal["adam", "sgd"]
 DtypeName: TypeAlias = Literal["float32", "float64"]
@@ -30,6 +37,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 RESUMED_OTHERWISE = ("iterations", "device")
 """What may be another when a run goes on: it may become longer, and move."""
+LATER = ("random_steps", "treatment")
+"""Fields that runs of earlier versions lack: where they are None, they are not in the digest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +69,10 @@ class RunConfig:
     """What adapts each member's own precision; None leaves it as it is."""
     first_step: FirstStep = "given"
     """What adapted steps start from: the solver's own (`given`), or `initial`, Hairer's choice for each member."""
+    random_steps: RandomSteps | None = None
+    """What draws the steps of every batch, up to the model's own; None trains with the model's own alone."""
+    treatment: Treatment | None = None
+    """What else the study of recipes tries; for its runs only."""
     log_every: int = 50
     """Iterations between rows of metrics.jsonl; evaluations have theirs as well."""
     evaluate_every: int = 500
@@ -93,6 +106,18 @@ class RunConfig:
             self._check_adaptation(self.controller)
         elif self.first_step != "given":
             raise UsageError("an initial step is for adapted runs: give a controller, or leave first_step=... out")
+        if self.random_steps is not None:
+            self._check_random_steps(self.random_steps)
+
+    def _check_random_steps(self, drawn: RandomSteps) -> None:
+        if not isinstance(drawn, RandomSteps):
+            raise UsageError(f"random_steps is None or a RandomSteps(...), not {describe_value(drawn)}")
+        if self.controller is not None:
+            raise UsageError("random steps are not adapted: give a controller or random_steps=..., not both")
+        if drawn.span != 1:
+            raise UsageError(f"the paper's models are solved for a time of 1, not of {drawn.span}: leave span out")
+        if not isinstance(self.solver, FixedStep):
+            raise UsageError(f"random steps are fixed ones, and the run's own solver is {self.solver}")
 
     def _check_adaptation(self, controller: OwnController) -> None:
         if not isinstance(controller, OwnController):
@@ -135,6 +160,7 @@ class RunConfig:
         """In words."""
         adapted = f"{self.solver.method} with adapted {self.precision_name}"
         told = str(self.solver) if self.controller is None else adapted
+        told += "" if self.random_steps is None else f" after random steps, {self.random_steps.mean} in the mean"
         return told if self.arithmetic == "float32" else f"{told} in {self.arithmetic}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -147,6 +173,7 @@ class RunConfig:
         """SHA-256 of all that stays as it is while a run goes on, by which a checkpoint knows its run. Seeds are not in
         it: those that diverged may be left behind."""
         kept = {name: value for name, value in self.to_dict().items() if name not in (*RESUMED_OTHERWISE, "seeds")}
+        kept = {name: value for name, value in kept.items() if value is not None or name not in LATER}
         # 1 and 1.0 are the same setting, and equal as configs.
         kept = json.loads(json.dumps(kept), parse_float=lambda text: _whole_if_it_is(float(text)))
         return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
@@ -162,7 +189,10 @@ class RunConfig:
         try:
             solver, kept = solver_from_dict(values["solver"]), values["controller"]
             controller = None if kept is None else controller_from_dict(kept)
-            return cls(**{**values, "solver": solver, "seeds": tuple(values["seeds"]), "controller": controller})
+            drawn = None if (kept := values.get("random_steps")) is None else RandomSteps(**kept)
+            treatment = None if (kept := values.get("treatment")) is None else Treatment.from_dict(kept)
+            read = {"solver": solver, "seeds": tuple(values["seeds"]), "controller": controller}
+            return cls(**{**values, **read, "random_steps": drawn, "treatment": treatment})
         except (KeyError, TypeError, ValueError) as error:
             why = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
             raise RunError(f"the run's config.json is not a complete run: {why}") from error

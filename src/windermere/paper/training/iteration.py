@@ -10,6 +10,7 @@ from windermere.paper.training.checkpoint import update
 from windermere.paper.training.classifying import Stepped, classify_and_differentiate
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.trainer import Training
+from windermere.paper.training.treatment import Treatment, penalised_features
 from windermere.solvers import Solver, counting
 
 
@@ -40,10 +41,26 @@ def _there_and_back(training: Training, x: Tensor, y: Tensor) -> Stepped:
         with torch.enable_grad():
             classify_and_differentiate(one, one.features(x[s : s + 1], own), y[s : s + 1])
 
+    solvers = training.batch_solvers
     try:
-        return classify_and_differentiate(training.ensemble, training.ensemble.features(x, training.solvers), y)
+        if training.config.treatment is not None:
+            return _treated(training, training.config.treatment, x, y)
+        return classify_and_differentiate(training.ensemble, training.ensemble.features(x, solvers), y)
     except SolverError as error:
-        seeds = training.failing(by_itself)
+        seeds = training.failing(by_itself, solvers)
         said = type(error)(f"for seed {', '.join(map(str, seeds)) or 'unknown'}, {error}")
         said.seeds = seeds
         raise said from error
+
+
+def _treated(training: Training, treatment: Treatment, x: Tensor, y: Tensor) -> Stepped:
+    """The same with what the study of recipes tries."""
+    ensemble, now = training.ensemble, training.iteration
+    own = treatment.solver(training.config.solver, now, training.config.iterations)
+    if not treatment.penalises:
+        with treatment.ending(ensemble, own, now) as solver:
+            return classify_and_differentiate(ensemble, ensemble.features(x, (solver,) * ensemble.size), y)
+    features, penalty, spent = penalised_features(ensemble, x, own, treatment, now)
+    penalty.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+    training.totals["forward"] += spent
+    return classify_and_differentiate(ensemble, features, y)

@@ -53,7 +53,8 @@ def train(
     with set_up(config, training_set[0]):
         training = Training(config, training_set, test_set, run)
         if capture is None:
-            capture = can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
+            plain = config.random_steps is None and config.treatment is None
+            capture = plain and can_capture(training.ensemble, config.solver, config.gradient, training.training_set[0])
         stepper = CapturedStepper(training) if capture else Stepper(training)
         (outcome,) = _advance(stepper, sign or StopSign(), lambda _, now: report(now))
         return outcome
@@ -131,7 +132,8 @@ def set_up(config: RunConfig, inputs: Tensor) -> Iterator[None]:
 
 def _can_be_joined(config: RunConfig, inputs: Tensor) -> bool:
     """Whether the run gains by training together with others; decided before its folder is touched."""
-    if config.controller is not None or torch.device(config.device).type != "cuda":
+    changing = (config.controller, config.random_steps, config.treatment)
+    if any(each is not None for each in changing) or torch.device(config.device).type != "cuda":
         return False
     one, x = make_ensemble(replace(config, seeds=config.seeds[:1])), inputs[:1].to(config.device, DTYPES[config.dtype])
     return can_capture(one, config.solver, config.gradient, x) and fewer_steps_cost_less(one, config.solver, x)

@@ -77,6 +77,15 @@ class Training:
         """What the last iteration was trained with, until the next one begins."""
         return (self.config.solver,) * self.ensemble.size if self.adapting is None else self.adapting.solvers
 
+    @property
+    def batch_solvers(self) -> Sequence[Solver]:
+        """What the next batch is solved with: the same, unless its steps are drawn."""
+        config = self.config
+        if config.random_steps is None:
+            return self.solvers
+        chosen = (config.random_steps.at(self.iteration, config.iterations, seed) for seed in config.seeds)
+        return tuple(choose(config.solver) for choose in chosen)
+
     def use_decided(self) -> None:
         """An iteration begins: train with what the review in the one before has decided."""
         if self.adapting is not None:
@@ -107,8 +116,10 @@ class Training:
         return self.iteration % every == 0 or self.iteration == self.config.iterations
 
     def undisturbed(self) -> int:
-        """How many iterations come before a review, or until something is due."""
+        """How many iterations come before a review, or until something is due; none where each has other steps."""
         config, now = self.config, self.iteration
+        if config.random_steps is not None or config.treatment is not None:
+            return 0
         due = (config.log_every, config.evaluate_every, config.checkpoint_every)
         counts = [config.iterations - now, *(every - now % every for every in due)]
         if self.adapting is not None:
@@ -136,7 +147,7 @@ class Training:
             try:
                 self.test = evaluate(self.ensemble, self.solvers, self.test_set)
             except SolverError as error:
-                error.seeds = self.failing(lambda s, one, own: evaluate(one, own, self.test_set))
+                error.seeds = self.failing(lambda s, one, own: evaluate(one, own, self.test_set), self.solvers)
                 raise
 
     def measure(self, last: Stepped, report: Callable[[Report], None]) -> None:
@@ -203,12 +214,14 @@ class Training:
             raise error
 
     @torch.no_grad()
-    def failing(self, ask: Callable[[int, Ensemble, Sequence[Solver]], object]) -> tuple[int, ...]:
+    def failing(
+        self, ask: Callable[[int, Ensemble, Sequence[Solver]], object], solvers: Sequence[Solver]
+    ) -> tuple[int, ...]:
         """Seeds of members that cannot be solved by themselves; slow, and asked only after all together could not."""
         failing = []
         for s, seed in enumerate(self.config.seeds):
             try:
-                ask(s, self.ensemble.subset([s]), self.solvers[s : s + 1])
+                ask(s, self.ensemble.subset([s]), solvers[s : s + 1])
             except SolverError:
                 failing.append(seed)
         return tuple(failing)
