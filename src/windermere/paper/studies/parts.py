@@ -30,6 +30,8 @@ class Part:
         solver = self.config.solver
         fixed = not isinstance(solver, Adaptive) and self.config.first_step == "given"
         steps = 1 / solver.precision if fixed else GUESSED_STEPS
+        if (drawn := self.config.random_steps) is not None:
+            steps = drawn.mean + drawn.finish * steps
         samples = self.config.iterations * self.config.batch_size * len(self.config.seeds)
         return samples * steps * len(solver.tableau.b) * products(self.config.data)
 
@@ -60,7 +62,8 @@ def groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
     found: dict[Any, list[Part]] = {}
     for part in parts:
         config, solver = part.config, part.config.solver
-        fixed = config.controller is None and not isinstance(solver, Adaptive)
+        changing = (config.controller, config.random_steps, config.treatment)
+        fixed = not any(changing) and not isinstance(solver, Adaptive)
         joined = fixed and config.device != "cpu" and config.data.startswith("sphere")
         alike = replace(config, solver=solver.with_precision(1.0), seeds=SEEDS) if joined else part.folder
         found.setdefault((alike, reached(part.folder) if joined else 0), []).append(part)

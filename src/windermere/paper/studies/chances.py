@@ -1,0 +1,71 @@
+"""What numbers of seeds can tell: intervals of shares, paired tests, and how well a number tells two kinds apart."""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENT = 1.96
+"""Standard deviations on either side: a 95% interval."""
+RESAMPLES = 2000
+
+
+def wilson(found: int, of: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share.
+
+    >>> tuple(round(end, 3) for end in wilson(10, 10))
+    (0.722, 1.0)
+    """
+    if of == 0:
+        return 0.0, 1.0
+    share, z = found / of, CONFIDENT * CONFIDENT / of
+    centre, half = share + z / 2, sqrt(z * share * (1 - share) + z * z / 4)
+    return max(0.0, (centre - half) / (1 + z)), min(1.0, (centre + half) / (1 + z))
+
+
+def sign_flips(differences: Sequence[float]) -> float:
+    """The two-sided p-value of paired differences: how many of all choices of signs give a sum as large as theirs. It
+    assumes that they are symmetric about zero if there is nothing to find; six of one sign have 2/64."""
+    values = np.asarray(differences, dtype=np.float64)
+    if not values.size:
+        return 1.0
+    signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1)
+    sums = np.abs(signs @ values)
+    return float((sums >= abs(values.sum()) * (1 - 1e-12)).mean())
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's corrected p-values, in the order given."""
+    order, corrected, worst = np.argsort(p_values), [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = worst
+    return corrected
+
+
+def told_apart(values: Sequence[float], positive: Sequence[bool]) -> float | None:
+    """The chance that a number is larger for one of the positive than for one of the others (the area under the ROC
+    curve); None where there is only one kind. Equal numbers count a half."""
+    own = np.asarray(values, dtype=np.float64)
+    chosen = np.asarray(positive, dtype=bool)
+    yes, no = own[chosen], own[~chosen]
+    if not yes.size or not no.size:
+        return None
+    larger, equal = yes[:, None] > no, yes[:, None] == no
+    return float((larger + equal / 2).mean())
+
+
+def told_apart_within(
+    values: Sequence[float], positive: Sequence[bool], clusters: Sequence[int]
+) -> tuple[float, float] | None:
+    """A 95% interval of that, by a bootstrap of clusters (seeds), whose members are not independent."""
+    own, chosen, of = np.asarray(values), np.asarray(positive), np.asarray(clusters)
+    places = {cluster: np.flatnonzero(of == cluster) for cluster in np.unique(of)}
+    stream, found = np.random.default_rng(0), list[float]()
+    for _ in range(RESAMPLES):
+        drawn: NDArray[np.int64] = np.concatenate([places[c] for c in stream.choice(list(places), len(places))])
+        area = told_apart(own[drawn].tolist(), chosen[drawn].tolist())
+        if area is not None:
+            found.append(area)
+    return (float(np.quantile(found, 0.025)), float(np.quantile(found, 0.975))) if found else None

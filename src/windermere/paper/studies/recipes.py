@@ -1,0 +1,179 @@
+"""What makes a model a flow at the least cost: recipes for training on Sphere2, and every seed of them audited."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+from windermere.paper.figures.recipes_figure import LawPanel, RecipePoint, draw_laws, draw_recipes
+from windermere.paper.studies.chances import told_apart, told_apart_within, wilson
+from windermere.paper.studies.critical import THRESHOLD
+from windermere.paper.studies.recipe_measures import RECIPES, RecipeRow, lost_row, measure
+from windermere.paper.studies.recipe_runs import recipe_runs
+from windermere.paper.studies.rows import Tables, draw_both
+from windermere.paper.studies.study import Finding, Study
+
+GOAL = 20.0
+"""Evaluations per iteration, at most."""
+ACCURATE = 0.9
+"""What counts as trained well, under the flow."""
+FEWEST = 5
+"""Seeds from which on an interval is given."""
+LAWS: Mapping[str, str] = {
+    "step_bound": "h L (largest L along trajectories)",
+    "leading_term": "the solver's leading error term relative to the field, |h/2 f'f| / |f| of Euler",
+    "unsafe_share": "the share of decisions whose margin is below the solver's error",
+}
+AXES: Mapping[str, str] = {
+    "step_bound": "h L",
+    "leading_term": "leading error term / field",
+    "unsafe_share": "margins below the error (share)",
+}
+
+
+def by_recipe(rows: Sequence[RecipeRow]) -> dict[str, list[RecipeRow]]:
+    found: dict[str, list[RecipeRow]] = {}
+    for row in rows:
+        found.setdefault(row.recipe, []).append(row)
+    return found
+
+
+def draw(tables: Tables, folder: Path) -> list[Path]:
+    points = [_point(rows) for rows in by_recipe(tables[RECIPES]).values()]
+    drawn = draw_both(partial(draw_recipes, points, GOAL), folder, RECIPE_STUDY.name)
+    known = [row for row in tables[RECIPES] if row.recipe.startswith("constant") and row.flow_accuracy is not None]
+    panels = [_panel(law, title, known) for law, title in AXES.items()]
+    return drawn + draw_both(partial(draw_laws, panels, THRESHOLD), folder, "laws")
+
+
+def _panel(law: str, title: str, rows: Sequence[RecipeRow]) -> LawPanel:
+    pairs = [(value, row) for row in rows if (value := law_of(row, law)) is not None]
+    return LawPanel(
+        title=title,
+        values=[value for value, _ in pairs],
+        lost=[(row.accuracy or 0.0) - (row.flow_accuracy or 0.0) for _, row in pairs],
+        methods=[row.method for _, row in pairs],
+        on_powers=law != "unsafe_share",
+    )
+
+
+def _point(rows: Sequence[RecipeRow]) -> RecipePoint:
+    flows = flows_of(rows)
+    accuracies = [row.flow_accuracy or 0.0 for row in rows]
+    return RecipePoint(
+        name=rows[0].recipe,
+        family=rows[0].family,
+        cost=_mean_cost(rows),
+        share=flows / len(rows),
+        interval=wilson(flows, len(rows)),
+        accuracies=accuracies,
+    )
+
+
+def flows_of(rows: Sequence[RecipeRow]) -> int:
+    return sum(row.outcome == "FLOW" for row in rows)
+
+
+def _mean_cost(rows: Sequence[RecipeRow]) -> float:
+    return fmean([row.cost for row in rows if row.cost is not None] or [0.0])
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Findings
+
+
+def findings(tables: Tables) -> list[Finding]:
+    rows = tables[RECIPES]
+    recipes = by_recipe(rows)
+    return [*map(_told, recipes.values()), *_goal(recipes), *_laws(rows)]
+
+
+def _told(rows: Sequence[RecipeRow]) -> Finding:
+    """One recipe in numbers."""
+    outcomes = {name: sum(row.outcome == name for row in rows) for name in ("FLOW", "TIED", "UNDECIDED", "COARSE")}
+    low, high = wilson(outcomes["FLOW"], len(rows))
+    own, flow = (_spread([value(row) for row in rows]) for value in (lambda row: row.accuracy, _flow))
+    shares = ", ".join(f"{number} {name}" for name, number in outcomes.items() if number)
+    lost = sum(row.diverged_at is not None for row in rows)
+    return Finding(
+        claim="What a recipe costs, what its audits say, and how accurate it is.",
+        ours=f"{_mean_cost(rows):.1f} evaluations per iteration; of {len(rows)} seeds {shares}"
+        f"{f', {lost} diverged' if lost else ''} (share of FLOW {low:.2f} to {high:.2f}); accuracy {own}, "
+        f"under the flow {flow}; {sum((_flow(row) or 0) > ACCURATE for row in rows)} seeds above {ACCURATE:g}",
+        agrees=None,
+        beyond=True,
+        case=rows[0].recipe,
+    )
+
+
+def _flow(row: RecipeRow) -> float | None:
+    return row.flow_accuracy
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    there = [value for value in values if value is not None]
+    return f"{fmean(there):.3f} (least {min(there):.3f})" if there else "unknown"
+
+
+def _goal(recipes: Mapping[str, Sequence[RecipeRow]]) -> Iterator[Finding]:
+    reached = [
+        f"{name} ({_mean_cost(rows):.1f})"
+        for name, rows in sorted(recipes.items(), key=lambda pair: _mean_cost(pair[1]))
+        if flows_of(rows) == len(rows) and _mean_cost(rows) <= GOAL and all((_flow(r) or 0) > ACCURATE for r in rows)
+    ]
+    yield Finding(
+        claim=f"A recipe makes every seed a FLOW above {ACCURATE:g} at {GOAL:g} evaluations per iteration or fewer.",
+        ours=f"These do: {', '.join(reached) or 'none'}",
+        agrees=None,
+        beyond=True,
+    )
+
+
+def _laws(rows: Sequence[RecipeRow]) -> Iterator[Finding]:
+    """How well a number tells tied models apart, over all constant steps; undecided ones are left out."""
+    known = [r for r in rows if r.recipe.startswith("constant") and r.outcome in ("FLOW", "TIED")]
+    for law, words in LAWS.items():
+        if area := _area(known, law):
+            ours = f"all methods {area}"
+            for method in dict.fromkeys(row.method for row in known):
+                if own := _area([row for row in known if row.method == method], law):
+                    ours += f"; {method} {own}"
+            yield Finding(
+                claim=f"Tied models of constant steps are told apart by {words} (area under the ROC curve).",
+                ours=f"{ours}; {len(known)} models, intervals by a bootstrap of seeds",
+                agrees=None,
+                beyond=True,
+                case=law,
+            )
+
+
+def _area(rows: Sequence[RecipeRow], law: str) -> str:
+    pairs = [(value, row) for row in rows if (value := law_of(row, law)) is not None]
+    values, tied = [value for value, _ in pairs], [row.outcome == "TIED" for _, row in pairs]
+    area = told_apart(values, tied)
+    seeds = [row.seed for _, row in pairs]
+    ends = told_apart_within(values, tied, seeds) if len(set(seeds)) >= FEWEST else None
+    if area is None:
+        return ""
+    return f"{area:.2f} ({ends[0]:.2f} to {ends[1]:.2f})" if ends else f"{area:.2f} (too few seeds for an interval)"
+
+
+def law_of(row: RecipeRow, law: str) -> float | None:
+    """A number that is large where a model should be tied."""
+    if law == "unsafe_share":
+        return None if row.safe_share is None else 1 - row.safe_share
+    value: float | None = getattr(row, law)
+    return value
+
+
+RECIPE_STUDY = Study(
+    name="recipes",
+    paper="beyond the paper",
+    what="What makes Sphere2's model a flow at the least cost: constant, adapted, random and refined steps, and more",
+    tables=(RECIPES,),
+    runs=recipe_runs,
+    measure=measure,
+    lost=lost_row,
+    draw=draw,
+    findings=findings,
+)
