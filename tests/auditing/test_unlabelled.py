@@ -12,6 +12,7 @@ from tests.auditing.test_known_cases import Rotation, gap_of, right_of_zero, rin
 from tests.auditing.test_regressions import Oscillator, Path31, sampled
 from windermere.auditing import Outcome, Verdict
 from windermere.errors import UsageError
+from windermere.report.page import audit_page
 
 
 def block(steps: int, method: str = "euler") -> wm.ODEBlock:
@@ -130,7 +131,16 @@ def test_outputs_that_all_end_in_one_point_do_not_move_by_multiples_of_rounding(
 def test_a_single_output_of_a_single_sample_is_undecided_in_a_sentence() -> None:
     verdict = wm.audit(block(4), ring()[:1], evidence=False)
     assert verdict.outcome is Outcome.UNDECIDED
-    assert "inf%" in verdict.sentence
+    assert "too close to 1% (1 sample is too few for an interval)" in verdict.sentence
+
+
+def test_too_few_samples_have_no_interval_in_words_or_on_a_page() -> None:
+    verdict = wm.audit(block(4), ring()[:2], evidence=False)
+    assert "(2 samples are too few for an interval)" in verdict.sentence
+    assert "inf" not in str(verdict)
+    page = audit_page([verdict.to_dict()])
+    assert "too few samples for an interval; up to 1 point counts as the same" in page
+    assert "(no interval)" in page
 
 
 @pytest.mark.parametrize("samples", [1000, None])

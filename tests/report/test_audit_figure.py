@@ -16,6 +16,7 @@ from tests.pictures import size
 from windermere.errors import StorageError, UsageError
 from windermere.report.audit_data import OUTCOMES, AuditFigure, Plane, SolverPoint, fraction
 from windermere.report.audit_figure import draw_audit
+from windermere.report.audit_solvers import sweep_legend
 from windermere.report.palette import Array
 
 WIDTH, SOLVERS, PLANES, HEAD, LINE = 1650, 735, 915, 93, 33
@@ -190,6 +191,12 @@ def test_the_words_on_the_observed_slope_cover_no_solver(error: float) -> None:
     covered = legend.get_window_extent()
     there = [xy for xy in curves(panels(whole)[1]) if len(xy[0]) == 1]
     assert not any(covered.contains(*panels(whole)[1].transData.transform((x[0], y[0]))) for x, y in there)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_no_solver_counts_where_the_verdict_looks_at_the_flow_alone(alone: bool) -> None:
+    words = [str(item.get_label()) for item in sweep_legend(a_figure(of_flow_alone=alone))]
+    assert any("counts" in each for each in words) is not alone
 
 
 @pytest.mark.parametrize(("name", "precision", "shown"), [("step", 1 / 64, "1/64"), ("tolerance", 1e-3, "0.001")])

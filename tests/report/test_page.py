@@ -29,6 +29,7 @@ ASSETS = Path(__file__).parents[2] / "src" / "windermere" / "report" / "assets"
         ({"metric": "log_error", "threshold": 0.3}, "the same weights score 0.630 instead of 1.000."),
         ({"outcome": "STRANGE"}, "The audit's answer is STRANGE"),
         ({"reference": {"metric": None}}, "This model works with its own solver only."),
+        ({"kind": "sets", "reference": {"metric": -0.0015}}, "samples at a distance of about 0 from real ones"),
         ({"kind": "likelihood", "metric": "nll"}, "give a negative log-likelihood of 0.630 instead of 1.000 (lower is"),
     ],
 )  # fmt: skip

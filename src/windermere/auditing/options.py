@@ -85,8 +85,8 @@ def as_question(metric: Any, threshold: Any, outputs: Any, model: Any = None, da
     of_classes = found is None or (isinstance(found, Metric) and found.function is accuracy)
     if of_classes and threshold is not None and as_number(threshold) >= 1:
         raise UsageError(
-            f"accuracies are never further apart than 1, so a threshold of {threshold} calls any model a flow: give "
-            "one below 1"
+            f"a threshold of {threshold} calls any model a flow: give one below 1, for it is a share, of right answers "
+            "or, without labels, of decisions that change or of the outputs' spread"
         )
     return Question(metric=found, threshold=None if threshold is None else as_number(threshold), outputs=outputs)
 

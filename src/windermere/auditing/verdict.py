@@ -15,6 +15,7 @@ from windermere.auditing.statistics import Gap
 from windermere.auditing.table import verdict_table
 from windermere.report.audit_data import AuditFigure, Plane, SolverPoint
 from windermere.report.numbers import Digits
+from windermere.report.words import OF_FLOW_ALONE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -178,6 +179,7 @@ class Verdict:
             threshold=self.threshold,
             band=self.band,
             relative=self.kind is Kind.ERRORS,
+            of_flow_alone=self.kind in OF_FLOW_ALONE,
             order=self.reference.order if self.reference.converged else None,
             plane=self.plane,
         )

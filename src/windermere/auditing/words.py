@@ -61,19 +61,26 @@ class Words:
         return f"{self.both()}; with {largest} the score is better by {self.size(largest.gap)}, more than {self.limit}"
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        value, low, high = self.interval(largest.gap)
+        value, *_ = self.interval(largest.gap)
         return (
             f"the gap of {value} between its own solver ({self.own.solver}) and {largest.solver} on {counted} is too "
-            f"close to the threshold of {self.limit} (95%: {low} to {high})"
+            f"close to the threshold of {self.limit} {self.around(largest.gap)}"
         )
 
     def to_flow(self, gap: Gap) -> str:
-        value, low, high = self.interval(gap)
-        return f"the gap to the flow is {value} (95%: {low} to {high})"
+        return f"the gap to the flow is {self.interval(gap)[0]} {self.around(gap)}"
 
     def interval(self, gap: Gap) -> tuple[str, str, str]:
         value, low, high = (self.judge.digits(x, signed=True) for x in (gap.value, gap.low, gap.high))
         return value, low, high
+
+    def around(self, gap: Gap) -> str:
+        """The interval in brackets, or that there is none."""
+        if isinf(gap.low) or isinf(gap.high):
+            few = "1 sample is" if gap.samples == 1 else f"{gap.samples} samples are"
+            return f"({few} too few for an interval)"
+        _, low, high = self.interval(gap)
+        return f"(95%: {low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -101,15 +108,14 @@ class ErrorWords(Words):
         return f"{self.both()}; with {largest} the {self.noun} is {self.size(largest.gap)}, less than 1/{self.limit}"
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        value, low, high = self.interval(largest.gap)
+        value, *_ = self.interval(largest.gap)
         return (
             f"with {largest.solver} the {self.noun} is {value} times that of its own solver ({self.own.solver}) on "
-            f"{counted}, which could be on either side of a factor of {self.limit} (95%: {low} to {high})"
+            f"{counted}, which could be on either side of a factor of {self.limit} {self.around(largest.gap)}"
         )
 
     def to_flow(self, gap: Gap) -> str:
-        value, low, high = self.interval(gap)
-        return f"under the flow the {self.noun} is {value} times its own (95%: {low} to {high})"
+        return f"under the flow the {self.noun} is {self.interval(gap)[0]} times its own {self.around(gap)}"
 
     def interval(self, gap: Gap) -> tuple[str, str, str]:
         value, low, high = (times(x) for x in (gap.value, gap.low, gap.high))
@@ -141,15 +147,13 @@ class DecisionWords(Words):
         )
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        value, low, high = self.interval(largest.gap)
         return (
-            f"{value} of decisions change from its own solver ({self.own.solver}) to {largest.solver} on {counted}, "
-            f"too close to {self.limit} (95%: {low} to {high})"
+            f"{self.size(largest.gap)} change from its own solver ({self.own.solver}) to {largest.solver} on "
+            f"{counted}, too close to {self.limit} {self.around(largest.gap)}"
         )
 
     def to_flow(self, gap: Gap) -> str:
-        value, low, high = self.interval(gap)
-        return f"{value} of decisions change under the flow (95%: {low} to {high})"
+        return f"{self.size(gap)} change under the flow {self.around(gap)}"
 
     def interval(self, gap: Gap) -> tuple[str, str, str]:
         value, low, high = (percent(x) for x in (gap.value, gap.low, gap.high))
@@ -176,20 +180,26 @@ class MovementWords(DecisionWords):
         )
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        value, low, high = self.interval(largest.gap)
-        return (
-            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {value} of their spread on "
-            f"{counted}, too close to {self.limit} (95%: {low} to {high})"
-        )
+        moved = f"from its own solver ({self.own.solver}) to {largest.solver} outputs move"
+        if isinf(largest.gap.value):
+            return f"{moved}, but those of {counted} have no spread to measure that by"
+        return f"{moved} by {self.size(largest.gap)} on {counted}, too close to {self.limit} {self.around(largest.gap)}"
 
     def to_flow(self, gap: Gap) -> str:
-        value, low, high = self.interval(gap)
-        return f"under the flow outputs move by {value} of their spread (95%: {low} to {high})"
+        if isinf(gap.value):
+            return "under the flow outputs move, and have no spread to measure that by"
+        return f"under the flow outputs move by {self.size(gap)} {self.around(gap)}"
 
 
 @dataclass(frozen=True)
 class SetWords(Words):
     """Of sets of samples, and how far they are from the data."""
+
+    def both(self) -> str:
+        """The estimates have no bias, so that those of sets as good as the data may fall below 0."""
+        scores = (self.own.metric, self.reference.metric)
+        below = any(score is not None and score < 0 for score in scores)
+        return super().both() + (" (below 0 is 0 within its noise)" if below else "")
 
     def same(self, largest: Compared) -> str:
         return (

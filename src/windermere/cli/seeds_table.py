@@ -1,6 +1,7 @@
 """Several seeds of a run beside each other: a row for each, then what holds for which of them."""
 
 from collections.abc import Callable, Mapping
+from math import isinf
 
 from rich.console import Console
 from rich.table import Column, Table
@@ -44,7 +45,8 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
     if gap is not None:
         # A ratio of errors has no sign, and is as many times the own one.
         value, low, high = (digits(x, signed=not gap.ratio) for x in (gap.value, gap.low, gap.high))
-        apart = f"{'x ' if gap.ratio else ''}{value} ({low} to {high})"
+        told = "no interval" if isinf(gap.low) or isinf(gap.high) else f"{low} to {high}"
+        apart = f"{'x ' if gap.ratio else ''}{value} ({told})"
     own, flow = digits(verdict.own.metric), digits(verdict.reference.metric)
     return own, flow, apart, str(verdict.outcome), verdict.safe.solver or "-"
 

@@ -92,6 +92,8 @@ class AuditFigure:
     """Between which metrics the rule wants those of all others; None: within the threshold of the training solver's"""
     relative: bool = False
     """Whether the threshold is a multiple of the training solver's metric, which is an error"""
+    of_flow_alone: bool = False
+    """Whether the verdict looks at the flow, and at no other solver"""
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:

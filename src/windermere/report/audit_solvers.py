@@ -151,7 +151,8 @@ def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None
 def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
     """Words for the markers, their colours, and the band; where the flow is not known, no solver counts or does not."""
     known = any(isfinite(point.error) for point in figure.points)
-    meanings = {COUNTS: "at least as accurate: counts", COARSE: "less accurate: does not count"} if known else {}
+    counts, not_ = ("", "") if figure.of_flow_alone else (": counts", ": does not count")
+    meanings = {COUNTS: f"at least as accurate{counts}", COARSE: f"less accurate{not_}"} if known else {}
     methods = [Line2D([], [], **_look(method, INK, 7), label=method) for method in figure.methods]
     return [
         *methods,

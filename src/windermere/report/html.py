@@ -64,7 +64,8 @@ def _gap_card(record: Record) -> str:
     if told == NOT_KNOWN:
         return _card("Difference under the flow", NOT_KNOWN, "the flow is not known")
     low, high = (_other_way(record, gap, end) for end in _ends(record, gap))
-    below = f"95% interval: {low} to {high}; up to {words.threshold_words(record)} counts as the same"
+    interval = "too few samples for an interval" if NOT_KNOWN in (low, high) else f"95% interval: {low} to {high}"
+    below = f"{interval}; up to {words.threshold_words(record)} counts as the same"
     if words.of_roots(record):
         below += f"; all of the roots of {words.metric_name(record)}"
     return _card("Difference under the flow", told, below.replace(" points to", " to"), _interval(record, gap))
@@ -76,7 +77,9 @@ def difference(record: Record, gap: Mapping[str, Any]) -> str:
     return (
         NOT_KNOWN
         if value == NOT_KNOWN
-        else f"{value} ({low} to {high})".replace(" points", "").replace(" times to", " to")
+        else f"{value} ({'no interval' if NOT_KNOWN in (low, high) else f'{low} to {high}'})".replace(
+            " points", ""
+        ).replace(" times to", " to")
     )
 
 

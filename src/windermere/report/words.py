@@ -173,6 +173,8 @@ def score_words(record: Record, value: float | None) -> str:
     """A score with its unit."""
     if value is None:
         return NOT_KNOWN
+    if record.get("kind") == "sets" and value < 0:
+        return "about 0"  # the estimate has no bias, so that noise may take it below 0, where no distance is
     return f"{value:.1%}" if is_share(record) else digits(record)(value)
 
 

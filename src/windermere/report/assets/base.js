@@ -24,13 +24,21 @@ function fill(element, attributes, children) {
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
-/** A score as people read it: accuracies in percent, others with digits enough to tell them apart. */
+/** A score as people read it: accuracies in percent; the estimate of a distance may fall below 0, and no distance does. */
 function scoreWords(record, value) {
   if (!isNumber(value)) return "not known";
   if (isShare(record)) return `${(100 * value).toFixed(1)}%`;
+  return record.kind === "sets" && value < 0 ? "about 0" : numberWords(value);
+}
+
+/** A number with digits enough to tell scores apart. */
+function numberWords(value) {
   if (value === 0 || Math.abs(value) < 1e-12) return "0";
   return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
 }
+
+/** A score along an axis. */
+const tickWords = (record, tick) => (isShare(record) ? scoreWords(record, tick).replace(".0%", "%") : numberWords(tick));
 
 const pointsWords = (points) => `${points} point${points === 1 ? "" : "s"}`;
 

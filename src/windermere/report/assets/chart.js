@@ -136,7 +136,7 @@ function metricChart(place, record) {
   svg.append(draw("rect", { x: left, width: width - left - right, y: topOfBand, height: Math.max(0, bottomOfBand - topOfBand), fill: "var(--band)" }));
   drawAxes(svg, box, {
     x, y, xTicks: powersBetween(Math.min(...xs), Math.max(...xs)), yTicks: powers ? powersOfTen(low, high) : ticksBetween(low, high, 5),
-    xWords: (tick) => (counted ? String(tick) : stepWords(tick)), yWords: (tick) => scoreWords(record, tick).replace(".0%", "%"),
+    xWords: (tick) => (counted ? String(tick) : stepWords(tick)), yWords: (tick) => tickWords(record, tick),
     xTitle: counted ? "cost: evaluations of the field for one sample" : record.precision_name || "step", yTitle: metricName(record),
   });
   if (isNumber(record.reference?.metric)) addFlowLine(svg, box, y(record.reference.metric));

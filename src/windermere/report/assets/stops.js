@@ -50,7 +50,7 @@ function drawCurve(place, record, scene, stops, entry, range, choose) {
   for (const tick of powers ? powersOfTen(...range).filter((_, i, all) => i % Math.ceil(all.length / 4) === 0) : ticksBetween(range[0], range[1], 3)) {
     svg.append(
       draw("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), stroke: "var(--line)" }),
-      draw("text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end", text: scoreWords(record, tick).replace(".0%", "%") }),
+      draw("text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end", text: tickWords(record, tick) }),
     );
   }
   const known = stops.map((stop, i) => ({ i, score: scene.rungs[stop.rungs[entry]].score, stop })).filter(({ score }) => isNumber(score));
