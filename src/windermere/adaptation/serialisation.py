@@ -26,7 +26,7 @@ def controller_from_dict(values: Mapping[str, Any]) -> OwnController:
     """The controller that `controller_to_dict` wrote."""
     fields = dict(values)
     kind = fields.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownNameError("kind of controller", str(kind), KINDS)
     try:
         return KINDS[kind](**fields)

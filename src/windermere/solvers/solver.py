@@ -251,7 +251,7 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
     """The solver that `solver_to_dict` wrote."""
     fields = dict(values)
     kind = fields.pop("kind", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownNameError("kind of solver", str(kind), KINDS)
     try:
         return KINDS[kind](fields.pop("method", None), **fields)
