@@ -24,6 +24,8 @@ from windermere.solvers.tableaus import tableau
 
 ERROR_RATIO = 50.0
 """The check solver's error order must be so many times smaller than the training solver's."""
+SHORTEST, LONGEST = 1e-30, 1e30
+"""Spans whose fifth power, as an error of that order has it, is still a number."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,11 @@ class StepControl(PrecisionControl):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(span=self.span)
+        if not SHORTEST <= self.span <= LONGEST:
+            raise UsageError(
+                f"span is a length of time from {SHORTEST:g} to {LONGEST:g}, not {self.span:g}: measure time in other "
+                "units"
+            )
         check_whole("steps", 1, budget=self.budget)
         if tableau(self.check).order <= tableau(self.train).order:
             others = ", ".join(higher_orders(self.train)) or "of which there is none: train with another"
