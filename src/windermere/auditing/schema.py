@@ -43,9 +43,11 @@ def read_verdict(kind: "type[Verdict]", values: Mapping[str, Any]) -> "Verdict":
             "here: audit again, or read it with the windermere that wrote it"
         )
     try:
-        return _made(kind, {name: value for name, value in values.items() if name not in DERIVED})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        made = _made(kind, {name: value for name, value in values.items() if name not in DERIVED})
+        str(made)  # numbers that cannot be told, such as a threshold below 0, are damage too
+    except (ArithmeticError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise UsageError(f"this is no verdict that to_dict() wrote: {type(error).__name__}, {error}") from error
+    return made
 
 
 def _made(kind: type[Made], values: Mapping[str, Any]) -> Made:

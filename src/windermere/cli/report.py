@@ -5,7 +5,7 @@ from typing import Any
 
 from windermere.cli.console import stdout
 from windermere.cli.places import check_page
-from windermere.errors import RunError, StorageError, UsageError
+from windermere.errors import RunError, StorageError, UsageError, describe_error
 from windermere.records import read_json, write_atomically
 from windermere.report.page import audit_page
 from windermere.report.reading import saved_verdicts
@@ -14,9 +14,21 @@ from windermere.report.reading import saved_verdicts
 def write_report(verdict: Path, out: Path | None) -> None:
     page = out or verdict.with_suffix(".html")
     check_page(page, "out")
-    saved = saved_verdicts(_read(verdict))
-    write_atomically(page, audit_page(saved.records, title=saved.title, lead=saved.lead).encode())
+    write_atomically(page, page_of(_read(verdict)).encode())
     stdout.print(f"page: {page}", soft_wrap=True)
+
+
+def page_of(value: Any) -> str:
+    """The page of what a JSON file holds, which may be damaged in any place."""
+    saved = saved_verdicts(value)
+    try:
+        return audit_page(saved.records, title=saved.title, lead=saved.lead)
+    except UsageError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"this saved verdict is damaged ({describe_error(error)}): save it again, or audit again"
+        ) from error
 
 
 def _read(verdict: Path) -> Any:
