@@ -197,7 +197,11 @@ def _targets(labels: Any) -> Any:
         check_has_values("the tensor of labels", labels)
         return labels.detach().cpu()
     values = np.asarray(labels)
-    return torch.as_tensor(values.copy()) if values.dtype.kind in "biuf" else values
+    kind = values.dtype.kind
+    if kind not in "biuf":
+        return values
+    known = bool if kind == "b" else f"{kind}{min(values.itemsize, 8)}"  # PyTorch has no longdouble, no foreign bytes
+    return torch.as_tensor(values.astype(known))
 
 
 def _concatenate(one: Any, other: Any) -> Any:
