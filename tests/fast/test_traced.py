@@ -48,6 +48,13 @@ UNARY: list[Callable[[Tensor], Tensor]] = [
     *(lambda x: (x.abs() + 1) ** -0.5, lambda x: torch.rsqrt(x.abs() + 1), lambda x: 2 - x, lambda x: x.clamp(-1, 1)),
     *(lambda x: torch.where(x > 0.3, x, 2 * x), lambda x: torch.sign(x) * x, lambda x: torch.sin(2e6 * x) / 1e7),
 ]
+KINKED: list[Callable[[Tensor], Tensor]] = [
+    *(torch.relu, torch.abs, torch.sign, functional.leaky_relu),
+    *(lambda x: x.clamp(min=0), lambda x: x.clamp(max=0), lambda x: x.clamp(0, 1), lambda x: x.clamp(-1, 0)),
+    *(lambda x: torch.maximum(x, x.flip(1)), lambda x: torch.minimum(x, 2 * x), lambda x: torch.where(x > 0, x, 2 * x)),
+    *(lambda x: torch.where(x >= 0, x, 2 * x), lambda x: torch.maximum(x, torch.zeros_like(x))),
+]
+"""Functions that have no derivative at 0, or none of their own."""
 MIXING: list[Callable[[Tensor, Tensor], Tensor]] = [
     *(lambda x, w: x + w[0], lambda x, w: x * w[0] - w[1, 0], lambda x, w: x / (w[0].abs() + 1), lambda x, w: x @ w),
     *(lambda x, w: (w @ x.t()).t(), lambda x, w: x @ w[:2, :2] @ w[1:].t()[:2] if len(w) < 3 else x @ w.t()),
@@ -87,6 +94,19 @@ def test_and_in_c(function: Callable[[Tensor], Tensor], taken: list[str]) -> Non
         with wm.fast_paths(fast):
             final = end(lambda t, z: 0.1 * function(0.5 * z), z)
         found.append([final, *torch.autograd.grad(final.sum(), z)])
+    assert_same(found[0], found[1])
+    assert taken == ["there", "back"]
+
+
+@pytest.mark.parametrize("function", KINKED)
+def test_where_there_is_no_derivative_it_is_the_one_that_pytorch_chose(
+    function: Callable[[Tensor], Tensor], taken: list[str]
+) -> None:
+    """Found by the fuzzer: padding with zeros is common, and so is clamp(min=0)."""
+    z, on, found = torch.zeros(3, 2, dtype=DOUBLE, requires_grad=True), samples(3, 2), []
+    for fast in (True, False):
+        with wm.fast_paths(fast):
+            found.append([*torch.autograd.grad(end(lambda t, z: function(z), z), z, on)])
     assert_same(found[0], found[1])
     assert taken == ["there", "back"]
 

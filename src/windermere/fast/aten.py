@@ -113,8 +113,17 @@ class Language:
         """1 where a > b, and else 0."""
         return self.gate(1.0, self.plus(a, b, 1, -1))
 
+    def at_least(self, a: Cells, b: Cells) -> Tensor:
+        """1 or 2 where a >= b, and else 0; as `above`, it is not 0 where one of them is no number."""
+        return self.plus(self.above(a, b), self.plus(1.0, self.above(b, a), 1, -1))
+
+    def larger(self, a: Cells, b: Cells, x: Cells, y: Cells) -> Tensor:
+        """x where a > b, y where a < b, and half of each where they are equal: so PyTorch shares the cotangent of a
+        maximum."""
+        return self.plus(self.choose(self.above(a, b), x, y), self.choose(self.at_least(a, b), x, y), 0.5, 0.5)
+
     def choose(self, which: Cells, a: Cells, b: Cells) -> Tensor:
-        """a where `which` is 1, b where it is 0."""
+        """a where `which` is 1 or more, b where it is 0."""
         return self.plus(self.gate(a, which), self.gate(b, self.plus(0.5, which, 1, -1)))
 
     def power(self, x: Cells, exponent: float) -> Tensor:
@@ -196,8 +205,8 @@ class Language:
     def clamp(self, x: Cells, low: Any = None, high: Any = None) -> Tensor:
         x = self.cells(x)
         if low is not None:
-            x = self.choose(self.above(x, low), x, low)
-        return x if high is None else self.choose(self.above(high, x), x, high)
+            x = self.choose(self.at_least(x, low), x, low)  # at the bound itself the derivative is 1
+        return x if high is None else self.choose(self.at_least(high, x), x, high)
 
     def total(self, x: Cells, dims: Sequence[int] | int | None = None, keep: bool = False, **_: Any) -> Tensor:
         if isinstance(dims, int):
@@ -266,8 +275,8 @@ def vocabulary(say: Language) -> Mapping[str, Callable[..., Tensor]]:
         "le": lambda a, b: say.plus(1.0, say.above(a, b), 1, -1),
         "ge": lambda a, b: say.plus(1.0, say.above(b, a), 1, -1),
         "where": say.choose,
-        "maximum": lambda a, b: say.choose(say.above(a, b), a, b),
-        "minimum": lambda a, b: say.choose(say.above(a, b), b, a),
+        "maximum": lambda a, b: say.larger(a, b, a, b),
+        "minimum": lambda a, b: say.larger(a, b, b, a),
         "clamp": say.clamp,
         "clamp_min": lambda x, low: say.clamp(x, low),
         "clamp_max": lambda x, high: say.clamp(x, None, high),
