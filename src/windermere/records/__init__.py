@@ -11,12 +11,14 @@ from windermere.records.atomic import (
     write_json,
 )
 from windermere.records.environment import environment
+from windermere.records.integrity import CONFIGS
 from windermere.records.lock import not_in_use, other_files
 from windermere.records.run_folder import Run, RunFolder, plain, read_metrics, read_run
 from windermere.records.table import read_rows, sparse, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
 __all__ = [
+    "CONFIGS",
     "Run",
     "RunFolder",
     "TensorFile",

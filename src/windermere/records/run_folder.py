@@ -14,6 +14,7 @@ the old version or the new one. Rows of metrics.jsonl that are younger than the 
 run is resumed, since the iterations that wrote them are carried out again.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -43,6 +44,7 @@ from windermere.records.atomic import (
     write_json,
 )
 from windermere.records.environment import is_environment
+from windermere.records.integrity import CONFIGS, check_config, config_digest, digest_of_file
 from windermere.records.lock import LOCK, holder_of, locked, not_in_use, other_files
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
@@ -76,6 +78,11 @@ class RunFolder:
     def _metrics(self) -> FileIO:
         return open_file(self.path / METRICS, "a", "opened")
 
+    @cached_property
+    def _rows(self) -> "hashlib._Hash":
+        """The digest of all metrics so far."""
+        return digest_of_file(self.path / METRICS, os.fstat(self._metrics.fileno()).st_size)
+
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Self:
         """Starts a run in a folder that is new or empty."""
@@ -85,7 +92,7 @@ class RunFolder:
         with locked(path) as lock:
             _refuse_unless_vacant(path)  # and after it, since another process may have been faster
             _remove_partial_files(path)
-            write_json(path / ENVIRONMENT, dict(environment))
+            write_json(path / ENVIRONMENT, {**environment, CONFIGS: [config_digest(config)]})
             write_json(path / CONFIG, dict(config))
             with storing(path / METRICS, "written"):
                 (path / METRICS).touch()
@@ -109,7 +116,7 @@ class RunFolder:
 
     def look_over(self, check: Check = lambda meta: None) -> None:
         """Refuses a run that cannot go on, because a file is damaged, missing or not its own; nothing is written."""
-        _read_environment(self.path)
+        check_config(self.path, self.config, _read_environment(self.path))
         for name in (METRICS, CHECKPOINT, MODEL):
             refuse_unless_file(self.path / name, "written")
         self._read_checkpoint(check)
@@ -124,21 +131,27 @@ class RunFolder:
 
     def rewrite_config(self, config: Mapping[str, Any]) -> None:
         """Replaces config.json, where a run is to go on for longer than it was started for."""
+        noted = _read_environment(self.path)
+        check_config(self.path, self.config, noted)
+        known = noted.get(CONFIGS, [config_digest(self.config)])
+        write_json(self.path / ENVIRONMENT, {**noted, CONFIGS: [*known, config_digest(config)]})
         write_json(self.path / CONFIG, dict(config))
         self.config = _read_config(self.path)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Appends one row of metrics. Numbers that are not finite become null, which is all that JSON has."""
-        line = json.dumps(plain(row), allow_nan=False) + "\n"
+        line, rows = (json.dumps(plain(row), allow_nan=False) + "\n").encode(), self._rows
         with storing(self.path / METRICS, "written"):
-            append(self._metrics, line.encode())
+            append(self._metrics, line)
+        rows.update(line)
 
     def save_checkpoint(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Replaces the checkpoint, which remembers how long the metrics were: what is logged later is cut."""
         with storing(self.path / METRICS, "written"):
             os.fsync(self._metrics.fileno())
             logged = os.fstat(self._metrics.fileno()).st_size
-        write_tensors(self.path / CHECKPOINT, tensors, {**meta, "metrics_bytes": logged})
+        metrics = {"metrics_bytes": logged, "metrics_sha256": self._rows.hexdigest()}
+        write_tensors(self.path / CHECKPOINT, tensors, {**meta, **metrics})
 
     @property
     def has_checkpoint(self) -> bool:
@@ -149,6 +162,7 @@ class RunFolder:
         checkpoint, length = self._read_checkpoint(check)
         with storing(self.path / METRICS, "cut"):
             self._metrics.truncate(length)
+        vars(self).pop("_rows", None)
         return checkpoint
 
     def save_model(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -202,6 +216,8 @@ class RunFolder:
             there = metrics.stat().st_size if metrics.exists() else 0
         if there < length:  # truncating would fill it up with zeros
             raise damaged(metrics, f"it has {there} bytes, and had {length} when the checkpoint was saved")
+        if checkpoint is not None:
+            _check_rows(metrics, length, checkpoint.meta.get("metrics_sha256"))
         return checkpoint, length
 
 
@@ -210,6 +226,12 @@ def _metrics_bytes(path: Path, checkpoint: TensorFile) -> int:
     if not isinstance(length, int):
         raise damaged(path, "it does not say how long the metrics were")
     return length
+
+
+def _check_rows(metrics: Path, length: int, digest: str | None) -> None:
+    """Checkpoints of earlier versions have no digest of the rows."""
+    if digest is not None and digest_of_file(metrics, length).hexdigest() != digest:
+        raise damaged(metrics, "its rows are not those that were there when the checkpoint was saved")
 
 
 def plain(value: Any) -> Any:

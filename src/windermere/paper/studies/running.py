@@ -45,7 +45,7 @@ from windermere.paper.training import (
     trained_ensemble,
 )
 from windermere.paper.training.config import DTYPES
-from windermere.records import RunFolder, environment, read_json, read_metrics
+from windermere.records import CONFIGS, RunFolder, environment, read_json, read_metrics
 
 Load = Callable[[str, int], tuple[Labelled, Labelled]]
 """Training and test set by the data's name and seed."""
@@ -292,7 +292,8 @@ def _provenance(part: Part, together: int) -> dict[str, Any]:
     """How and where a part was trained. Runs that were trained together are each given an equal share of the time."""
     rows = [row for row in read_metrics(part.folder) if "seconds" in row]
     seconds = round(rows[-1]["seconds"] / together, 3) if rows else 0.0
-    begun = {**read_json(part.folder / "environment.json"), "arithmetic": part.config.arithmetic}
+    noted = {name: each for name, each in read_json(part.folder / "environment.json").items() if name != CONFIGS}
+    begun = {**noted, "arithmetic": part.config.arithmetic}
     return {part.folder.name: {**begun, "finished": _now(), "seconds": seconds}}
 
 

@@ -114,7 +114,8 @@ def _finish(training: Training, *, idle: bool) -> TrainingOutcome:
         training.evaluate()  # resumed with nothing left to do
     test = training.test
     solvers = [solver_to_dict(solver) for solver in training.solvers]
-    meta = {"iterations": training.iteration, "seeds": list(training.config.seeds), "solvers": solvers}
+    config = training.config
+    meta = {"iterations": training.iteration, "seeds": list(config.seeds), "solvers": solvers, "config": config.digest}
     meta["test"] = None if test is None else vars(test)
     training.run.save_model({name: t.detach() for name, t in training.ensemble.tensors.items()}, meta)
     return TrainingOutcome(finished=True, reason="finished", iteration=training.iteration, test=test, idle=idle)

@@ -17,7 +17,7 @@ from windermere.paper.training.config import DTYPES, RESUMED_OTHERWISE, RunConfi
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Labelled
 from windermere.paper.training.trainer import make_ensemble
-from windermere.records import RunFolder, environment, read_run
+from windermere.records import Run, RunFolder, environment, read_run
 from windermere.solvers import Adaptive, Solver, solver_from_dict
 from windermere.solvers.grid import make_grid
 
@@ -159,10 +159,21 @@ def trained_ensemble(path: str | Path, *, device: str = "cpu", arithmetic: str |
         ) from error
     if {n: t.shape for n, t in run.model.tensors.items()} != {n: t.shape for n, t in ensemble.tensors.items()}:
         raise RunError(f"{path}: the model's parameters are not those of a '{config.data}' model of this version")
+    _check_settings(run, config)
     ensemble.load(run.model.tensors)
     kept = run.model.meta.get("solvers")
     solvers = [solver_from_dict(values) for values in kept] if kept else [config.solver] * ensemble.size
     return Trained(config, ensemble, tuple(solvers))
+
+
+def _check_settings(run: Run, config: RunConfig) -> None:
+    """Refuses a model that was trained with other settings; models of earlier versions know less of theirs."""
+    wanted: dict[str, Any] = {"config": config.digest, "seeds": list(config.seeds)}
+    if {name: run.model.meta.get(name, value) for name, value in wanted.items()} != wanted:
+        raise RunError(
+            f"{run.path}: the model was trained with other settings than those in config.json, which is damaged or of "
+            "another run: put the run's own back"
+        )
 
 
 def load_run(path: str | Path, seed: int = 0, *, device: str = "cpu") -> nn.Module:
