@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test pytest lint bench bench-gpu quick-studies quick-image-studies dist try-dist docs clean
+.PHONY: demo test pytest fuzz thorough lint bench bench-gpu quick-studies quick-image-studies dist try-dist docs clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -24,6 +24,13 @@ test: lint pytest
 
 pytest: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal $(TESTS)  # two processes of two threads each would fight
+
+# 10,000 examples that were not tried before, and a training killed 100 times; an hour at most.
+fuzz: $(READY)
+	WINDERMERE_FUZZ=weekly OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m '' tests/fuzz
+
+thorough: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m thorough
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
