@@ -10,6 +10,7 @@ from rich.table import Table
 
 from windermere.cli.adapted import MODES, draw_adapted, ended_at_a_bound, read_adaptation
 from windermere.cli.console import exit_if_stopped, folding, print_json, stderr, stdout
+from windermere.cli.drawn import read_random_steps
 from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
 from windermere.cli.terminal import training_progress
 from windermere.errors import UsageError
@@ -45,7 +46,8 @@ def train_run(
     stored = resumed_config(out, adapt) if resume else None  # first of all, how other flags are read depends on it
     adaptation = read_adaptation(settings, precision["control"], stored)
     given = {**settings, **_start(settings["solver"], precision, adaptation), "seeds": _seeds(settings["seeds"])}
-    given = {name: value for name, value in given.items() if value is not None}
+    drawn = {"random_steps": read_random_steps(out, settings, adaptation, stored), "finish": None}
+    given = {name: value for name, value in {**given, **drawn}.items() if value is not None}
     config = _new_config(given, adaptation) if stored is None else resumed_config(out, given)
     limit = read_seconds(time_limit)
     outcome = _train(config, out, resume=resume, time_limit=limit)

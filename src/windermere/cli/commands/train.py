@@ -56,6 +56,22 @@ def train_command(
             rich_help_panel=ADAPTATION,
         ),
     ] = None,
+    random_steps: Annotated[
+        int | None,
+        typer.Option(
+            help="Draw the number of steps anew for each batch, with this mean (4 is a good one). --solver and --steps "
+            "are what training ends with: choose fine ones.",
+            rich_help_panel=ADAPTATION,
+        ),
+    ] = None,
+    finish: Annotated[
+        float | None,
+        typer.Option(
+            help="With --random-steps: the share of all iterations, at the end, in which steps are refined down to "
+            "--steps. Default: 0.2.",
+            rich_help_panel=ADAPTATION,
+        ),
+    ] = None,
     gradient: Annotated[
         str | None, typer.Option(help="backprop (default), checkpoint or adjoint.", rich_help_panel=OPTIMIZATION)
     ] = None,
@@ -100,6 +116,8 @@ def train_command(
         "check": check,
         "threshold": threshold,
         "target": target,
+        "random_steps": random_steps,
+        "finish": finish,
         "seeds": seeds,
         "gradient": gradient,
         "iterations": iterations,
