@@ -56,10 +56,10 @@ RECIPES = Table(MAIN, RecipeRow)
 
 
 def measure(run: Finished) -> Tables:
-    rows = list(audited(run.name, run.name, run.trained, run.test_set, _costs(run.folder)))
+    rows = list(audited(run.name, run.name, run.trained, run.test_set, costs(run.folder)))
     if run.name.startswith("algorithm-2"):
-        for trained, costs in until_passed(run):
-            rows += audited(run.name, run.name + STOPPED, trained, run.test_set, costs)
+        for trained, spent in until_passed(run):
+            rows += audited(run.name, run.name + STOPPED, trained, run.test_set, spent)
     return Tables({RECIPES: rows})
 
 
@@ -100,7 +100,7 @@ def _short(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.5g}")
 
 
-def _costs(folder: Path) -> dict[int, float]:
+def costs(folder: Path) -> dict[int, float]:
     """Forward evaluations and those of checks per iteration, by seed."""
     rows = [row for row in read_metrics(folder) if "evaluations_forward" in row]
     last = {row["seed"]: row for row in rows}
@@ -124,7 +124,7 @@ def until_passed(run: Finished) -> Iterator[tuple[Trained, dict[int, float]]]:
             failed = _failed(folder, trained.config)
             done = [seed for seed in waiting if seed not in failed] if rounds < MOST_ROUNDS else list(waiting)
             if done:
-                yield _some(trained, done, config.iterations), _costs(folder)
+                yield _some(trained, done, config.iterations), costs(folder)
             if not (waiting := tuple(seed for seed in waiting if seed not in done)):
                 return
             leave_behind(folder, [seed for seed in trained.config.seeds if seed not in waiting])
