@@ -31,6 +31,11 @@ class Score:
 
     Numbers may come as tensors or arrays of one entry, and are kept as plain ones: a state that outlives its batch must
     not hold on to the batch's graph.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> wm.Score(value=torch.tensor(0.75), steps=8).value
+    0.75
     """
 
     value: float

@@ -93,6 +93,13 @@ class SteadySteps(StepControl, SteadyControl):
 
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`, whose scores
     need a `distance`. A review is due every `every` iterations.
+
+    >>> import windermere as wm
+    >>> controller = wm.SteadySteps(train="euler", check="midpoint")
+    >>> own, checked = wm.Score(value=0.9), wm.Score(value=0.8, distance=0.08)
+    >>> state = wm.review(controller, controller.start(1 / 8), own, lambda solver: checked)
+    >>> print(controller.solver(state), "-", state.decision.reason)
+    euler, h = 1/16 - distance above its target: refined
     """
 
     def review(self, state: ControllerState, trained: Score) -> Review[FixedStep]:
@@ -109,6 +116,13 @@ class SteadyTolerances(ToleranceControl, SteadyControl):
     As `SteadySteps`, for adaptive methods. The distance is taken to grow in proportion to the tolerance. The check has
     `check_ratio` times the training tolerance (by default the paper's ratio for the pair), which stays between `floor`
     and `ceiling`. Begin with `controller.start()`, at 1e-6; then see `review`.
+
+    >>> import windermere as wm
+    >>> controller = wm.SteadyTolerances(train="fehlberg21")
+    >>> own, checked = wm.Score(value=0.9, steps=9), wm.Score(value=0.9, distance=0.001)
+    >>> state = wm.review(controller, controller.start(), own, lambda solver: checked)
+    >>> print(controller.solver(state), "-", state.decision.reason)
+    fehlberg21, tol = 2e-06 - distance far below its target: coarsened
     """
 
     increase: float = 2.0

@@ -90,6 +90,13 @@ class StepAdaptation(StepControl, ThresholdControl):
     factors of a step; it stays between `span`, the length of time that the model is solved for, and span / `budget`.
 
     Begin with `controller.start(step)`, for example with the step of `initial_step`; then see `review`.
+
+    >>> import windermere as wm
+    >>> controller = wm.StepAdaptation(train="euler", check="midpoint")
+    >>> state = controller.start(1 / 8)
+    >>> state = wm.review(controller, state, wm.Score(value=0.9), lambda solver: wm.Score(value=0.9))
+    >>> print(controller.solver(state), "-", state.decision.reason)
+    euler, h = 0.1375 - scores agree: step increased
     """
 
     def review(self, state: ControllerState, trained: Score) -> Review[FixedStep]:

@@ -90,6 +90,13 @@ class ToleranceAdaptation(ToleranceControl, ThresholdControl):
 
     Begin with `controller.start()`, at 1e-6; then see `review`. A check may ask for a tolerance below what float32
     resolves: score it in float64 then.
+
+    >>> import windermere as wm
+    >>> controller = wm.ToleranceAdaptation(train="fehlberg21")
+    >>> own = wm.Score(value=0.9, steps=9)
+    >>> state = wm.review(controller, controller.start(), own, lambda solver: wm.Score(value=0.7))
+    >>> print(controller.solver(state), "-", state.decision.reason)
+    fehlberg21, tol = 5e-07 - scores differ: tolerance decreased
     """
 
     min_steps: int = 2

@@ -21,7 +21,12 @@ TOLERANCE_METHODS, TOLERANCE_FACTORS = ("dopri54",), (0.1, 1.0, 10.0)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A solver to test with, given by what it makes of a solve's own one: another method, a precision by a factor."""
+    """A solver to test with, given by what it makes of a solve's own one: another method, a precision by a factor.
+
+    >>> import windermere as wm
+    >>> print(wm.Candidate("rk4", 0.5)(wm.FixedStep("euler", step=1 / 8)))
+    rk4, h = 1/16
+    """
 
     method: str
     factor: float

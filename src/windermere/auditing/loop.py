@@ -41,7 +41,18 @@ NO_ODE_NOISE = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoopReport:
-    """What a hand-written loop does, and whether it is the method that it is meant to be. Print it."""
+    """What a hand-written loop does, and whether it is the method that it is meant to be. Print it.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> def loop(velocity, x, steps):
+    ...     for k in range(steps):
+    ...         x = x + velocity(x, k / steps) / steps
+    ...     return x
+    >>> report = wm.audit_loop(loop, lambda x, t: -x * t, torch.ones(4, 2), steps=10)
+    >>> report.agrees, report.method, report.evaluations
+    (True, 'euler', 10)
+    """
 
     agrees: bool
     """Whether it is its method on its nodes, to rounding, and takes as many steps as it is asked for."""

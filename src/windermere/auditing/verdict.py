@@ -30,6 +30,10 @@ class Outcome(StrEnum):
     FLOW: every solver at least as accurate as its own scores the same, and so does the flow itself. TIED: one of them
     scores worse. COARSE: none scores worse and some better, so that the field is fine and its solver too coarse. MOVED:
     there are no labels, and outputs are others under the flow. UNDECIDED: nobody knows.
+
+    >>> import windermere as wm
+    >>> wm.Outcome("TIED") == "TIED", [str(outcome) for outcome in wm.Outcome]
+    (True, ['FLOW', 'TIED', 'COARSE', 'MOVED', 'UNDECIDED'])
     """
 
     FLOW = "FLOW"
@@ -62,7 +66,16 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """One piece of evidence: what was found, what it proves, and what it does not."""
+    """One piece of evidence: what was found, what it proves, and what it does not.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> field = wm.Autonomous(torch.nn.Linear(2, 2))
+    >>> verdict = wm.audit(wm.ODEBlock(field, wm.FixedStep("euler", step=1 / 4)), torch.randn(30, 2))
+    >>> piece = verdict.evidence[0]
+    >>> print(piece.name, "-", piece.proves)
+    crossings - Solutions of an autonomous ODE do not cross: crossings beyond the flow's own chords are the solver's.
+    """
 
     name: str
     finding: str
@@ -108,6 +121,14 @@ class Verdict:
     of the model's own; `reference` says how well the flow is known; `evidence` explains, and `notes` are what a reader
     has to know besides. `save(path)` makes a page, `plot(path)` draws, `to_dict()` is for JSON, and
     `Verdict.from_dict` reads that back.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> _ = torch.manual_seed(0)
+    >>> field = wm.Autonomous(torch.nn.Linear(2, 2))
+    >>> verdict = wm.audit(wm.ODEBlock(field, wm.FixedStep("rk4", step=1 / 16)), torch.randn(30, 2), evidence=False)
+    >>> print(verdict.outcome, verdict.safe.solver, wm.Verdict.from_dict(verdict.to_dict()).safe_step)
+    FLOW rk4, h = 1/2 0.5
     """
 
     outcome: Outcome

@@ -124,6 +124,11 @@ class Autonomous(nn.Module):
 
     On a CPU, a network of linear layers and activations is solved in C where there is a compiler, as are most
     fields.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> wm.Autonomous(torch.nn.ReLU())(0.5, torch.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
     """
 
     def __init__(self, network: nn.Module) -> None:

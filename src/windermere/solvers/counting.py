@@ -24,6 +24,13 @@ class Count:
     `forward` are those of forward solves, `backward` those of the adjoint's solves, `recomputed` those that
     checkpointing repeats, and `checks` those inside `checking()`. `steps` are all steps accepted in forward solves,
     `longest` those of the solve that took most.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> with wm.counting() as count:
+    ...     _ = wm.solve(lambda t, z: -z, torch.ones(2), wm.FixedStep("rk4", step=1 / 8))
+    >>> count.forward, count.steps
+    (32, 8)
     """
 
     forward: Tally = 0
@@ -77,7 +84,15 @@ def counting() -> Iterator[Count]:
 
 @contextmanager
 def checking() -> Iterator[None]:
-    """Within `with checking():`, evaluations count as `checks`, not as `forward` or `backward`."""
+    """Within `with checking():`, evaluations count as `checks`, not as `forward` or `backward`.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> with wm.counting() as count, wm.checking():
+    ...     _ = wm.solve(lambda t, z: -z, torch.ones(2), wm.FixedStep("euler", step=1 / 8))
+    >>> count.forward, count.checks
+    (0, 8)
+    """
     token = _checking.set(True)
     try:
         yield

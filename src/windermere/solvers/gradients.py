@@ -29,6 +29,14 @@ class Adjoint:
 
     `solver` solves the adjoint equation; None takes the forward one. `parameters` are what the field depends on, if it
     is a plain function; those of a module are found.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> z = torch.ones(1, requires_grad=True)
+    >>> solver = wm.FixedStep("rk4", step=1 / 8)
+    >>> wm.solve(lambda t, z: -z, z, solver, gradient=wm.Adjoint()).final.sum().backward()
+    >>> round(float(z.grad), 4)  # exp(-1)
+    0.3679
     """
 
     solver: Solvers | None = None

@@ -37,6 +37,11 @@ class Stats:
     """What a solve cost: `evaluations` of the field, and steps `accepted` and `rejected` (0 with fixed steps).
 
     Numbers; arrays where members of an ensemble or samples have steps of their own.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> wm.solve(lambda t, z: -z, torch.ones(2), wm.FixedStep("rk4", step=1 / 8)).stats
+    Stats(evaluations=32, accepted=8, rejected=0)
     """
 
     evaluations: ByGroup
@@ -49,6 +54,12 @@ class Trajectory(Generic[Kind]):
     """Every step that the solver took (`solve(..., record=True)`): the `times` and the `states` there.
 
     Both have the steps as their first axis, the start included.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> walk = wm.solve(lambda t, z: -z, torch.ones(1), wm.FixedStep("euler", step=1 / 2), record=True).trajectory
+    >>> walk.times.tolist(), walk.states.flatten().tolist()
+    ([0.0, 0.5, 1.0], [1.0, 0.5, 0.25])
     """
 
     times: NDArray[np.float64]
@@ -63,6 +74,12 @@ class Solution(Generic[Kind]):
 
     `final` is the state at the last time, and `states` those at all `times` asked for, stacked along a first axis, the
     first one included. `stats` says what it cost. `trajectory` has every step, if `record=True` asked for it.
+
+    >>> import torch
+    >>> import windermere as wm
+    >>> solution = wm.solve(lambda t, z: -z, torch.ones(1), wm.FixedStep("euler", step=1 / 2), times=(0, 0.5, 1))
+    >>> solution.states.flatten().tolist(), solution.final.item(), solution.stats.evaluations
+    ([1.0, 0.5, 0.25], 0.25, 2)
     """
 
     times: tuple[float, ...] | NDArray[np.float64]

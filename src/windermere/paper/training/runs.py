@@ -181,6 +181,12 @@ def load_run(path: str | Path, seed: int = 0, *, device: str = "cpu") -> nn.Modu
 
     `path` is the folder of a run that `windermere train` has finished. For all seeds at once, see
     `windermere.paper.training.trained_ensemble`.
+
+    >>> import windermere as wm
+    >>> wm.load_run("runs/nowhere")
+    Traceback (most recent call last):
+        ...
+    windermere.errors.RunError: runs/nowhere does not exist: name a folder that `windermere train` has written
     """
     trained = trained_ensemble(path, device=device)
     if seed not in trained.config.seeds:
