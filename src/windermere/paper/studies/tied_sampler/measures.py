@@ -24,7 +24,7 @@ FLOW = Adaptive("dopri54", tolerance=1e-8)
 """In float64: the flow itself, as far as any sample can tell."""
 TIMES_OWN = 1.5
 """The audit's rule for errors: a shortfall under the flow that many times the own one is another."""
-AUDITED_SAMPLES, AUDITED_REAL = 2000, 4000
+AUDITED_SAMPLES, AUDITED_REAL = 1000, 3000
 
 
 class Yardstick(Protocol):

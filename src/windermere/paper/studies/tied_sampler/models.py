@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
 """So many real samples [n, 2]."""
-WIDTH, BATCH, RATE = 64, 512, 2e-3
+WIDTH, BATCH, RATE = 64, 512, 1e-2
 """Of the networks and of flow matching."""
 
 

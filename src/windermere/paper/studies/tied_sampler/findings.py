@@ -1,0 +1,134 @@
+"""What the study's table says: who is tied, from how many steps on nobody is, and what controllers change.
+
+The rule of the critical number: the smallest number of Euler steps of the grid from which on, there and with all more
+steps, no seed is tied. A model is tied if its samples under the flow are surely worse than those of its own solver, by
+more than is allowed: by the 95% interval of their difference, from the same noise, beyond the noise of as many real
+samples (energy) or beyond half of the own shortfall (reward). "Harmed" is a flow that is surely worse than before.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
+
+from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.study import Finding, seed_count
+from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LOSSES, TUNED, TunedRow
+
+SETTINGS = (("gaussians", "mlp"), ("moons", "mlp"), ("gaussians", "concatsquash"))
+NAMES = {"gaussians": "8 Gaussians", "moons": "two moons", "mlp": "MLP", "concatsquash": "ConcatSquash"}
+
+
+def of_setting(rows: Iterable[TunedRow], data: str, network: str, loss: str) -> list[TunedRow]:
+    """The rows of one setting."""
+    return [row for row in rows if (row.data, row.network, row.loss) == (data, network, loss)]
+
+
+def constant(rows: Iterable[TunedRow], method: str) -> dict[int, list[TunedRow]]:
+    """The rows that were tuned through so many steps of a method, by that number."""
+    found: dict[int, list[TunedRow]] = {}
+    for row in rows:
+        if row.through == f"{method}-{row.steps}":
+            found.setdefault(row.steps, []).append(row)
+    return dict(sorted(found.items()))
+
+
+def critical_steps(by_steps: dict[int, list[TunedRow]], failed: Callable[[TunedRow], bool]) -> tuple[int, int]:
+    """The most steps with which any seed failed, and the next of the grid, from which on none does; 0 where there is no
+    such number."""
+    counts = sorted(by_steps)
+    last = max((n for n in counts if any(map(failed, by_steps[n]))), default=0)
+    return last, next((n for n in counts if n > last), 0)
+
+
+def sampler_findings(tables: Tables) -> list[Finding]:
+    rows = tables[TUNED]
+    found = [finding for setting in SETTINGS for loss in LOSSES for finding in _of_steps(rows, *setting, loss)]
+    return [*found, *_of_controllers(rows)]
+
+
+def _finding(claim: str, ours: str, case: str) -> Finding:
+    return Finding(claim=claim, ours=ours, agrees=None, beyond=True, case=case)
+
+
+def _case(data: str, network: str, loss: str) -> str:
+    return f"{NAMES[data]}, {NAMES[network]}, {loss}"
+
+
+def _of_steps(rows: Sequence[TunedRow], data: str, network: str, loss: str) -> Iterator[Finding]:
+    euler = constant(of_setting(rows, data, network, loss), "euler")
+    if not euler:
+        return
+    case, seeds = _case(data, network, loss), seed_count(*map(len, euler.values()))
+    yield _finding(
+        "How many samplers that are tuned through n Euler steps are tied to them.",
+        f"{_shares(euler, _tied)} ({seeds}); {_unsure(euler)}",
+        case,
+    )
+    kinds = (("tied", _tied), ("harmed", _harmed), ("TIED by the audit", _audited_tied))
+    yield _finding(
+        "From how many Euler steps on none is.",
+        "; ".join(f"{name}: {_bracket(critical_steps(euler, failed))}" for name, failed in kinds),
+        case,
+    )
+    yield _finding("What the flow loses by tuning.", _numbers(euler), case)
+
+
+def _tied(row: TunedRow) -> bool:
+    return row.tied is True
+
+
+def _harmed(row: TunedRow) -> bool:
+    return row.harmed is True
+
+
+def _audited_tied(row: TunedRow) -> bool:
+    return row.audit == "TIED"
+
+
+def _shares(by_steps: dict[int, list[TunedRow]], ask: Callable[[TunedRow], bool]) -> str:
+    return ", ".join(f"{sum(map(ask, some))} of {len(some)} with {n}" for n, some in by_steps.items())
+
+
+def _unsure(by_steps: dict[int, list[TunedRow]]) -> str:
+    counts = {n: sum(row.tied is None for row in some) for n, some in by_steps.items()}
+    told = ", ".join(f"{count} with {n}" for n, count in counts.items() if count)
+    return f"not sure: {told}" if told else "all are sure"
+
+
+def _bracket(ends: tuple[int, int]) -> str:
+    """The last number of steps that fails, and the first from which on none does."""
+    last, first = ends
+    if not last:
+        return "none at any"
+    return f"{last}-{first}" if first else f"above {last}, the most that was tried"
+
+
+def _numbers(by_steps: dict[int, list[TunedRow]]) -> str:
+    before = fmean(row.flow_before for some in by_steps.values() for row in some)
+    told = (f"{n}: {_mean(some, 'own')} and {_mean(some, 'flow')}" for n, some in by_steps.items())
+    return f"flow before {before:.3g}; own and flow after, by steps, {', '.join(told)}"
+
+
+def _mean(rows: Sequence[TunedRow], what: str) -> str:
+    return f"{fmean(getattr(row, what) for row in rows):.3g}"
+
+
+def _of_controllers(rows: Sequence[TunedRow]) -> Iterator[Finding]:
+    for loss in LOSSES:
+        some = of_setting(rows, *SETTINGS[0], loss)
+        for name in CONTROLLERS:
+            if mine := [row for row in some if row.through == name]:
+                case = f"{_case(*SETTINGS[0], loss)}, {name}"
+                yield _finding("Whether a controller, begun with a step of 1/4, prevents it.", _controlled(mine), case)
+
+
+def _controlled(rows: Sequence[TunedRow]) -> str:
+    audits = ", ".join(f"{count} {name}" for name, count in sorted(Counter(row.audit for row in rows).items()))
+    steps, costs = sorted(row.steps for row in rows), [row.evaluations for row in rows]
+    tied, unsure = sum(map(_tied, rows)), sum(row.tied is None for row in rows)
+    ends = f"{steps[0]}" if steps[0] == steps[-1] else f"{steps[0]} to {steps[-1]}"
+    return (
+        f"{tied} of {len(rows)} tied, {unsure} not sure, {sum(map(_harmed, rows))} harmed; audits: {audits}; own "
+        f"{_mean(rows, 'own')}, flow {_mean(rows, 'flow')}; {fmean(costs):.1f} evaluations per iteration, {ends} "
+        "steps at the end"
+    )
