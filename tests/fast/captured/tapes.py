@@ -14,6 +14,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from windermere.fast.captured.recording import Recording
 from windermere.fast.recipe import tensors_in
 
+_recording: list["Tape"] = []
+
+
+def note(work: Callable[..., None], *given: Any) -> None:
+    """Do some work that is no operation of PyTorch's; it is done again with the tape that is being recorded."""
+    work(*given)
+    if _recording:
+        _recording[-1].operations.append((work, given, {}, None))
+
 
 class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes down the operations of some work, and does them again."""
@@ -22,7 +31,11 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[tuple[Any, Any, Any, Any]] = []
         with self:
-            work()
+            _recording.append(self)
+            try:
+                work()
+            finally:
+                _recording.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -2,7 +2,8 @@
 
 import ctypes
 import logging
-from contextlib import nullcontext
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -36,7 +37,7 @@ class Gpu:
     def __init__(self, images: Images = IMAGES, *, waits: bool = False) -> None:
         """`waits` for kernels that are being compiled: otherwise others solve meanwhile."""
         self.images, self.waits, self.lock = images, waits, Lock()
-        self.loaded: dict[tuple[str, int, int], _Loaded | None] = {}
+        self.loaded: dict[tuple[str, int, int], Loaded | None] = {}
         """Kernels by kind of number, size of tile and device; None where there are none."""
 
     def processors(self, device: torch.device) -> int:
@@ -62,7 +63,7 @@ class Gpu:
                     self.loaded[key] = found
             return self.loaded[key] is not None
 
-    def _load(self, real: str, rows: int, index: int) -> "_Loaded | None":
+    def _load(self, real: str, rows: int, index: int) -> "Loaded | None":
         """The kernels; None while they are being compiled."""
         image = self.images.ask(ROWS, _options(real, rows, index), wait=self.waits)
         return None if image is None else load(image, index)
@@ -71,7 +72,7 @@ class Gpu:
         index = _index(device)
         return _together(self._kernels(dtype, plan.machine, index), plan.chip, index)
 
-    def _kernels(self, dtype: torch.dtype, machine: Machine, index: int) -> "_Loaded":
+    def _kernels(self, dtype: torch.dtype, machine: Machine, index: int) -> "Loaded":
         loaded = self.loaded[REALS[dtype], machine.rows, index]
         assert loaded is not None
         return loaded
@@ -81,7 +82,7 @@ class Gpu:
     ) -> None:
         """Begin a kernel in PyTorch's current stream."""
         index = _index(like.device)
-        with nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index):
+        with on_device(index):
             loaded = self._kernels(like.dtype, machine, index)
             function = loaded.function(name, chip)
             stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)
@@ -100,7 +101,7 @@ def _check(code: int, doing: str) -> None:
         raise RuntimeError(f"CUDA's driver says {code} when {doing}")
 
 
-class _Loaded:
+class Loaded:
     """Kernels on one device."""
 
     def __init__(self, driver: ctypes.CDLL, module: ctypes.c_void_p) -> None:
@@ -116,6 +117,18 @@ class _Loaded:
             _check(self.driver.cuFuncSetAttribute(function, MOST_ON_CHIP, chip), "asking for memory on chip")
             self.functions[name] = function, chip
         return function
+
+    def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any], index: int) -> None:
+        """Begin a kernel with these arguments in PyTorch's current stream of this device."""
+        given = (ctypes.c_void_p * len(arguments))(*[ctypes.addressof(x) for x in arguments])
+        with on_device(index):
+            stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)
+            begin, sizes = self.driver.cuLaunchKernel, (blocks, 1, 1, threads, 1, 1, 0)
+            _check(begin(self.function(name, 0), *sizes, stream, given, None), f"launching {name}")
+
+
+def on_device(index: int) -> AbstractContextManager[Any]:
+    return nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index)
 
 
 @cache
@@ -143,7 +156,7 @@ def _chip(index: int) -> int:
 
 
 @cache
-def _together(loaded: _Loaded, chip: int, index: int) -> int:
+def _together(loaded: Loaded, chip: int, index: int) -> int:
     found, properties = ctypes.c_int(), torch.cuda.get_device_properties(index)
     with torch.cuda.device(index):
         function = loaded.function("adapt", chip)
@@ -152,16 +165,20 @@ def _together(loaded: _Loaded, chip: int, index: int) -> int:
     return found.value * int(properties.multi_processor_count)
 
 
-def load(image: bytes, index: int) -> _Loaded:
+def load(image: bytes, index: int) -> Loaded:
     """The kernels of an image, on a device."""
     module = ctypes.c_void_p()
     with torch.cuda.device(index):
         torch.cuda.current_stream(index).synchronize()  # there is a context from now on
         _check(_driver().cuModuleLoadData(ctypes.byref(module), image), "loading kernels")
-    return _Loaded(_driver(), module)
+    return Loaded(_driver(), module)
 
 
 def _options(real: str, rows: int, index: int) -> tuple[str, ...]:
+    return (architecture(index), "--std=c++17", f"-DREAL={real}", f"-DROWS={rows}", f"-DTHREADS={THREADS}")
+
+
+def architecture(index: int) -> str:
+    """The option that names a device's."""
     properties = torch.cuda.get_device_properties(index)
-    architecture = f"--gpu-architecture=sm_{properties.major}{properties.minor}"
-    return (architecture, "--std=c++17", f"-DREAL={real}", f"-DROWS={rows}", f"-DTHREADS={THREADS}")
+    return f"--gpu-architecture=sm_{properties.major}{properties.minor}"
