@@ -12,6 +12,7 @@ from benchmarks import (
     frontier,
     known_cases,
     memory,
+    mnist_start,
     own_field,
     page,
     peers,
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "audit_cost": audit_cost.run,
     "set_calibration": set_calibration.run,
     "error_ratio": error_ratio.run,
+    "mnist_start": mnist_start.run,
     "page": page.run,
     "frontier": frontier.bars_of_results,
 }
