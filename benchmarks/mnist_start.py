@@ -71,7 +71,8 @@ def measure_start(data: Split, seed: int) -> Start:
     norm = torch.cat([g.flatten() for g in gradients]).norm()
     growth = (z.flatten(1).norm(dim=1) / x.flatten(1).norm(dim=1)).mean()
     sharpness = power_iteration(gradients, parameters, seed)
-    return Start(seed, *(float(value.detach()) for value in (growth, loss, norm)), sharpness)
+    growth, loss, norm = growth.detach(), loss.detach(), norm.detach()
+    return Start(seed, float(growth), float(loss), float(norm), sharpness)
 
 
 def losses(data: Split, seed: int, rate: float) -> list[float]:
@@ -85,7 +86,7 @@ def losses(data: Split, seed: int, rate: float) -> list[float]:
             loss = nn.functional.cross_entropy(model(x), y)
         except wm.errors.NonFiniteError:
             return [*seen, float("inf")]
-        seen.append(float(loss))
+        seen.append(float(loss.detach()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
