@@ -1,0 +1,48 @@
+"""What numbers of seeds can tell, against what is known otherwise."""
+
+import pytest
+from scipy import stats
+
+from windermere.paper.studies.chances import holm, sign_flips, told_apart, told_apart_within, wilson
+
+
+@pytest.mark.parametrize(("found", "of"), [(0, 5), (3, 10), (10, 10), (27, 30)])
+def test_wilsons_interval_is_scipys(found: int, of: int) -> None:
+    known = stats.binomtest(found, of).proportion_ci(method="wilson")
+    assert wilson(found, of) == pytest.approx((known.low, known.high), abs=1e-4)
+
+
+def test_of_no_seeds_nothing_is_known() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_sign_flips_are_scipys_permutations_of_pairs() -> None:
+    differences = [0.3, -0.1, 0.2, 0.5, 0.4, -0.05, 0.1]
+    known = stats.permutation_test(
+        (differences,), lambda x: sum(x), permutation_type="samples", alternative="two-sided", n_resamples=10_000
+    )
+    assert sign_flips(differences) == pytest.approx(known.pvalue)
+
+
+def test_pairs_of_one_sign_have_the_least_chance_and_none_have_one() -> None:
+    assert sign_flips([1, 2, 3, 4, 5, 6]) == 2 / 64
+    assert sign_flips([]) == sign_flips([0.0, 0.0]) == 1.0
+
+
+def test_holm_corrects_the_smallest_most_and_keeps_their_order() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+
+
+def test_a_number_tells_apart_as_often_as_mann_and_whitney_count() -> None:
+    yes, no = [0.9, 0.4, 0.7], [0.1, 0.4, 0.5, 0.2]
+    known = stats.mannwhitneyu(yes, no).statistic / 12
+    assert told_apart([*yes, *no], [True] * 3 + [False] * 4) == pytest.approx(known)
+    assert told_apart(yes, [True] * 3) is None
+
+
+def test_its_interval_holds_it_and_shrinks_to_it_where_seeds_are_alike() -> None:
+    values, tied = [0.9, 0.1, 0.8, 0.3, 0.4, 0.5], [True, False] * 3
+    low, high = told_apart_within(values, tied, [0, 0, 1, 1, 2, 2]) or (0, 0)
+    assert low < (told_apart(values, tied) or 0) <= high
+    assert told_apart_within([1.0, 0.0] * 3, tied, [0, 0, 1, 1, 2, 2]) == (1.0, 1.0)
