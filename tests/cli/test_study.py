@@ -64,7 +64,7 @@ def test_the_list_loses_nothing_on_a_narrow_terminal(run: Command, monkeypatch: 
 def test_a_study_is_found_by_its_figure(run: Command) -> None:
     answer = run("study", "run", "Figure3", "--quick")
     assert "Figure3 is the study fan (Figure 3)" in answer.err
-    assert answer.out.splitlines()[-1] == "files: runs/quick/fan: fan.png (also as svg)"
+    assert answer.out.splitlines()[-1] == "files: runs/quick/fan: fan.png"
     assert run("study", "draw", "figure3", "--quick").code == 0
     assert "there is no study 'figure9'" in run("study", "run", "figure9").err
 
@@ -81,7 +81,7 @@ def test_a_study_ends_with_its_findings_and_names_its_files_in_one_line(run: Com
     assert lines[0].startswith("the paper: ")
     assert lines[1].startswith("  agrees: ")
     assert [line for line in lines if line.startswith("of ")] == ["of 3 findings, 3 agree"]
-    assert lines[-1] == "files: results/crossing-field: crossing-field.png (also as svg)"
+    assert lines[-1] == "files: results/crossing-field: crossing-field.png"
 
 
 def finding(agrees: bool | None, **more: Any) -> Finding:
@@ -295,7 +295,7 @@ def test_a_toy_study_of_the_paper_runs_from_the_command_line(run: Command, tmp_p
     rows = CROSSINGS.read(tmp_path / "results/crossing-field")
     found = {row.step: row.crossings for row in rows if row.second is None}
     assert [found[step] for step in (1.0, 0.5, 2**-5)] == [0, 24, 0]
-    assert (tmp_path / "results/crossing-field/crossing-field.svg").exists()
+    assert (tmp_path / "results/crossing-field/crossing-field.png").exists()
 
 
 def test_a_training_study_of_the_paper_shows_its_claim_when_quick(run: Command, tmp_path: Path) -> None:

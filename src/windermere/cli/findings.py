@@ -39,11 +39,5 @@ def _count(judged: Counter[bool | None]) -> str:
 
 
 def files(folder: Path, drawn: Sequence[Path]) -> str:
-    """One line: the folder, and the figures in it, each of them once."""
-    named = list(drawn)
-    twice = {path.stem for path in named if path.suffix == ".svg"} & {
-        path.stem for path in named if path.suffix == ".png"
-    }
-    names = [path.name for path in named if path.suffix != ".svg" or path.stem not in twice]
-    more = " (also as svg)" if twice else ""
-    return f"files: {folder}{': ' if names else ''}{', '.join(names)}{more}"
+    """One line: the folder, and the figures in it."""
+    return f"files: {folder}{': ' if drawn else ''}{', '.join(path.name for path in drawn)}"

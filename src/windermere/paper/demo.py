@@ -14,7 +14,7 @@ from windermere.errors import RunError
 from windermere.paper import data
 from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.folder import refuse_other_files
-from windermere.paper.studies.trajectories import COARSE, TEST_STEPS, config, head_rows, regions, walks
+from windermere.paper.studies.trajectories import COARSE, TEST_STEPS, config, head_rows, seen, walks
 from windermere.paper.training import (
     Labelled,
     Report,
@@ -28,7 +28,6 @@ from windermere.paper.training import (
     trained_ensemble,
 )
 from windermere.records import refuse_unless_file, storing
-from windermere.report.frame import Frame
 from windermere.report.words import share_words
 from windermere.solvers import FixedStep, Solver
 
@@ -163,5 +162,5 @@ def _panel(trained: Trained, test_set: Labelled, verdict: Verdict) -> Trajectory
         test_steps=np.array(sorted(solvers)),
         accuracy=np.array([_accuracy(trained, solvers[n], test_set) for n in sorted(solvers)]),
         trained_steps=steps,
-        decision=regions(head_rows(trained, "demo"), Frame.around_most(states)),
+        **seen(head_rows(trained, "demo"), states),
     )

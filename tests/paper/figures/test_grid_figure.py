@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,7 +12,6 @@ from matplotlib.figure import Figure
 
 from windermere.paper.figures.grid_figure import GREY, critical_sentence, draw_grid, draw_grid_seeds
 from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, precision_label
-from windermere.report.palette import INK
 
 Draw = Callable[[GridFigure, Path], None]
 both = pytest.mark.parametrize("draw", [draw_grid, draw_grid_seeds])
@@ -111,7 +109,7 @@ def test_small_and_odd_grids_are_drawn(tmp_path: Path, draw: Draw, figure: GridF
         ("tolerance", 1e-6, None, "finer solvers do not agree, not even at tolerance 1e-6"),
     ],
 )
-def test_the_title_says_where_finer_solvers_begin_to_agree(
+def test_the_legend_says_where_finer_solvers_begin_to_agree(
     name: str, fails: float | None, passes: float | None, sentence: str
 ) -> None:
     figure = replace(a_grid(), precision_name=name, fails=fails, passes=passes)
@@ -129,23 +127,24 @@ def test_tolerances_are_written_without_the_digits_that_products_leave() -> None
 
 
 @pytest.mark.parametrize("figure", [a_grid(9), a_grid(8, methods=("rk4",)), tolerances()])
-def test_no_two_points_share_a_place_and_the_solver_of_training_stands_at_its_own(figure: GridFigure) -> None:
+def test_every_point_stands_at_the_precision_of_its_test(
+    figure: GridFigure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("windermere.paper.figures.grid_figure.save", lambda figure, path: kept.append(figure))
+    draw_grid(figure, tmp_path / "grid.png")
     grid = GridLayout(figure)
-    places = {
-        (test.trained, test.tested, test.method): grid.place(test.tested)
-        + grid.aside(test.trained, test.tested, test.method)
-        for test in figure.tests
-    }
-    assert min(abs(a - b) for a, b in combinations(places.values(), 2)) > 0.029
-    assert all(places[p, p, grid.method] == grid.place(p) for p in grid.precisions)
+    drawn = {float(x) for line in kept[0].axes[0].lines for x in np.asarray(line.get_xdata(), float)}
+    assert drawn == {grid.place(test.tested) for test in figure.tests}
 
 
-def test_colours_darken_towards_fine_precisions_and_all_are_seen_on_white() -> None:
+def test_a_precision_is_dark_with_its_own_solver_and_light_with_others_and_no_two_share_a_colour() -> None:
+    def light(colour: str) -> float:
+        return float(np.dot((0.21, 0.72, 0.07), to_rgb(colour)))
+
     grid = GridLayout(a_grid(9))
-    light = [float(np.dot((0.21, 0.72, 0.07), to_rgb(grid.colours[precision]))) for precision in grid.precisions]
-    assert light == sorted(light, reverse=True)
-    assert light[0] < 0.7
-    assert len(set(light)) == 9
+    assert len({*grid.dark.values(), *grid.light.values(), GREY}) == 19
+    assert all(light(grid.dark[p]) + 0.2 < light(grid.light[p]) < 0.9 for p in grid.precisions)
 
 
 def test_means_are_of_the_seeds_that_trained_and_others_are_grey(
@@ -157,11 +156,11 @@ def test_means_are_of_the_seeds_that_trained_and_others_are_grey(
     draw_grid(figure, tmp_path / "grid.png")
     own: dict[str, list[float]] = {}
     for line in kept[0].axes[0].lines:
-        if np.array_equal(line.get_xdata(), [1.0]) and line.get_markersize() > 5.4:  # of what was trained with 2 steps
+        if np.array_equal(line.get_xdata(), [1.0]) and to_hex(line.get_color()) in (GREY, GridLayout(figure).dark[0.5]):
             own.setdefault(to_hex(line.get_color()), []).extend(np.asarray(line.get_ydata(), dtype=float))
     trained = [test.accuracy for test in figure.tests if test.own and test.trained == 0.5 and test.counts]
     assert own == {
-        GridLayout(figure).colours[0.5]: [pytest.approx(np.mean(np.array(trained, float)))],
+        GridLayout(figure).dark[0.5]: [pytest.approx(np.mean(np.array(trained, float)))],
         GREY: [0.0, 0.5],
     }
 
@@ -175,8 +174,20 @@ def test_seeds_that_did_not_train_are_told_apart_without_colours(
     axes = kept[0].axes[1]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["seed 0", "(seed 1)", "seed 2", "seed 3"]
     own = [line for line in axes.lines if line.get_marker() == "o" and line.get_markersize() > 7]
-    edges = {round(float(np.asarray(line.get_xdata())[0])): str(line.get_markeredgecolor()) for line in own}
-    assert edges == {1: GREY, 2: INK, 3: INK}
+    colours = {round(float(np.asarray(line.get_xdata())[0])): to_hex(line.get_color()) for line in own}
+    dark = GridLayout(with_failures()).dark[0.5]
+    assert colours == {1: GREY, 2: dark, 3: dark}
+
+
+def test_a_panel_has_no_places_for_seeds_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("windermere.paper.figures.grid_figure.save", lambda figure, path: kept.append(figure))
+    figure = a_grid(seeds=3)
+    fewer = [test for test in figure.tests if test.trained != 0.5 or test.seed == 2]
+    draw_grid_seeds(replace(figure, tests=fewer), tmp_path / "seeds.png")
+    labels = [[label.get_text() for label in axes.get_xticklabels()] for axes in kept[0].axes]
+    assert labels == [["seed 0", "seed 1", "seed 2"], ["seed 2"], *[["seed 0", "seed 1", "seed 2"]] * 2]
+    assert [axes.get_title()[:3] for axes in kept[0].axes] == ["(a)", "(b)", "(c)", "(d)"]
 
 
 @both

@@ -36,7 +36,7 @@ def colours(figure: Figure, column: int, columns: int) -> dict[float, str]:
 
 
 def test_a_seed_looks_the_same_in_all_columns_even_where_others_are_left_out(tmp_path: Path) -> None:
-    figure = draw_adapted_runs([a_run(0, 1, 2), a_run(1, 2)], [tmp_path / "figure.png"], title="some")
+    figure = draw_adapted_runs([a_run(0, 1, 2), a_run(1, 2)], tmp_path / "figure.png", title="some")
     both, fewer = colours(figure, 0, 2), colours(figure, 1, 2)
     assert len(both) == 3
     assert fewer.items() <= both.items()
@@ -47,23 +47,22 @@ def test_a_seed_looks_the_same_in_all_columns_even_where_others_are_left_out(tmp
     assert [seeds[f"seed {k}"] for k in range(3)] == [both[place] for place in sorted(both)]
 
 
-@pytest.mark.parametrize(("name", "rows"), [("step", 3), ("tolerance", 4)])
+@pytest.mark.parametrize(("name", "rows"), [("step", 4), ("tolerance", 5)])
 def test_panels_of_a_row_share_their_scale_and_tolerances_have_one_more(tmp_path: Path, name: str, rows: int) -> None:
-    figure = draw_adapted_runs([a_run(0, name=name), a_run(1, name=name)], [tmp_path / "figure.png"], title="some")
+    figure = draw_adapted_runs([a_run(0, name=name), a_run(1, name=name)], tmp_path / "figure.png", title="some")
     assert len(figure.axes) == 2 * rows
     limits = [axes.get_ylim() for axes in figure.axes]
     assert limits[::2] == limits[1::2]
     assert limits[0][1] < 0.6  # not up to 1, where nothing is
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_the_same_drawing_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
-    paths = [tmp_path / f"{k}.{suffix}" for k in range(2)]
+def test_the_same_drawing_gives_the_same_bytes(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{k}.png" for k in range(2)]
     for path in paths:
-        draw_adapted_runs([a_run(0, 1)], [path], title="some")
+        draw_adapted_runs([a_run(0, 1)], path, title="some")
     first, second = (path.read_bytes() for path in paths)
     assert first == second
-    assert first[:5] == {"png": b"\x89PNG\r", "svg": b"<?xml"}[suffix]
+    assert first[:5] == b"\x89PNG\r"
 
 
 PRINTED = PrintedValue(costs=(65, 129), accuracy=0.987, spread=0.01)
@@ -81,13 +80,12 @@ def a_panel(**changes: Any) -> CostPanel:
 
 
 def test_means_of_a_grid_are_drawn_at_its_costs(tmp_path: Path) -> None:
-    figure = draw_costs([a_panel()], [tmp_path / "costs.png", tmp_path / "costs.svg"])
+    figure = draw_costs([a_panel()], tmp_path / "costs.png")
     drawn = [line.get_xydata().tolist() for line in figure.axes[0].lines if len(line.get_xdata()) == 2]  # type: ignore[arg-type,union-attr]
     assert [[64, pytest.approx(0.6)], [128, pytest.approx(0.6)]] in drawn
     assert [[64, pytest.approx(0.85)], [128, pytest.approx(0.85)]] in drawn
-    assert (tmp_path / "costs.svg").read_bytes()[:5] == b"<?xml"
 
 
 def test_what_is_not_there_yet_is_left_out(tmp_path: Path) -> None:
-    draw_costs([a_panel(grid=[], critical=None), a_panel(adapted=[])], [tmp_path / "costs.png"])
+    draw_costs([a_panel(grid=[], critical=None), a_panel(adapted=[])], tmp_path / "costs.png")
     assert (tmp_path / "costs.png").exists()

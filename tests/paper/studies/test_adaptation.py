@@ -21,7 +21,7 @@ from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep
 
 DATA = ("sphere2", "mnist", "cifar10")
-PNG, SVG = b"\x89PNG", b"<?xml"
+PNG = b"\x89PNG"
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ def test_figures_are_drawn_from_the_tables_alone_and_are_the_same_every_time(tmp
             table.write(tmp_path, rows)
         back = Tables({table: table.read(tmp_path) for table in tables})
         drawn.append(adaptation.draw(back, tmp_path / f"{k}"))
-    assert [path.name for path in drawn[0]] == ["euler-midpoint.png", "euler-midpoint.svg"]
-    assert [path.read_bytes()[: len(sign)] for path, sign in zip(drawn[0], (PNG, SVG), strict=True)] == [PNG, SVG]
+    assert [path.name for path in drawn[0]] == ["euler-midpoint.png"]
+    assert drawn[0][0].read_bytes().startswith(PNG)
     assert [path.read_bytes() for path in drawn[0]] == [path.read_bytes() for path in drawn[1]]
 
 

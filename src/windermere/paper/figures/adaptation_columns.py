@@ -1,4 +1,4 @@
-"""Adapted runs side by side, a column for each: accuracy with marks, the precision, and all test solvers at the end."""
+"""Adapted runs side by side, a column for each: accuracy, checks, the precision, and all test solvers at the end."""
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +14,7 @@ from windermere.paper.figures.adaptation_figure import (
     Member,
     draw_accuracy,
     draw_evaluations,
+    draw_gaps,
     draw_steps,
     draw_tolerances,
 )
@@ -30,36 +31,42 @@ class AdaptedRun:
 
     title: str
     detail: str
-    """Words in small print below the title, followed by how often finer solvers scored lower."""
+    """Words in small print below the title."""
     members: Sequence[Member]
     tolerances: bool
     """Whether it adapts tolerances, and not steps."""
     at_the_end: Mapping[str, Mapping[int, float]]
     """Test accuracy by test solver (its own one first), by seed."""
     check: str | None = None
-    """Method of the finer solver, which has the paper's mark."""
+    """Method of the finer solver."""
     threshold: float = 0.1
 
 
 @house_style
-def draw_adapted_runs(runs: Sequence[AdaptedRun], paths: Sequence[Path | str], *, title: str) -> Figure:
-    """All columns share their scales; saved once to each path, as PNG or SVG."""
+def draw_adapted_runs(runs: Sequence[AdaptedRun], path: Path | str, *, title: str) -> Figure:
+    """All columns share their scales."""
     seeds = sorted({member.seed for run in runs for member in run.members})
     members = [[replace(m, index=seeds.index(m.seed), of=len(seeds)) for m in run.members] for run in runs]
     tolerances = any(run.tolerances for run in runs)
-    lower = (draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)
-    figure = new_figure(max(4.4 * len(runs), 7.4), 7.6 + 2.2 * tolerances, padding=5 / 72)
-    panels = figure.subplots(2 + len(lower), len(runs), squeeze=False, height_ratios=(3.0, *[2.0] * len(lower), 2.0))
-    signs: dict[str, Line2D] = {}
+    lower = (draw_gaps, *((draw_tolerances, draw_evaluations) if tolerances else (draw_steps,)))
+    figure = new_figure(max(4.4 * len(runs), 7.4), 9.2 + 2.0 * tolerances, padding=5 / 72)
+    heights = (2.6, *[2.0] * len(lower), 2.0)
+    panels = figure.subplots(len(heights), len(runs), squeeze=False, height_ratios=heights)
+    letters = iter(f"({chr(97 + n)})" for n in range(panels.size))
     for run, own, column in zip(runs, members, panels.T, strict=True):
-        signs |= {str(sign.get_label()): sign for sign in _draw_column(column, run, own, lower)}
+        _draw_column(column, run, own, lower)
     for row in panels:
         _share_scale(row)
-    handles = [*_seeds(members), *signs.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=(len(handles) + 1) // 2, frameon=False)
+        for axes in row:
+            words = wrapped(f"{next(letters)} {axes.get_title()}", LETTERS)
+            axes.set_title("")
+            axes.set_title(words, fontsize=9.5, loc="left")
+    for axes, run in zip(panels[0], runs, strict=True):
+        _entitle(axes, run)
+    looks = _seeds(members)
+    figure.legend(handles=looks, loc="outside lower center", ncols=len(looks), frameon=False)
     figure.suptitle(title, fontsize=14)
-    for path in paths:
-        save(figure, path)
+    save(figure, path)
     return figure
 
 
@@ -70,34 +77,35 @@ def _seeds(columns: Sequence[Sequence[Member]]) -> list[Line2D]:
 
 def _draw_column(
     column: Sequence[Axes], run: AdaptedRun, members: Sequence[Member], lower: Sequence[Callable[..., None]]
-) -> list[Line2D]:
-    """Returns what a legend has to explain."""
+) -> None:
     accuracy, *middle, last = column
-    signs = draw_accuracy(accuracy, members, run.threshold, run.check)
+    draw_accuracy(accuracy, members)
     accuracy.autoscale(axis="y")
-    accuracy.set_ylim(top=min(accuracy.get_ylim()[1], 1.02))
-    _entitle(accuracy, run)
     for axes, draw in zip(middle, lower, strict=True):
-        draw(axes, members)
+        if draw is draw_gaps:
+            draw_gaps(axes, members, run.threshold, run.check)
+        else:
+            draw(axes, members)
     for axes in (accuracy, *middle):
         axes.set_xlim(0, 1.01 * max(member.end for member in members))
     middle[-1].set_xlabel("iteration")
     for axes in (accuracy, *middle[:-1]):
         axes.tick_params(labelbottom=False)
     _draw_the_end(last, run, members)
-    for axes in (*middle, last):
-        axes.set_title(wrapped(axes.get_title(), LETTERS), fontsize=9.5, loc="left")
-        axes.set_title("")
-    return signs
 
 
 def _entitle(axes: Axes, run: AdaptedRun) -> None:
-    marks = axes.get_title()
-    small = textwrap.fill(f"{run.detail}; {marks[0].lower()}{marks[1:]}", SMALL_LETTERS)
-    axes.set_title("")
-    axes.set_title(run.title, loc="left", fontweight="bold", fontsize=11, pad=20 + 12 * small.count("\n"))
+    """The run's name and small print above what its first panel shows."""
+    small, panel = textwrap.fill(run.detail, SMALL_LETTERS), axes.get_title(loc="left")
+    axes.set_title(f"{run.title}\n", loc="left", fontweight="bold", fontsize=11, pad=20 + 12 * small.count("\n"))
     axes.annotate(
-        small, (0, 1), (0, 4), xycoords="axes fraction", textcoords="offset points", fontsize=8.5, va="bottom"
+        f"{small}\n{panel}",
+        (0, 1),
+        (0, 4),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=9,
+        va="bottom",
     )
 
 
@@ -110,7 +118,7 @@ def _draw_the_end(axes: Axes, run: AdaptedRun, members: Sequence[Member]) -> Non
         axes.plot(places + aside, accuracy, **member.look, linewidth=0.6, linestyle=":", zorder=3)
     axes.set_xticks(places, [name.replace(" ", "\n", 1) for name in run.at_the_end], fontsize=8.5)
     axes.set(ylabel="test accuracy", xlim=(-0.5, len(places) - 0.5))
-    axes.set_title("At the end: with its own solver, and with finer ones")
+    axes.set_title("at the end: its own solver, and finer ones")
     axes.grid(axis="y")
 
 

@@ -1,4 +1,4 @@
-"""The figure of an adapted run, as the paper's Figure 5: accuracy, where finer solvers score less, and the precision.
+"""The figure of an adapted run, as the paper's Figure 5: accuracy, how it fares in checks, and the precision.
 
 Drawn from rows of metrics. Rows with `before` are decisions of reviews, those of a steady controller with the `signal`
 it watches; all others are those of iterations.
@@ -13,11 +13,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.markers import MarkerStyle
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from windermere.paper.figures.grid_layout import MARKS
-from windermere.report.palette import FAINT, INK, MEMBERS, Array
+from windermere.report.palette import INK, MEMBERS, Array
 from windermere.report.style import house_style, new_figure, save
 
 SAME = 1e-6
@@ -25,8 +23,6 @@ SAME = 1e-6
 SIGNS = ("o", "s", "D", "P", "X", "*", "^")
 """One for each seed beside its colour, so that prints in black and white can be read."""
 SIGNS_ON_A_LINE = 6
-STAGGER = 0.4
-"""Marks of all seeds at one review are spread over this share of the time between two, so that none hides another."""
 
 
 @house_style
@@ -38,18 +34,18 @@ def draw_adaptation(
     threshold: float = 0.1,
     target: float | None = None,
 ) -> Figure:
-    """Test accuracy over training, with marks where the solver of the `check` scored lower by more than `threshold`;
-    what a steady controller watches, beside its `target`; the number of steps, or the tolerance and the evaluations it
-    took. One colour and sign for each seed; saved as PNG or SVG."""
+    """Test accuracy over training; at each review, how much lower the solver of the `check` scored, beside the
+    `threshold`; what a steady controller watches, beside its `target`; the number of steps, or the tolerance and the
+    evaluations it took. One colour and sign for each seed; saved as PNG or SVG."""
     members = members_of(rows)
     steady, adapts_tolerance = any(member.signals.size for member in members), any("tolerance" in row for row in rows)
-    below = 1 + steady + adapts_tolerance
-    figure = new_figure(8.0, 4.5 + 2.0 * below)
-    panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.4, *[2.2] * below))
-    signs = draw_accuracy(panels[0], members, threshold, check)
-    panels[0].legend(handles=signs, fontsize=8.5, loc="best").set_zorder(6)
+    below = 2 + steady + adapts_tolerance
+    figure = new_figure(8.0, 4.0 + 2.0 * below)
+    panels = figure.subplots(1 + below, 1, sharex=True, height_ratios=(3.0, *[2.2] * below))
+    draw_accuracy(panels[0], members)
+    draw_gaps(panels[1], members, threshold, check)
     if steady:
-        _draw_signal(panels[1], members, target)
+        _draw_signal(panels[2], members, target)
     if adapts_tolerance:
         draw_tolerances(panels[-2], members)
         draw_evaluations(panels[-1], members)
@@ -105,9 +101,9 @@ class Member:
         """[reviews + 1]: before the first review, and after each."""
         return np.append(self.reviews[3, :1], self.reviews[4])
 
-    def lower(self, threshold: float) -> Array:
-        """[5, reviews] of those where the check solver scored lower."""
-        return self.reviews[:, self.reviews[1] - self.reviews[2] > threshold]
+    def failed(self, threshold: float) -> int:
+        """In how many reviews the two scores were further apart."""
+        return int((np.abs(self.reviews[1] - self.reviews[2]) > threshold).sum())
 
 
 def members_of(rows: Sequence[Mapping[str, Any]]) -> list[Member]:
@@ -141,42 +137,34 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
 # Panels
 
 
-def draw_accuracy(axes: Axes, members: Sequence[Member], threshold: float, check: str | None) -> list[Line2D]:
-    """Draws each seed's accuracy on batches and on the test set. Marks hang where a finer solver scored lower by more
-    than the threshold. Returns what a legend has to explain."""
-    mark = _mark(check)
-    lower = [member.lower(threshold) for member in members]
-    for member, (at, trained, checked, *_) in zip(members, lower, strict=True):
-        axes.plot(*member.batches, color=member.color, linewidth=0.8, alpha=0.3, zorder=2)
-        axes.plot(*member.tests, **member.look, linewidth=1.6, zorder=4)
-        at = at + STAGGER * (member.index - (member.of - 1) / 2) / member.of * member.reviews[0, 0]
-        axes.vlines(at, checked, trained, color=member.color, linewidth=0.8, zorder=3)
-        edge = {"markeredgecolor": "white", "markeredgewidth": 0.5} if mark.is_filled() else {"markeredgewidth": 1.6}
-        axes.plot(at, checked, marker=mark, linestyle="", color=member.color, **edge, markersize=7, zorder=5)
-    marks, reviews = sum(own.shape[1] for own in lower), sum(member.reviews.shape[1] for member in members)
+def draw_accuracy(axes: Axes, members: Sequence[Member], scale: float = 1.0) -> None:
+    """Each seed's accuracy on the test set, and lightly on its batches."""
+    for member in members:
+        axes.plot(*member.batches, color=member.color, linewidth=0.7 * scale, alpha=0.25, zorder=2)
+        signs = member.places(member.tests.shape[1]) if member.tests.size else []
+        look = {**member.look, "markersize": 4.5 * scale, "linewidth": 1.4 * scale}
+        axes.plot(*member.tests, **look, markevery=signs, zorder=4)
+    tested = any(member.tests.size for member in members)
+    axes.set_title("test accuracy (light: on the training batch)" if tested else "accuracy on the training batch")
     axes.set(ylabel="accuracy")
-    axes.set_ylim(top=1.02)
-    axes.set_title(
-        f"In {marks} of {reviews} reviews, a finer solver scored lower by more than {threshold:g}"
-        if marks
-        else f"In none of {reviews} reviews did a finer solver score lower by more than {threshold:g}"
-    )
     axes.grid()
-    about = f"{check or 'the finer solver'} on that batch, if over {threshold:g} lower"
-    finer = Line2D([], [], color=INK, marker=mark, markersize=7, linestyle="", label=about)
-    return [*_signs(members), *([finer] if marks else [])]
 
 
-def _mark(check: str | None) -> MarkerStyle:
-    """The paper's, of the method."""
-    return MarkerStyle(MARKS.get(check or "", "v"))
-
-
-def _signs(members: Sequence[Member]) -> list[Line2D]:
-    """The legend's lines for what is drawn of each seed: its batches, and its tests where there are any."""
-    tests = Line2D([], [], color=INK, linewidth=1.6, label="on the test set")
-    batches = Line2D([], [], color=FAINT, linewidth=0.8, label="on the training batch")
-    return [*([tests] if any(member.tests.size for member in members) else []), batches]
+def draw_gaps(
+    axes: Axes, members: Sequence[Member], threshold: float, check: str | None = None, scale: float = 1.0
+) -> None:
+    """Every review's difference, so that those after one that failed are seen as well."""
+    for member in members:
+        gaps = member.reviews[1] - member.reviews[2]
+        look = {**member.look, "markersize": 2.6 * scale, "markeredgewidth": 0}
+        axes.plot(member.reviews[0], gaps, **look, linestyle="", zorder=3)
+    axes.axhline(threshold, color=INK, linestyle="--", linewidth=scale, zorder=4)
+    failed, reviews = sum(member.failed(threshold) for member in members), sum(m.reviews.shape[1] for m in members)
+    axes.set_title(
+        f"own score less {check or 'the check'}'s on that batch: over {threshold:g} in {failed} of {reviews}"
+    )
+    axes.set(ylabel="difference")
+    axes.grid()
 
 
 def _draw_signal(axes: Axes, members: Sequence[Member], target: float | None) -> None:

@@ -30,7 +30,8 @@ class GridPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedValue:
-    """What the paper has: evaluations from and to (the same for one number), accuracy and its spread at the latter."""
+    """What the paper has: evaluations from and to (the same for one number), accuracy and its spread at the latter.
+    Of a grid they are counted as ours, one for each step; the paper prints one more."""
 
     costs: tuple[float, float]
     accuracy: float
@@ -50,14 +51,14 @@ class CostPanel:
 
 
 @house_style
-def draw_costs(panels: Sequence[CostPanel], paths: Sequence[Path | str]) -> Figure:
-    figure = new_figure(4.6 * max(len(panels), 2), 5.4)
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+def draw_costs(panels: Sequence[CostPanel], path: Path | str) -> Figure:
+    figure = new_figure(4.2 * max(len(panels), 2), 5.2)
+    for number, (axes, panel) in enumerate(zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True)):
         _draw(axes, panel)
+        axes.set_title(f"({chr(97 + number)}) {panel.title}")
     figure.axes[0].set_ylabel("test accuracy")
     figure.legend(handles=_legend(), loc="outside lower center", ncols=3, frameon=False)
-    for path in paths:
-        save(figure, path)
+    save(figure, path)
     return figure
 
 
@@ -74,7 +75,6 @@ def _draw(axes: Axes, panel: CostPanel) -> None:
     for printed in (panel.printed_grid, panel.printed_adapted):
         _draw_printed(axes, printed)
     _scale(axes, panel)
-    axes.set_title(panel.title)
     axes.set_xlabel("evaluations per iteration")
 
 
@@ -124,6 +124,6 @@ def _legend() -> list[Line2D | Patch]:
         Patch(color=GRID, label="where the check begins to pass"),
         Line2D([], [], color=ADAPTED, marker="D", markersize=8, linewidth=0, label="Algorithm 2"),
         Line2D([], [], color=FAINT, marker="o", markersize=4, linewidth=0, label="small: one seed"),
-        Line2D([], [], color=PRINTED, marker="|", markersize=9, linewidth=1.6, label="printed: grid search"),
+        Line2D([], [], color=PRINTED, marker="|", markersize=9, linewidth=1.6, label="printed: grid search, less one"),
         Line2D([], [], color=PRINTED, marker="*", markersize=13, linewidth=0, label="printed: step adaptation"),
     ]

@@ -1,22 +1,22 @@
-"""What a grid of trainings and tests is, and where each test stands in a figure of it, in which colour and mark."""
+"""What a grid of trainings and tests is, and where each test stands in a figure of it, in which colours and mark."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
+
+from windermere.report.palette import FAINT
 
 MARKS = {"midpoint": "x", "dopri54": "x", "rk4": "^"}
 """The marks of test methods. The training method has circles, and a method that is not listed has diamonds."""
-SHADES = (0.76, 0.0)
-"""The part of the viridis colours to use, from coarse to fine: lightness falls evenly, and the yellow, which can hardly
-be seen on white, is left out."""
-GAPS = (0.03, 0.1)
-"""The least and the largest gap between points that would coincide, in octaves of steps or decades of tolerances."""
+TRAININGS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#882255", "#999933", "#5b4bb7",
+)  # fmt: skip
+"""One for each precision of training: the classes' colours without black and grey, which mean something else."""
+DARKER, LIGHTER = 0.12, 0.5
+"""How much black there is in the colours of a training's own solver, and how much white in those of its others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,10 @@ def with_unit(precision: float, *, steps: bool) -> str:
 
 
 class GridLayout:
-    """Tests by training precision, and the place, colour and mark of each."""
+    """Tests by training precision, and the place, colours and mark of each."""
+
+    light_ink = FAINT
+    """What stands for the light colours in a legend."""
 
     def __init__(self, figure: GridFigure) -> None:
         self.figure = figure
@@ -77,8 +80,10 @@ class GridLayout:
         self.seeds = sorted({test.seed for test in figure.tests})
         others = {test.method for test in figure.tests} - {self.method}
         self.methods = [self.method, *sorted(others, key=lambda method: (method != "midpoint", method))]
-        shades = colormaps["viridis"](np.linspace(*SHADES, len(self.precisions)))
-        self.colours = {trained: to_hex(shade) for trained, shade in zip(self.precisions, shades, strict=True)}
+        self.dark, self.light = (
+            {p: mixed(TRAININGS[n % len(TRAININGS)], *mix) for n, p in enumerate(self.precisions)}
+            for mix in ((0.0, DARKER), (1.0, LIGHTER))
+        )
 
     def of(self, trained: float, **wanted: Any) -> list[GridTest]:
         """The tests of one training precision that have the wanted values, from coarse to fine."""
@@ -96,37 +101,8 @@ class GridLayout:
     def mark(self, method: str) -> str:
         return "o" if method == self.method else MARKS.get(method, "D")
 
-    def aside(self, trained: float, tested: float, method: str) -> float:
-        """How far a point is moved so that it hides no other one that was tested with the same precision."""
-        return self._gap * self._gaps_aside(trained, self.place(tested), method)
 
-    def _gaps_aside(self, trained: float, place: float, method: str) -> float:
-        """The solver of training stays in place, with half a gap more around it as its mark is the largest; models
-        trained with a coarser one stand left of it, those trained with a finer one right."""
-        there = self._sharing[place]
-        own = next((n for n, other in enumerate(there) if self.place(other) == place), None)
-        block = there.index(trained) - ((len(there) - 1) / 2 if own is None else own)
-        gaps = block * len(self.methods) + self._order.index(method) - self._order.index(self.method)
-        return gaps if own is None else gaps + 0.5 * float(np.sign(gaps))
-
-    @cached_property
-    def _sharing(self) -> dict[float, list[float]]:
-        """The training precisions that were tested at each place, from coarse to fine."""
-        pairs = {(self.place(test.tested), test.trained) for test in self.figure.tests}
-        return {place: sorted((p for at, p in pairs if at == place), reverse=True) for place, _ in pairs}
-
-    @cached_property
-    def _gap(self) -> float:
-        """The gap between points at one place: as wide as the points at neighbouring places allow."""
-        ends = {
-            place: [self._gaps_aside(trained, place, method) for trained in there for method in self.methods]
-            for place, there in self._sharing.items()
-        }
-        widths = [(b - a) / (max(ends[a]) - min(ends[b]) + 1) for a, b in pairwise(sorted(ends))]
-        return float(np.clip(min(widths, default=GAPS[1]), *GAPS))
-
-    @cached_property
-    def _order(self) -> list[str]:
-        """The methods from left to right, the training method in the middle."""
-        half = len(self.methods) // 2
-        return [*self.methods[1 : half + 1], self.method, *self.methods[half + 1 :]]
+def mixed(colour: str, grey: float, share: float) -> str:
+    """A colour with a share of black (0), white (1) or a grey between them."""
+    red, green, blue = ((1 - share) * part + share * grey for part in to_rgb(colour))
+    return to_hex((red, green, blue))

@@ -34,7 +34,7 @@ class LossPanel:
 
 
 @house_style
-def draw_losses(panels: Sequence[LossPanel], threshold: float, paths: Sequence[Path | str]) -> None:
+def draw_losses(panels: Sequence[LossPanel], threshold: float, path: Path | str) -> None:
     """A panel for each data set, with a line for each method; losses up to the threshold count as none."""
     methods = list(dict.fromkeys(curve.method for panel in panels for curve in panel.curves))
     columns = min(COLUMNS, len(panels))
@@ -42,11 +42,11 @@ def draw_losses(panels: Sequence[LossPanel], threshold: float, paths: Sequence[P
     canvas = new_figure(max(3.6 * columns, 7.2), 0.8 + 2.9 * rows, padding=5 / 72)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
     every = body.subplots(rows, columns, squeeze=False, sharey=True).ravel()
-    for axes, panel in zip(every, panels, strict=False):
+    for number, (axes, panel) in enumerate(zip(every, panels, strict=False)):
         axes.axhspan(-1.0, threshold, color=GRID, alpha=0.55, linewidth=0, zorder=0)
         for curve in panel.curves:
             _draw_curve(axes, curve, methods.index(curve.method))
-        _scale(axes, panel)
+        _scale(axes, f"({chr(97 + number)}) {panel.title}")
     for axes in every[len(panels) :]:
         axes.set_visible(False)
     lowest = min(min(values) for panel in panels for curve in panel.curves for values in curve.losses)
@@ -58,8 +58,7 @@ def draw_losses(panels: Sequence[LossPanel], threshold: float, paths: Sequence[P
         axes.set_xlabel("forward evaluations per iteration")
     signs = [_sign(method, number) for number, method in enumerate(methods)]
     add_legend(body, [*signs, Patch(color=GRID, alpha=0.55, label=f"lost {threshold:g} or less: a flow")])
-    for path in paths:
-        save(canvas, path)
+    save(canvas, path)
 
 
 def _draw_curve(axes: Axes, curve: LossCurve, number: int) -> None:
@@ -79,8 +78,8 @@ def _draw_curve(axes: Axes, curve: LossCurve, number: int) -> None:
     axes.vlines(curve.costs, lows, highs, color=CLASSES[number], linewidth=0.9, alpha=0.45, zorder=2)
 
 
-def _scale(axes: Axes, panel: LossPanel) -> None:
-    axes.set_title(panel.title, fontsize=11)
+def _scale(axes: Axes, title: str) -> None:
+    axes.set_title(title, fontsize=11)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from windermere.report.frame import DecisionRegions, Frame
-from windermere.report.palette import CLASSES, FAINT, INK, MARKERS, Array
+from windermere.report.palette import CLASSES, INK, MARKERS, Array
 from windermere.report.plane import add_inset, fit, region_legend, shade
 from windermere.report.style import house_style, new_figure, save
 
@@ -43,20 +43,19 @@ def draw_outputs(panels: Sequence[OutputsPanel], path: Path | str) -> None:
     """The panels side by side, each in a frame that holds all of its outputs."""
     figure = new_figure(5.0 * len(panels), 5.9)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        _draw_outputs(axes, panel)
-    classes = max(2, *(int(np.max(panel.labels)) + 1 for panel in panels))
-    figure.legend(handles=_legend(classes), loc="outside lower center", ncols=5, frameon=False)
+        draw_output_panel(axes, panel)
+        axes.set_title(f"{panel.title}\n{panel.remark}", fontsize=10.5)
+    figure.legend(handles=output_legend(panels), loc="outside lower center", ncols=5, frameon=False)
     save(figure, path)
 
 
-def _draw_outputs(axes: Axes, panel: OutputsPanel) -> None:
+def draw_output_panel(axes: Axes, panel: OutputsPanel, size: float = 12.0) -> None:
     """Where what is wrong fills a small piece of the plane, an inset shows that piece."""
     whole, wrong = Frame.around(panel.outputs), panel.outputs[_wrong(panel)]
-    _draw_points(axes, panel, whole)
-    axes.set_title(f"{panel.title}\n{panel.remark}", fontsize=10.5)
+    _draw_points(axes, panel, whole, size)
     if len(wrong) and (near := Frame.around(wrong)).width < whole.width / SMALL:
         inset = add_inset(axes, whole, panel.outputs)
-        _draw_points(inset, panel, near)
+        _draw_points(inset, panel, near, size)
         inset.set(xticks=[], yticks=[])
         axes.indicate_inset_zoom(inset, edgecolor=INK, alpha=0.6)
 
@@ -66,24 +65,23 @@ def _wrong(panel: OutputsPanel) -> Array:
     return wrong
 
 
-def _draw_points(axes: Axes, panel: OutputsPanel, frame: Frame) -> None:
+def _draw_points(axes: Axes, panel: OutputsPanel, frame: Frame, size: float) -> None:
+    """Hollow, so that a thousand points on a line hide neither each other nor the region that they lie in."""
     shade(axes, panel.decision)
-    labels, wrong = np.asarray(panel.labels), _wrong(panel)
+    labels = np.asarray(panel.labels)
     for label in np.unique(labels).astype(int):
-        look: dict[str, Any] = {"c": CLASSES[label], "marker": MARKERS[label]}
-        x, y = panel.outputs[(labels == label) & ~wrong].T
-        axes.scatter(x, y, s=16, linewidths=0, alpha=0.6, zorder=2, **look)
-        x, y = panel.outputs[(labels == label) & wrong].T
-        axes.scatter(x, y, s=20, linewidths=0.5, edgecolors=INK, zorder=3, **look)
+        x, y = panel.outputs[labels == label].T
+        axes.scatter(
+            x, y, s=size, facecolors="none", edgecolors=CLASSES[label], marker=MARKERS[label],
+            linewidths=0.6, alpha=0.8, zorder=2, rasterized=True,
+        )  # fmt: skip
     fit(axes, frame)
 
 
-def _legend(classes: int) -> list[Line2D | Patch]:
+def output_legend(panels: Sequence[OutputsPanel]) -> list[Line2D | Patch]:
+    classes = max(2, *(int(np.max(panel.labels)) + 1 for panel in panels))
+    look: dict[str, Any] = {"markerfacecolor": "none", "linewidth": 0}
     points = [
-        Line2D([], [], color=CLASSES[n], marker=MARKERS[n], linewidth=0, label=f"truly class {n}")
-        for n in range(classes)
+        Line2D([], [], color=CLASSES[n], marker=MARKERS[n], **look, label=f"truly class {n}") for n in range(classes)
     ]
-    wrong = Line2D(
-        [], [], color=FAINT, marker="o", markeredgecolor=INK, markeredgewidth=1.0, linewidth=0, label="decided wrongly"
-    )
-    return [*points, *region_legend(classes), wrong]
+    return [*points, *region_legend(classes)]

@@ -6,6 +6,7 @@ Shapes: S solver steps, N points in the plane, K step sizes, A arrows.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,37 +51,51 @@ class Ladder:
 
 @house_style
 def draw_fan(panels: Sequence[FanPanel], ladder: Ladder, path: Path | str) -> None:
-    """Each panel's whole trajectories, below them where they end, and then which steps leave the points separable."""
-    figure = new_figure(5.0 * len(panels), 9.6)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(7.2, 2.3))[:, 0]
-    grid = above.subplots(2, len(panels), squeeze=False)
-    for panel, whole, near in zip(panels, *grid, strict=True):
-        _draw_fan_panel(whole, panel, panel.states.reshape(-1, 2))
-        _draw_fan_panel(near, panel, panel.states[-1])
-        whole.set_title(panel.title)
-        near.set_title(f"where they end: {panel.outcome}", fontsize=10.5)
-    above.legend(handles=_fan_legend(panels), loc="outside lower center", ncols=5, frameon=False)
-    _draw_ladder(below.subplots(), ladder)
+    """Where each panel's trajectories end, with all of their way in an inset; below, which steps leave the points
+    separable."""
+    figure = new_figure(5.0 * len(panels), 7.4)
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(5.0, 2.3))[:, 0]
+    draw_fan_panels(above.subplots(1, len(panels), squeeze=False, sharex=True, sharey=True)[0], panels)
+    for axes, panel in zip(above.axes, panels, strict=False):
+        axes.set_title(f"{panel.title}: {panel.outcome}")
+    above.legend(handles=fan_legend(panels), loc="outside lower center", ncols=5, frameon=False)
+    axes = below.subplots()
+    draw_ladder(axes, ladder)
+    axes.set_title("(c) Which steps leave the four points linearly separable", pad=8)
+    axes.legend(loc="upper right", fontsize=9)
     save(figure, path)
 
 
-def _draw_fan_panel(axes: Axes, panel: FanPanel, seen: Array) -> None:
+def draw_fan_panels(row: Sequence[Axes], panels: Sequence[FanPanel], scale: float = 1.0) -> None:
+    """Trajectories around where all of them start and end, so that both panels have one scale."""
+    seen = np.concatenate([panel.states[[0, -1]].reshape(-1, 2) for panel in panels])
+    for axes, panel in zip(row, panels, strict=True):
+        _draw_fan_panel(axes, panel, seen, scale)
+        inset = axes.inset_axes((0.03, 0.04, 0.36, 0.36))
+        _draw_fan_panel(inset, panel, panel.states.reshape(-1, 2), 0.5 * scale)
+        inset.spines[:].set(visible=True, color=INK)
+        inset.set_title("all of it", fontsize=8 * scale, pad=2)
+        inset.set(xticks=[], yticks=[])
+
+
+def _draw_fan_panel(axes: Axes, panel: FanPanel, seen: Array, scale: float) -> None:
     """What lies around the points [..., 2] seen. No equal axes: these ellipses are too slender to be seen in them."""
     for path, label in zip(panel.states.transpose(1, 0, 2), panel.labels, strict=True):
-        color = CLASSES[label]
-        axes.plot(*path.T, color=color, linestyle=LINES[label], linewidth=1.2, zorder=2)
-        axes.plot(*path[0], marker=MARKERS[label], color="white", markeredgecolor=color, markersize=6, zorder=4)
-        axes.plot(*path[-1], marker=MARKERS[label], color=color, markeredgecolor="white", markersize=10, zorder=5)
+        look: dict[str, Any] = {"color": CLASSES[label], "marker": MARKERS[label], "zorder": 4}
+        axes.plot(*path.T, color=CLASSES[label], linestyle=LINES[label], linewidth=1.2 * scale, zorder=2)
+        axes.plot(*path[0], **{**look, "color": "white"}, markeredgecolor=CLASSES[label], markersize=6 * scale)
+        axes.plot(*path[-1], **look, markeredgecolor="white", markersize=10 * scale)
     low, high = seen.min(axis=0), seen.max(axis=0)
     (left, bottom), (right, top) = low - 0.12 * (high - low), high + 0.12 * (high - low)
     axes.set(xlim=(left, right), ylim=(bottom, top))
     if panel.line is not None:
         a, b, c = panel.line
-        axes.axline((a * c, b * c), (a * c - b, b * c + a), color=INK, linestyle=":", linewidth=1.8, zorder=3)
+        line: dict[str, Any] = {"color": INK, "linestyle": ":", "linewidth": 1.8 * scale, "zorder": 3}
+        axes.axline((a * c, b * c), (a * c - b, b * c + a), **line)
     axes.grid()
 
 
-def _fan_legend(panels: Sequence[FanPanel]) -> list[Line2D]:
+def fan_legend(panels: Sequence[FanPanel]) -> list[Line2D]:
     labels = sorted({int(label) for panel in panels for label in panel.labels})
     handles = [
         Line2D([], [], color=CLASSES[n], marker=MARKERS[n], linestyle=LINES[n], markersize=8, label=f"class {n}")
@@ -92,21 +107,21 @@ def _fan_legend(panels: Sequence[FanPanel]) -> list[Line2D]:
     return [*handles, start, end, *([line] if any(panel.line for panel in panels) else [])]
 
 
-def _draw_ladder(axes: Axes, ladder: Ladder) -> None:
+def draw_ladder(axes: Axes, ladder: Ladder, size: float = 6.0) -> None:
     heights = {outcome: -i for i, outcome in enumerate(OUTCOMES)}
     for outcome, marker in OUTCOMES.items():
         steps = np.asarray(ladder.steps)[[found == outcome for found in ladder.outcomes]]
         inside = INK if outcome != "not separable" else "white"
-        axes.plot(steps, np.full(len(steps), heights[outcome]), marker, color=inside, markeredgecolor=INK, markersize=6)
+        axes.plot(
+            steps, np.full(len(steps), heights[outcome]), marker, color=inside, markeredgecolor=INK, markersize=size
+        )
     axes.axhline(heights[ladder.flow], color=FAINT, linestyle="--", linewidth=1.0, zorder=0, label="the flow itself")
     for letter, step in ladder.marked.items():
         axes.axvline(step, color=FAINT, linestyle=":", linewidth=1.2, zorder=0)
         axes.annotate(f"({letter})", (step, 0.45), (3, 0), textcoords="offset points", color=INK, va="center")
     axes.set_yticks(list(heights.values()), list(heights))
     axes.set(xscale="log", xlabel="step size of Euler's method", ylim=(-len(OUTCOMES) + 0.5, 0.7))
-    axes.set_title("(c) Which steps leave the four points linearly separable", pad=8)
     axes.invert_xaxis()
-    axes.legend(loc="upper right", fontsize=9)
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -141,24 +156,33 @@ def draw_crossing_field(quiver: Quiver, panels: Sequence[Walks], names: Sequence
     figure = new_figure(10.5, 3.6 * rows + 0.3)
     grid = figure.subplots(rows, 2, squeeze=False, sharex=True)
     first, *others = grid.ravel()
-    directions = quiver.rates / np.linalg.norm(quiver.rates, axis=1, keepdims=True)
-    first.quiver(*quiver.places.T, *directions.T, color=INK, angles="xy", pivot="mid", scale=32, width=0.0032)
+    draw_quiver(first, quiver)
     first.set_title("(a) directions of the field")
     for axes, panel in zip(others, panels, strict=False):
-        _draw_walks(axes, panel)
+        draw_walks(axes, panel)
+        axes.set_title(panel.title)
     for axes in grid[:, 0]:
         axes.set_ylabel("y")
     for axes in grid[-1]:
         axes.set_xlabel("x")
-    handles = [
-        Line2D([], [], color=CLASSES[n], linestyle=LINES[n], marker=MARKERS[n], markersize=5, label=name)
-        for n, name in enumerate(names)
-    ]
+    handles = walks_legend(names)
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False)
     save(figure, path)
 
 
-def _draw_walks(axes: Axes, panel: Walks) -> None:
+def draw_quiver(axes: Axes, quiver: Quiver) -> None:
+    directions = quiver.rates / np.linalg.norm(quiver.rates, axis=1, keepdims=True)
+    axes.quiver(*quiver.places.T, *directions.T, color=INK, angles="xy", pivot="mid", scale=32, width=0.0032)
+
+
+def walks_legend(names: Sequence[str]) -> list[Line2D]:
+    return [
+        Line2D([], [], color=CLASSES[n], linestyle=LINES[n], marker=MARKERS[n], markersize=5, label=name)
+        for n, name in enumerate(names)
+    ]
+
+
+def draw_walks(axes: Axes, panel: Walks) -> None:
     """Each step's end is marked, unless there are many."""
     for path, label in zip(panel.states.transpose(1, 0, 2), panel.sets, strict=True):
         every = None if len(path) <= 10 else [0, len(path) - 1]
@@ -166,7 +190,6 @@ def _draw_walks(axes: Axes, panel: Walks) -> None:
             *path.T, color=CLASSES[label], linestyle=LINES[label], linewidth=1.0,
             marker=MARKERS[label], markersize=3.5, markevery=every,
         )  # fmt: skip
-    axes.set_title(panel.title)
     axes.grid()
 
 
@@ -179,12 +202,16 @@ def draw_classes(points: Array, labels: Array, title: str, path: Path | str) -> 
     """Points [N, 2] of a data set in the colours of their classes [N]."""
     figure = new_figure(5.0, 5.5)
     axes = figure.subplots()
-    for n in np.unique(labels).astype(int):
-        axes.plot(
-            *points[labels == n].T, color=CLASSES[n], marker=MARKERS[n], label=f"class {n}",
-            markersize=3.5, markeredgewidth=0, linewidth=0, alpha=0.7,
-        )  # fmt: skip
-    fit(axes, Frame.around(points))
+    draw_points(axes, points, labels)
     axes.set_title(title)
     figure.legend(loc="outside lower center", ncols=10, frameon=False, markerscale=2)
     save(figure, path)
+
+
+def draw_points(axes: Axes, points: Array, labels: Array, size: float = 3.5) -> None:
+    for n in np.unique(labels).astype(int):
+        axes.plot(
+            *points[labels == n].T, color=CLASSES[n], marker=MARKERS[n], label=f"class {n}",
+            markersize=size, markeredgewidth=0, linewidth=0, alpha=0.7, rasterized=True,
+        )  # fmt: skip
+    fit(axes, Frame.around(points))

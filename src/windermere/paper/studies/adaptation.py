@@ -129,10 +129,9 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
     drawn, runs = list[Path](), adapted_runs(tables)
     for method, check in dict.fromkeys((run.first.method, run.first.check) for run in runs):
         columns = [run for run in runs if (run.first.method, run.first.check) == (method, check)]
-        paths = [folder / f"{method}-{check}.{kind}" for kind in ("png", "svg")]
         title = f"{data_name(columns[0].first.data)}, trained with {method}, checked by {check}"
-        draw_adapted_runs([_column(run) for run in columns], paths, title=title)
-        drawn += paths
+        drawn.append(folder / f"{method}-{check}.png")
+        draw_adapted_runs([_column(run) for run in columns], drawn[-1], title=title)
     return drawn
 
 

@@ -22,7 +22,7 @@ from windermere.paper.studies.rows import (
     StateRow,
     Table,
     Tables,
-    draw_both,
+    draw_png,
     state_rows,
     states_of,
 )
@@ -111,6 +111,11 @@ def _arrows() -> list[ArrowRow]:
 
 
 def draw_crossings(tables: Tables, folder: Path) -> list[Path]:
+    return draw_png(partial(draw_crossing_field, *crossing_panels(tables)), folder, "crossing-field")
+
+
+def crossing_panels(tables: Tables) -> tuple[Quiver, list[Walks], list[str]]:
+    """The field, what Euler's method makes of it, and the names of both sets of points."""
     panels = []
     for letter, k in zip("bcd", DRAWN, strict=True):
         states, sets = states_of([row for row in tables[POLYGONS] if row.halvings == k])
@@ -120,7 +125,7 @@ def draw_crossings(tables: Tables, folder: Path) -> list[Path]:
     names = [f"x(0) = {x:g}" for x in (FROM_0, FROM_15)]
     arrows = tables[ARROWS]
     quiver = Quiver(places=np.array([(a.x, a.y) for a in arrows]), rates=np.array([(a.dx, a.dy) for a in arrows]))
-    return draw_both(partial(draw_crossing_field, quiver, panels, names), folder, "crossing-field")
+    return quiver, panels, names
 
 
 def _fraction(k: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from windermere.paper.figures.outputs_figure import OutputsPanel, draw_outputs
 from windermere.paper.studies.critical import THRESHOLD
-from windermere.paper.studies.rows import RunRow, Table, Tables, draw_both
+from windermere.paper.studies.rows import RunRow, Table, Tables, draw_png
 from windermere.paper.studies.study import Finding, Finished, Study
 from windermere.paper.studies.trajectories import (
     ACCURACY,
@@ -79,9 +79,12 @@ def measure_regions(run: Finished) -> Tables:
 def draw_regions(tables: Tables, folder: Path) -> list[Path]:
     if not scored_rows(tables, RUN):
         return []
+    return draw_png(partial(draw_outputs, output_panels(tables)), folder, "decision-regions")
+
+
+def output_panels(tables: Tables) -> list[OutputsPanel]:
     tests = sorted({row.test_steps for row in tables[OUTPUTS]})
-    panels = [_outputs_panel(tables, count, letter) for letter, count in zip("ab", tests, strict=True)]
-    return draw_both(partial(draw_outputs, panels), folder, "decision-regions")
+    return [_outputs_panel(tables, count, letter) for letter, count in zip("ab", tests, strict=True)]
 
 
 def _outputs_panel(tables: Tables, count: int, letter: str) -> OutputsPanel:

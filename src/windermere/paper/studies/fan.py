@@ -17,7 +17,7 @@ from torch import Tensor
 from windermere.auditing.evidence.crossings import count_crossings
 from windermere.errors import NonFiniteError
 from windermere.paper.figures.toy_figures import FanPanel, Ladder, draw_fan
-from windermere.paper.studies.rows import MAIN, Floats, StateRow, Table, Tables, draw_both, state_rows, states_of
+from windermere.paper.studies.rows import MAIN, Floats, StateRow, Table, Tables, draw_png, state_rows, states_of
 from windermere.paper.studies.separability import linearly_separable, widest_line
 from windermere.paper.studies.study import Finding, Share, Study
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
@@ -139,6 +139,10 @@ def _thinned(states: Floats) -> Floats:
 
 
 def draw_fan_study(tables: Tables, folder: Path) -> list[Path]:
+    return draw_png(partial(draw_fan, *fan_panels(tables)), folder, "fan")
+
+
+def fan_panels(tables: Tables) -> tuple[list[FanPanel], Ladder]:
     lines = {row.exponent: (row.a, row.b, row.c) for row in tables[FAN_LINES]}
     outcomes = {row.exponent: row.outcome for row in tables[FAN_TABLE]}
     panels = []
@@ -159,7 +163,7 @@ def draw_fan_study(tables: Tables, folder: Path) -> list[Path]:
         flow=flow.outcome,
         marked={letter: 10**exponent for letter, exponent in zip("ab", SHOWN, strict=True)},
     )
-    return draw_both(partial(draw_fan, panels, ladder), folder, "fan")
+    return panels, ladder
 
 
 def _euler_and_flow(tables: Tables) -> tuple[list[FanRow], FanRow]:

@@ -4,7 +4,7 @@ study.json       which study it is, and whether the quick one
 table.csv, ...   what was measured; a run's seed with rows in table.csv is done
 provenance.json  of each run: commit, versions, device, date, seconds
 runs/            run folders, with checkpoints and weights; not for git
-*.png, *.svg     drawn from the tables
+*.png            drawn from the tables
 """
 
 import shutil

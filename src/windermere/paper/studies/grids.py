@@ -16,7 +16,7 @@ from windermere.paper.studies.critical import Grid, did_train, grid_name, grids_
 from windermere.paper.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
 from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, left_out
 from windermere.paper.studies.measuring import lost_row, measure
-from windermere.paper.studies.rows import GRID, GridRow, Table, Tables, draw_both
+from windermere.paper.studies.rows import GRID, GridRow, Table, Tables, draw_png
 from windermere.paper.studies.study import QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, data_name
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.solvers import Adaptive, FixedStep, Solver
@@ -134,8 +134,8 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
     paths = list[Path]()
     for name, grid in grids_in(tables[GRID]).items():
         figure = grid_figure(grid)
-        paths += draw_both(partial(draw_grid, figure), folder, name)
-        paths += draw_both(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
+        paths += draw_png(partial(draw_grid, figure), folder, name)
+        paths += draw_png(partial(draw_grid_seeds, figure), folder, f"{name}-seeds")
     return paths
 
 

@@ -125,9 +125,6 @@ def states_of(rows: Sequence[StateRow]) -> tuple[Floats, Labels]:
     return states, labels
 
 
-def draw_both(draw: Callable[[Path], object], folder: Path, name: str) -> list[Path]:
-    """The same figure as a PNG and as an SVG."""
-    paths = [folder / f"{name}{suffix}" for suffix in (".png", ".svg")]
-    for path in paths:
-        draw(path)
-    return paths
+def draw_png(draw: Callable[[Path], object], folder: Path, name: str) -> list[Path]:
+    draw(path := folder / f"{name}.png")
+    return [path]

@@ -12,7 +12,7 @@ import numpy as np
 
 from windermere.paper.data import spheres
 from windermere.paper.figures.toy_figures import draw_classes
-from windermere.paper.studies.rows import MAIN, Floats, Labels, Table, Tables, draw_both
+from windermere.paper.studies.rows import MAIN, Floats, Labels, Table, Tables, draw_png
 from windermere.paper.studies.study import Finding, Share, Study
 from windermere.paper.training import RunConfig
 
@@ -61,11 +61,14 @@ def shells(split: str, points: Floats, labels: Labels) -> list[ShellRow]:
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
+    points, labels = points_and_labels(tables)
+    title = f"Sphere2: {len(points)} training points"
+    return draw_png(partial(draw_classes, points, labels, title), folder, SPHERE2.name)
+
+
+def points_and_labels(tables: Tables) -> tuple[Floats, Labels]:
     rows = tables[POINTS]
-    points, labels = np.array([(row.x, row.y) for row in rows]), np.array([row.label for row in rows])
-    return draw_both(
-        partial(draw_classes, points, labels, f"Sphere2: {len(rows)} training points"), folder, SPHERE2.name
-    )
+    return np.array([(row.x, row.y) for row in rows]), np.array([row.label for row in rows])
 
 
 def findings(tables: Tables) -> list[Finding]:

@@ -121,7 +121,7 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     found = {study.name: judge(study, results / study.name, others) for study in there}
     parts = [INTRO]
     if grids := loss_panels(tables[study.name][GRID] for study in GRIDS if study in there):
-        draw_losses(grids, THRESHOLD, [results / f"{GLANCE_NAME}{suffix}" for suffix in (".png", ".svg")])
+        draw_losses(grids, THRESHOLD, results / f"{GLANCE_NAME}.png")
         parts += [f"![{GLANCE_NAME}]({_relative(results / GLANCE_NAME, page.parent)}.png)\n", GLANCE]
     if short := list(_in_short(found)):
         parts += [SHORT, "\n".join([*short, ""])]

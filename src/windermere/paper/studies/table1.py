@@ -152,17 +152,16 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
     """The figure, and the table itself as CSV and as Markdown."""
     if not (found := lines(tables[TABLE])):
         return []
-    figures = [folder / f"table1.{kind}" for kind in ("png", "svg")]
-    draw_costs([_panel(line) for line in found], figures)
+    draw_costs([_panel(line) for line in found], figure := folder / "table1.png")
     printed = [_printed_row(data) for data in dict.fromkeys(line.data for line in found)]
     LINES.write(folder, [*printed, *map(_line_row, found)])
     write_atomically(folder / "table1.md", markdown(found).encode())
-    return [*figures, folder / "table1.csv", folder / "table1.md"]
+    return [figure, folder / "table1.csv", folder / "table1.md"]
 
 
 def _panel(line: Line) -> CostPanel:
     critical, printed = line.critical, PRINTED[line.data]
-    grid, adapted = (printed.fails + 1, printed.passes + 1), (printed.cost, printed.cost)
+    grid, adapted = (printed.fails, printed.passes), (printed.cost, printed.cost)
     return CostPanel(
         title=line.name,
         grid=[GridPoint(cost=e.precision, accuracy=e.own, checked=e.checked) for e in line.entries],

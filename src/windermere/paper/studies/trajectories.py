@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from windermere.auditing.evidence.crossings import count_crossings
-from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
+from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories, near_frame
 from windermere.paper.stacked import StackedField
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.measuring import scores, steps_at
@@ -26,7 +26,7 @@ from windermere.paper.studies.rows import (
     StateRow,
     Table,
     Tables,
-    draw_both,
+    draw_png,
     state_rows,
     states_of,
 )
@@ -144,6 +144,15 @@ def regions(heads: Sequence[HeadRow], frame: Frame) -> DecisionRegions:
     return DecisionRegions(xx=xx, yy=yy, predicted=decisions(heads, np.stack([xx, yy], axis=-1)))
 
 
+def seen(heads: Sequence[HeadRow], states: Floats) -> dict[str, DecisionRegions | None]:
+    """The regions behind trajectories [S + 1, N, 2], all of them and near their start."""
+    near = near_frame(states)
+    return {
+        "decision": regions(heads, Frame.around_most(states)),
+        "near": None if near is None else regions(heads, near),
+    }
+
+
 def accuracy_rows(run: Finished, test_steps: Sequence[int]) -> list[AccuracyRow]:
     """A row for each number of test steps and seed."""
     trained, rows = run.trained, list[AccuracyRow]()
@@ -235,25 +244,28 @@ def _crossings(run: str, seed: int, own: Floats, flow: Floats, labels: Any) -> M
 
 
 def draw_trajectory_study(tables: Tables, folder: Path) -> list[Path]:
-    runs = [run for run in ("fine", "coarse") if scored_rows(tables, run)]
-    panels = [_trajectory_panel(tables, run, letter) for letter, run in zip("ab", runs, strict=False)]
-    return draw_both(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
+    panels = trajectory_panels(tables)
+    return draw_png(partial(draw_trajectories, panels), folder, "trajectories") if panels else []
 
 
-def _trajectory_panel(tables: Tables, run: str, letter: str) -> TrajectoryPanel:
+def trajectory_panels(tables: Tables) -> list[TrajectoryPanel]:
+    return [_trajectory_panel(tables, run) for run in ("fine", "coarse") if scored_rows(tables, run)]
+
+
+def _trajectory_panel(tables: Tables, run: str) -> TrajectoryPanel:
     path, rows = of_first_seed(tables[PATHS], run), scored_rows(tables, run)
     states, labels = states_of(path)
     seeds = sorted({row.seed for row in rows}, key=lambda seed: (seed != path[0].seed, seed))
     tests, accuracy = sorted({row.test_steps for row in rows}), {(r.seed, r.test_steps): r.accuracy for r in rows}
     steps = rows[0].steps
     return TrajectoryPanel(
-        title=f"({letter}) trained with {steps} Euler steps, h = 1/{steps}",
+        title=f"trained with {steps} Euler steps, h = 1/{steps}",
         states=states,
         labels=labels,
         test_steps=np.array(tests),
         accuracy=np.array([[accuracy[seed, count] for count in tests] for seed in seeds]),
         trained_steps=steps,
-        decision=regions(head_of(tables, path[0]), Frame.around_most(states)),
+        **seen(head_of(tables, path[0]), states),
     )
 
 
