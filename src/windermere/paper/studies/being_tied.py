@@ -10,7 +10,7 @@ from windermere.paper.figures.being_tied_figure import MeasurePanel, draw_measur
 from windermere.paper.studies.being_tied_measures import MEASURES, TIED, TiedRow, lost_row, measure
 from windermere.paper.studies.chances import holm, sign_flips
 from windermere.paper.studies.recipe_runs import TEN_SEEDS, recipe_runs
-from windermere.paper.studies.rows import Tables, draw_both
+from windermere.paper.studies.rows import Tables, draw_png
 from windermere.paper.studies.study import Finding, Study
 from windermere.paper.training import RunConfig
 
@@ -60,7 +60,7 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
         for name in MEASURES
     ]
     labels = [name.removeprefix("constant-") for name in names]
-    return draw_both(partial(draw_measures, panels, labels), folder, TIED_STUDY.name)
+    return draw_png(partial(draw_measures, panels, labels), folder, TIED_STUDY.name)
 
 
 def _of(row: TiedRow, name: str) -> float | None:

@@ -10,7 +10,7 @@ from windermere.paper.studies.chances import told_apart, told_apart_within, wils
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.recipe_measures import RECIPES, RecipeRow, lost_row, measure
 from windermere.paper.studies.recipe_runs import recipe_runs
-from windermere.paper.studies.rows import Tables, draw_both
+from windermere.paper.studies.rows import Tables, draw_png
 from windermere.paper.studies.study import Finding, Study
 
 GOAL = 20.0
@@ -40,10 +40,10 @@ def by_recipe(rows: Sequence[RecipeRow]) -> dict[str, list[RecipeRow]]:
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
     points = [_point(rows) for rows in by_recipe(tables[RECIPES]).values()]
-    drawn = draw_both(partial(draw_recipes, points, GOAL), folder, RECIPE_STUDY.name)
+    drawn = draw_png(partial(draw_recipes, points, GOAL), folder, RECIPE_STUDY.name)
     known = [row for row in tables[RECIPES] if row.recipe.startswith("constant") and row.flow_accuracy is not None]
     panels = [_panel(law, title, known) for law, title in AXES.items()]
-    return drawn + draw_both(partial(draw_laws, panels, THRESHOLD), folder, "laws")
+    return drawn + draw_png(partial(draw_laws, panels, THRESHOLD), folder, "laws")
 
 
 def _panel(law: str, title: str, rows: Sequence[RecipeRow]) -> LawPanel:
