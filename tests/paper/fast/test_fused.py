@@ -55,6 +55,7 @@ CASES = {
     **{f"{method}, ragged members": make_case(method, [2, 1, 3], 18, 2) for method in ("euler", "midpoint", "rk4")},
     **{f"{d} points": make_case("heun", [2, 2], 16, d) for d in (1, 3, 4)},
     "three rates in a row": make_case("bosh32", [1], 3, 2),
+    "a tableau without zeros": make_case("rk4_38", [2], 5, 2),
     "a member that takes no step": make_case("euler", [2, 0], 3, 2),
     "the paper's width": make_case("euler", [4], 3, 2, 32),
     "without tensor cores": make_case("midpoint", [2], 3, 2, 8, "ieee"),

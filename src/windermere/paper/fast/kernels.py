@@ -58,6 +58,31 @@ def _combine(z, h, rates, ROWS: tl.constexpr, ROW: tl.constexpr, POINTS: tl.cons
 
 
 @triton.jit
+def _chosen(parts, i, COUNT: tl.constexpr, POINTS: tl.constexpr):
+    """One of some states, or of some layers, by a number that is known only when it runs."""
+    found = parts[0]
+    for s in tl.static_range(1, COUNT):
+        chosen = ()
+        for p in tl.static_range(POINTS):
+            chosen = chosen + (tl.where(i == s, parts[s][p], found[p]),)
+        found = chosen
+    return found
+
+
+@triton.jit
+def _spread(on_rates, i, h, on_input, ROWS: tl.constexpr, STAGES: tl.constexpr, POINTS: tl.constexpr):
+    """The cotangents of all rates, with the shares that come by way of stage i, known only when it runs, from the rates
+    before it."""
+    spread = ()
+    for j in tl.static_range(STAGES):
+        weight = tl.zeros((), tl.float32)
+        for s in tl.static_range(j + 1, STAGES):
+            weight = tl.where(i == s, ROWS[s][j], weight)
+        spread = spread + (_plus(on_rates[j], h * weight, on_input, POINTS),)
+    return spread
+
+
+@triton.jit
 def _load_lift(lift, lift_bias, member, channel, CHANNELS: tl.constexpr):
     """The first layer's weights and biases for some channels; those beyond C are zero, and stay so."""
     place, real = member * CHANNELS + channel, channel < CHANNELS
@@ -399,16 +424,31 @@ def walk_backward(
             inputs, mixed = inputs + (x,), mixed + (_mixed(x, weights, POINTS, PRECISION),)
             if i + 1 < STAGES:
                 rates = rates + (_rate(mixed[i], weights, POINTS),)
-        on_end = on_z
-        on_inputs = ()  # from the last stage on
-        for i in tl.static_range(STAGES - 1, -1, -1):
-            on_rate = _scaled(h * ROWS[STAGES][i], on_end, POINTS)
-            for j in tl.static_range(i + 1, STAGES):
-                if ROWS[j][i] != 0.0:
-                    on_rate = _plus(on_rate, h * ROWS[j][i], on_inputs[STAGES - 1 - j], POINTS)
-            on_input, totals = _pulled_back(
-                inputs[i], mixed[i], on_rate, totals, weights, taps_back, slices, POINTS, WIDTH // 16, PRECISION
-            )
-            on_inputs = on_inputs + (on_input,)
-            on_z = _plus(on_z, 1.0, on_input, POINTS)
+        if STAGES > 2:  # one after the other in a loop: unrolled, this takes ptxas half a minute
+            on_rates = ()
+            for i in tl.static_range(STAGES):
+                on_rates = on_rates + (_scaled(h * ROWS[STAGES][i], on_z, POINTS),)
+            for later in range(STAGES):
+                stage = tl.full((), STAGES - 1, tl.int32) - later
+                on_input, totals = _pulled_back(
+                    _chosen(inputs, stage, STAGES, POINTS),
+                    _chosen(mixed, stage, STAGES, POINTS),
+                    _chosen(on_rates, stage, STAGES, POINTS),
+                    *(totals, weights, taps_back, slices, POINTS, WIDTH // 16, PRECISION),
+                )
+                on_rates = _spread(on_rates, stage, h, on_input, ROWS, STAGES, POINTS)
+                on_z = _plus(on_z, 1.0, on_input, POINTS)
+        else:
+            on_end = on_z
+            on_inputs = ()  # from the last stage on
+            for i in tl.static_range(STAGES - 1, -1, -1):
+                on_rate = _scaled(h * ROWS[STAGES][i], on_end, POINTS)
+                for j in tl.static_range(i + 1, STAGES):
+                    if ROWS[j][i] != 0.0:
+                        on_rate = _plus(on_rate, h * ROWS[j][i], on_inputs[STAGES - 1 - j], POINTS)
+                on_input, totals = _pulled_back(
+                    inputs[i], mixed[i], on_rate, totals, weights, taps_back, slices, POINTS, WIDTH // 16, PRECISION
+                )
+                on_inputs = on_inputs + (on_input,)
+                on_z = _plus(on_z, 1.0, on_input, POINTS)
     _end_back(on_starts, shares, on_z, totals, samples, POINTS, CHANNELS, WIDTH, TILE)
