@@ -139,7 +139,7 @@ def draw_controlled(panels: Sequence[ControlledPanel], path: Path) -> None:
         means = [float(np.mean(point.flow)) for point in panel.constant]
         axes.plot([point.cost for point in panel.constant], means, color=INK, linewidth=1.0, zorder=2)
         for k, (_, costs, flows) in enumerate(panel.controllers):
-            axes.scatter(costs, flows, s=22, marker=MARKERS[k], color=CLASSES[k], alpha=0.85, linewidths=0, zorder=4)
+            axes.scatter(costs, flows, s=22, marker=MARKERS[k], color=CLASSES[k], linewidths=0, zorder=4)
         axes.set_title(panel.title, fontsize=11)
         axes.set_xlabel("evaluations per iteration, checks included")
         axes.set_ylabel(panel.score)
@@ -155,13 +155,13 @@ def draw_controlled(panels: Sequence[ControlledPanel], path: Path) -> None:
 @house_style
 def draw_samples(rows: Sequence[Sequence[SamplesPanel]], path: Path) -> None:
     """Samples from the same noise, a row for each loss."""
-    canvas = new_figure(2.6 * max(map(len, rows)), 2.75 * len(rows))
+    canvas = new_figure(2.4 * max(map(len, rows)), 2.7 * len(rows), padding=6 / 72)
     every = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False, sharex=True, sharey=True)
     for line, panels in zip(every, rows, strict=True):
         for axes, panel in zip(line, panels, strict=True):
             axes.scatter(*panel.samples.T, s=3, color=INK, alpha=0.55, linewidths=0)
             axes.set_title(panel.title, fontsize=9)
-            axes.set_aspect("equal")
+            axes.set_box_aspect(1)
             axes.set_xlim(-3.2, 3.2)
             axes.set_ylim(-3.2, 3.2)
             axes.tick_params(labelsize=7)

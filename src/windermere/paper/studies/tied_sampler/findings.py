@@ -12,15 +12,16 @@ from statistics import fmean
 
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.study import Finding, seed_count
-from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LOSSES, TUNED, TunedRow
+from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LONG, LONGER, LOSSES, TUNED, TunedRow
 
 SETTINGS = (("gaussians", "mlp"), ("moons", "mlp"), ("gaussians", "concatsquash"))
 NAMES = {"gaussians": "8 Gaussians", "moons": "two moons", "mlp": "MLP", "concatsquash": "ConcatSquash"}
 
 
 def of_setting(rows: Iterable[TunedRow], data: str, network: str, loss: str) -> list[TunedRow]:
-    """The rows of one setting."""
-    return [row for row in rows if (row.data, row.network, row.loss) == (data, network, loss)]
+    """The rows of one setting that were tuned for the usual time."""
+    asked = (data, network, loss)
+    return [row for row in rows if (row.data, row.network, row.loss) == asked and not row.run.endswith(LONG)]
 
 
 def constant(rows: Iterable[TunedRow], method: str) -> dict[int, list[TunedRow]]:
@@ -43,7 +44,7 @@ def critical_steps(by_steps: dict[int, list[TunedRow]], failed: Callable[[TunedR
 def sampler_findings(tables: Tables) -> list[Finding]:
     rows = tables[TUNED]
     found = [finding for setting in SETTINGS for loss in LOSSES for finding in _of_steps(rows, *setting, loss)]
-    return [*found, *_of_controllers(rows)]
+    return [*found, *_of_length(rows), *_of_controllers(rows)]
 
 
 def _finding(claim: str, ours: str, case: str) -> Finding:
@@ -105,12 +106,35 @@ def _bracket(ends: tuple[int, int]) -> str:
 
 def _numbers(by_steps: dict[int, list[TunedRow]]) -> str:
     before = fmean(row.flow_before for some in by_steps.values() for row in some)
+    return f"flow before {before:.3g}; {_ends(by_steps)}"
+
+
+def _ends(by_steps: dict[int, list[TunedRow]]) -> str:
     told = (f"{n}: {_mean(some, 'own')} and {_mean(some, 'flow')}" for n, some in by_steps.items())
-    return f"flow before {before:.3g}; own and flow after, by steps, {', '.join(told)}"
+    return f"own and flow after, by steps, {', '.join(told)}"
 
 
 def _mean(rows: Sequence[TunedRow], what: str) -> str:
     return f"{fmean(getattr(row, what) for row in rows):.3g}"
+
+
+def _of_length(rows: Sequence[TunedRow]) -> Iterator[Finding]:
+    """Whether tuning for longer ties models that were not tied."""
+    for loss in LOSSES:
+        long = constant([row for row in rows if row.run.endswith(LONG) and row.loss == loss], "euler")
+        if not long:
+            continue
+        usual = constant(of_setting(rows, *SETTINGS[0], loss), "euler")
+        same = {n: [row for row in usual.get(n, ()) if row.seed in {r.seed for r in long[n]}] for n in long}
+        told = "; ".join(
+            f"{words}: {_shares(some, _tied)}, {_ends(some)}"
+            for words, some in (("so", long), ("in the usual time", same))
+        )
+        yield _finding(
+            f"Tied after {LONGER} times as many iterations.",
+            f"{told} ({seed_count(*map(len, long.values()))})",
+            _case(*SETTINGS[0], loss),
+        )
 
 
 def _of_controllers(rows: Sequence[TunedRow]) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The study's runs: what is tuned, through what, and how each model is measured."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 import torch
@@ -21,7 +21,7 @@ EULER, MIDPOINT = (1, 2, 4, 8, 16, 20, 32, 64), (2, 4, 8)
 FEWER_EULER, FEWER_MIDPOINT = (1, 2, 4, 8, 16, 32), (2, 4)
 """Those of the second network and the second set of points, with fewer seeds."""
 FEWER_SEEDS = SEEDS[:3]
-LOSSES = ("energy", "reward")
+LOSSES, LONG = ("energy", "reward"), "-long"
 EVERY = 10
 """Iterations between reviews: tuning is short."""
 CONTROLLERS: Mapping[str, Controller] = {
@@ -32,6 +32,8 @@ CONTROLLERS: Mapping[str, Controller] = {
     "finer-steady-midpoint": SteadySteps(train="midpoint", check="rk4", every=EVERY, target=0.02),
 }
 """Their scores are logarithms of losses: 0.1 is a factor of 1.26. The targets are shares of the samples' spread."""
+LONGER, LONGER_EULER = 4, (4, 8, 16)
+"""Some are tuned so many times as long."""
 DRAWN, DRAWN_POINTS = ("gaussians-mlp-energy-euler-2", "gaussians-mlp-reward-euler-2"), 400
 """Runs whose samples are kept, and how many of their first seed's."""
 
@@ -60,10 +62,12 @@ class Setting:
     through: FixedStep | Controller
     name: str
     """Of what it is tuned through: "euler-4", or a controller's."""
+    longer: int = 1
+    """How many times as long as others it is tuned."""
 
     @property
     def run(self) -> str:
-        return f"{self.data}-{self.network}-{self.loss}-{self.name}"
+        return f"{self.data}-{self.network}-{self.loss}-{self.name}{LONG if self.longer > 1 else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +135,8 @@ def settings(quick: bool) -> Iterator[tuple[Setting, tuple[int, ...]]]:
     for data, network in (("moons", "mlp"), ("gaussians", "concatsquash")):
         some = _settings(data, network, FEWER_EULER, FEWER_MIDPOINT, ())
         yield from ((one, FEWER_SEEDS) for one in some)
+    for one in _settings("gaussians", "mlp", LONGER_EULER, (), ()):
+        yield replace(one, longer=LONGER), FEWER_SEEDS
 
 
 def _settings(
@@ -154,7 +160,8 @@ def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
     test = held_out(one.data, seed, scale.samples, scale.real)
     before = matched(one.data, one.network, seed, scale.matching)
     field = matched(one.data, one.network, seed, scale.matching)
-    tuned = tune(field, test.points, one.loss, one.through, seed, scale.tuning)
+    iterations = scale.tuning * one.longer
+    tuned = tune(field, test.points, one.loss, one.through, seed, iterations)
     own_before, flow_before = sampled(before, test, tuned.solver), _flow_before(one.data, one.network, seed, scale)
     own, flow = sampled(field, test, tuned.solver), sampled(field, test, FLOW)
     by = test.yardstick(one.loss)
@@ -169,7 +176,7 @@ def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
         through=one.name,
         method=tuned.solver.method,
         steps=steps_at(tuned.solver.precision),
-        iterations=scale.tuning,
+        iterations=iterations,
         evaluations=_digits(tuned.evaluations),
         own_before=_digits(by.value(own_before)),
         flow_before=_digits(by.value(flow_before)),

@@ -28,7 +28,7 @@ from windermere.paper.studies.tied_sampler.runs import (
     own_runs,
 )
 
-SCORES = {"energy": "energy distance", "reward": "distance from the nearest aim"}
+SCORES = {"energy": "energy distance", "reward": "distance from an aim"}
 STAGES = {
     "own_before": "before, own solver",
     "flow_before": "before, flow",
@@ -76,7 +76,7 @@ def _controlled(rows: Sequence[TunedRow], loss: str) -> list[ControlledPanel]:
     found = {name: [row for row in some if row.through == name] for name in CONTROLLERS}
     panel = ControlledPanel(
         title=f"{NAMES[SETTINGS[0][0]]}, {NAMES[SETTINGS[0][1]]}: {loss}",
-        score=f"{SCORES[loss]}, under the flow",
+        score=f"the flow's {SCORES[loss]}",
         constant=_points(some, "euler"),
         controllers=[(k, [r.evaluations for r in v], [r.flow for r in v]) for k, v in found.items() if v],
         flow_before=[row.flow_before for row in some],
