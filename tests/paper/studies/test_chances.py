@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from windermere.paper.studies.chances import holm, sign_flips, told_apart, told_apart_within, wilson
+from windermere.paper.studies.chances import best_threshold, holm, sign_flips, told_apart, told_apart_within, wilson
 
 
 @pytest.mark.parametrize(("found", "of"), [(0, 5), (3, 10), (10, 10), (27, 30)])
@@ -46,3 +46,9 @@ def test_its_interval_holds_it_and_shrinks_to_it_where_seeds_are_alike() -> None
     low, high = told_apart_within(values, tied, [0, 0, 1, 1, 2, 2]) or (0, 0)
     assert low < (told_apart(values, tied) or 0) <= high
     assert told_apart_within([1.0, 0.0] * 3, tied, [0, 0, 1, 1, 2, 2]) == (1.0, 1.0)
+
+
+def test_the_best_threshold_lies_between_the_kinds_it_tells_apart() -> None:
+    assert best_threshold([0.1, 0.2, 0.6, 0.8], [False, False, True, True]) == pytest.approx(0.4)
+    assert best_threshold([0.1, 0.7, 0.6, 0.8], [False, False, True, True]) == pytest.approx(0.35)
+    assert best_threshold([0.1, 0.2], [True, True]) is None

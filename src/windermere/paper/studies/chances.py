@@ -69,3 +69,15 @@ def told_apart_within(
         if area is not None:
             found.append(area)
     return (float(np.quantile(found, 0.025)), float(np.quantile(found, 0.975))) if found else None
+
+
+def best_threshold(values: Sequence[float], positive: Sequence[bool]) -> float | None:
+    """The number above which most of the positive lie and below which most of the others do: where both shares, added,
+    are largest. None where there is only one kind."""
+    own, chosen = np.asarray(values, dtype=np.float64), np.asarray(positive, dtype=bool)
+    if chosen.all() or not chosen.any():
+        return None
+    places = np.unique(own)
+    middles = (places[:-1] + places[1:]) / 2 if len(places) > 1 else places
+    told = [(own[chosen] > place).mean() + (own[~chosen] <= place).mean() for place in middles]
+    return float(middles[int(np.argmax(told))])

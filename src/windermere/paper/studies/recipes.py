@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 
 from windermere.paper.figures.recipes_figure import LawPanel, RecipePoint, draw_laws, draw_recipes
-from windermere.paper.studies.chances import told_apart, told_apart_within, wilson
+from windermere.paper.studies.chances import best_threshold, told_apart, told_apart_within, wilson
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.recipe_measures import RECIPES, RecipeRow, lost_row, measure
 from windermere.paper.studies.recipe_runs import recipe_runs
@@ -138,6 +138,7 @@ def _laws(rows: Sequence[RecipeRow]) -> Iterator[Finding]:
             for method in dict.fromkeys(row.method for row in known):
                 if own := _area([row for row in known if row.method == method], law):
                     ours += f"; {method} {own}"
+            ours += _carried_over(known, law)
             yield Finding(
                 claim=f"Tied models of constant steps are told apart by {words} (area under the ROC curve).",
                 ours=f"{ours}; {len(known)} models, intervals by a bootstrap of seeds",
@@ -145,6 +146,17 @@ def _laws(rows: Sequence[RecipeRow]) -> Iterator[Finding]:
                 beyond=True,
                 case=law,
             )
+
+
+def _carried_over(rows: Sequence[RecipeRow], law: str) -> str:
+    """Whether a threshold that was chosen on one method's models tells those of the others."""
+    pairs = [(value, row.outcome == "TIED", row.method) for row in rows if (value := law_of(row, law)) is not None]
+    euler, others = ([pair for pair in pairs if (pair[2] == "euler") is own] for own in (True, False))
+    threshold = best_threshold([value for value, *_ in euler], [tied for _, tied, _ in euler])
+    if threshold is None or not others:
+        return ""
+    right = sum((value > threshold) == tied for value, tied, _ in others)
+    return f"; a threshold of {threshold:.2g}, chosen on Euler's models, is right on {right} of {len(others)} others"
 
 
 def _area(rows: Sequence[RecipeRow], law: str) -> str:
