@@ -322,3 +322,10 @@ def test_every_quick_study_runs_once_a_week() -> None:
     weekly = (ROOT / ".github/workflows/studies.yml").read_text()
     assert "run: make quick-studies }" in weekly
     assert re.findall(r"QUICK_IMAGES=(\S+)", weekly) == lists["QUICK_IMAGES"]
+
+
+def test_figures_for_print_of_results_that_are_not_there_are_a_sentence(run: Command, tmp_path: Path) -> None:
+    answer = run("study", "figures", "--results", tmp_path / "none", "--out", tmp_path / "paper")
+    assert answer.code == 1
+    assert "has no table of 'trajectories': run that study first" in answer.err
+    assert not (tmp_path / "paper").exists()

@@ -15,6 +15,7 @@ from windermere.nn.arithmetic import check_arithmetic
 from windermere.paper.studies.folder import StudyFolder, read_tables, refuse_unless_folder_of
 from windermere.paper.studies.judging import judge
 from windermere.paper.studies.listing import list_studies
+from windermere.paper.studies.paper_figures import draw_paper_figures
 from windermere.paper.studies.registry import STUDIES, find_study
 from windermere.paper.studies.running import Choice, Ended, draw_study, run_study
 from windermere.paper.studies.study import Study
@@ -93,6 +94,10 @@ def write_page(results: Path, page: Path | None) -> None:
     page = page or (OUR_PAGE if OUR_PAGE.exists() else results / OUR_PAGE.name)
     write_summary(results, page)
     tell(f"page: {page}")
+
+
+def draw_for_print(results: Path, out: Path) -> None:
+    tell(files(out, draw_paper_figures(results, out)))
 
 
 def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> None:

@@ -56,10 +56,10 @@ def new_figure(width: float, height: float, padding: float = 3 / 72) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout=layout, facecolor="white")
 
 
-def add_legend(row: SubFigure, handles: Sequence[Line2D | Patch]) -> None:
+def add_legend(row: SubFigure | Figure, handles: Sequence[Line2D | Patch], letters_per_inch: float = 12.0) -> None:
     """Below all panels of a row, in as many columns as fit its width."""
     letters = [len(str(handle.get_label())) + 7 for handle in handles]  # and the sign before it
-    width = 12.0 * row.bbox.width / row.dpi
+    width = letters_per_inch * row.bbox.width / row.figure.dpi
     fitting = (n for n in range(len(handles), 1, -1) if sum(map(max, np.array_split(letters, n))) <= width)
     row.legend(handles=handles, loc="outside lower center", ncols=next(fitting, 1), frameon=False)
 
@@ -79,11 +79,11 @@ def save(figure: Figure, path: Path | str) -> None:
     write_atomically(place, in_few_colours(image.getvalue()) if place.suffix == ".png" else image.getvalue())
 
 
-def in_few_colours(png: bytes) -> bytes:
+def in_few_colours(png: bytes, colours: int = COLOURS) -> bytes:
     """The same picture with a palette: about a third of the bytes."""
     small = BytesIO()
     picture = Image.open(BytesIO(png)).convert("RGB")
-    fewer = picture.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    fewer = picture.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
     fewer.save(small, "PNG", optimize=True)
     return small.getvalue()
 

@@ -87,3 +87,14 @@ def summary_command(
     with importing():
         from windermere.cli.study import write_page
     write_page(results, page)
+
+
+@app.command("figures")
+def figures_command(
+    results: Annotated[Path, typer.Option(help="Folder of studies' folders.")] = Path("results"),
+    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("results/paper"),
+) -> None:
+    """Draw the paper's figures and its table in the paper's layout, as PDFs for print, from the tables alone."""
+    with importing():
+        from windermere.cli.study import draw_for_print
+    draw_for_print(results, out)

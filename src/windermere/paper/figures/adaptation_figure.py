@@ -52,8 +52,7 @@ def draw_adaptation(
     else:
         draw_steps(panels[-1], members)
     panels[-1].set(xlabel="iteration", xlim=(0, 1.01 * max(member.end for member in members)))
-    seeds = [Line2D([], [], **member.look, label=f"seed {member.seed}", linewidth=2) for member in members]
-    figure.legend(handles=seeds, loc="outside lower center", ncols=min(len(seeds), 7), frameon=False)
+    figure.legend(handles=seed_legend(members), loc="outside lower center", ncols=min(len(members), 7), frameon=False)
     save(figure, path)
     return figure
 
@@ -131,6 +130,10 @@ def _columns(rows: Sequence[Mapping[str, Any]], *keys: str) -> Array:
     """[keys, rows] of the rows that have them all; a null becomes not a number, which leaves a gap."""
     there = [[row[key] for key in keys] for row in rows if all(key in row for key in keys)]
     return np.array(there, dtype=float).reshape(len(there), len(keys)).T
+
+
+def seed_legend(members: Sequence[Member]) -> list[Line2D]:
+    return [Line2D([], [], **member.look, label=f"seed {member.seed}", linewidth=2) for member in members]
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def _draw_curve(axes: Axes, grid: GridLayout, trained: float, method: str, scale
         by_place.setdefault(grid.place(test.tested), []).append(test)
     for place, there in by_place.items():
         count = sum(test.accuracy is None and not test.own for test in there)
-        _draw_failed(axes, place, count, grid.light[trained], "white")
+        _draw_failed(axes, place, count, grid.light[trained], "white", scale)
     means = {place: float(np.mean(_accuracies(there))) for place, there in by_place.items() if _accuracies(there)}
     axes.plot(list(means), list(means.values()), color=grid.light[trained], linewidth=0.9 * scale, zorder=1)
     for place, mean in means.items():
@@ -141,18 +141,18 @@ def _draw_excluded(axes: Axes, grid: GridLayout, trained: float, scale: float) -
     """Seeds that did not train, with their own solver; those without any accuracy on the lower edge."""
     tests = grid.of(trained, own=True)
     place = grid.place(trained)
-    _draw_failed(axes, place, sum(test.accuracy is None for test in tests), GREY, GREY)
+    _draw_failed(axes, place, sum(test.accuracy is None for test in tests), GREY, GREY, scale)
     for accuracy in _accuracies([test for test in tests if not test.counts]):
         axes.plot(place, accuracy, **_scaled({**OWN, "markersize": 7}, scale), color=GREY, linestyle="", zorder=6)
 
 
-def _draw_failed(axes: Axes, place: float, count: int, colour: str, face: str) -> None:
+def _draw_failed(axes: Axes, place: float, count: int, colour: str, face: str, scale: float) -> None:
     """A mark on the lower edge, with its number where there are several."""
     edge = axes.get_xaxis_transform()
     if count:
-        axes.plot(place, 0, **FAILED, color=colour, markerfacecolor=face, transform=edge)
+        axes.plot(place, 0, **{**_scaled(FAILED, scale), "color": colour, "markerfacecolor": face, "transform": edge})
     if count > 1:
-        text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "color": INK}
+        text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 2 + 6 * scale, "color": INK}
         axes.annotate(str(count), (place, 0), (0, 5), xycoords=edge, **text)
 
 
@@ -200,7 +200,7 @@ def _draw_seed(axes: Axes, grid: GridLayout, trained: float, seed: int, middle: 
             place = start + gap * (index + float(np.sign(index - own)))  # more room around the largest mark
             colour = (grid.dark if test.own else grid.light)[trained] if test.counts else GREY
             if test.accuracy is None:
-                _draw_failed(axes, place, 1, colour, GREY if test.own else "white")
+                _draw_failed(axes, place, 1, colour, GREY if test.own else "white", scale)
                 continue
             points.append((place, test.accuracy))
             look = OWN if test.own else {**OTHER, "marker": grid.mark(method)}
@@ -224,18 +224,18 @@ def mark_legend(grid: GridLayout, *, means: bool, scale: float = 1.0) -> list[Li
     """Every mark that is drawn."""
     tests, figure = grid.figure.tests, grid.figure
     other, light = "number of steps" if grid.steps else "tolerance", GridLayout.light_ink
-    signs: list[Line2D | Patch] = [_sign(f"dark: solver of training ({grid.method})", _scaled(OWN, scale))]
+    signs: list[Line2D | Patch] = [_sign(f"{grid.method}, solver of training", _scaled(OWN, scale))]
     for method in grid.methods:
         if any(test.method == method and not test.own for test in tests):
-            label = f"light: {method}, other {other}" if method == grid.method else f"tested with {method}"
+            label = f"{method}, other {other}" if method == grid.method else f"tested with {method}"
             signs.append(_sign(label, _scaled({**OTHER, "marker": grid.mark(method)}, scale), light))
     if any(not test.counts and test.accuracy is not None for test in tests):
         label = "seed that did not train (own solver)" if means else "grey, in brackets: seed that did not train"
         signs.append(_sign(label, _scaled({**OWN, "markersize": 7}, scale), GREY))
     if any(test.own and test.accuracy is None for test in tests):
-        signs.append(_sign("training diverged, or own solve failed", FAILED, GREY))
+        signs.append(_sign("training diverged, or own solve failed", _scaled(FAILED, scale), GREY))
     if any(not test.own and test.accuracy is None for test in tests):
-        signs.append(_sign("solve of a test failed", {**FAILED, "markerfacecolor": "white"}))
+        signs.append(_sign("solve of a test failed", {**_scaled(FAILED, scale), "markerfacecolor": "white"}))
     if means and figure.fails is not None and figure.passes is not None:
         signs.append(Patch(color=GRID, alpha=0.55, label=critical_sentence(figure)))
     return signs

@@ -74,7 +74,7 @@ def draw_fan_panels(row: Sequence[Axes], panels: Sequence[FanPanel], scale: floa
         inset = axes.inset_axes((0.03, 0.04, 0.36, 0.36))
         _draw_fan_panel(inset, panel, panel.states.reshape(-1, 2), 0.5 * scale)
         inset.spines[:].set(visible=True, color=INK)
-        inset.set_title("all of it", fontsize=8 * scale, pad=2)
+        inset.set_title("all of it", fontsize="small", pad=2)
         inset.set(xticks=[], yticks=[])
 
 

@@ -84,7 +84,8 @@ def draw_trajectory_panel(axes: Axes, panel: TrajectoryPanel) -> None:
         inset = add_inset(axes, near, panel.states)
         draw_plane(inset, panel.states, panel.labels, whole, panel.decision)
         inset.set(xticks=[], yticks=[])
-        inset.set_title(f"all of it, {whole.width:.0f} wide", fontsize=8, pad=2)
+        inset.set_title(f"all of it, {whole.width:.0f} wide", fontsize="small", pad=2)
+        inset.set_rasterization_zorder(10)  # in a PDF: it has as many lines as the rest
 
 
 def draw_accuracy_panel(axes: Axes, panel: TrajectoryPanel) -> None:
