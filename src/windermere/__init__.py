@@ -3,7 +3,8 @@
 Audit a trained model          `audit`, `Verdict`, `Outcome`, `Evidence`, `Candidate`, `Metric`, `energy_drift`
 Audit a sampler                `Sampler`, `SetDistance`, `audit_loop`, `LoopReport`
 Adapt the solver in training   `SteadySteps`, `SteadyTolerances`, `StepAdaptation`, `ToleranceAdaptation`, `review`,
-                               `RandomSteps`, `Score`, `moved_mass`, `relative_distance`, `error_ratio`, `initial_step`
+                               `shared_review`, `RandomSteps`, `Score`, `moved_mass`, `relative_distance`,
+                               `error_ratio`, `initial_step`
 Choose a solver                `FixedStep`, `OnGrid`, `Adaptive`, `Solver`, `METHODS`
 Solve                          `solve`, `State`, `Solution`, `Stats`, `Trajectory`, `Adjoint`, `fast_paths`
 Solve as torchdiffeq does      `odeint`, `odeint_adjoint`
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         moved_mass,
         relative_distance,
         review,
+        shared_review,
     )
     from windermere.auditing import (
         Candidate,
@@ -109,6 +111,7 @@ __all__ = [
     "odeint_adjoint",
     "relative_distance",
     "review",
+    "shared_review",
     "solve",
     "using",
 ]
@@ -127,6 +130,7 @@ _HOMES = {
         "moved_mass",
         "relative_distance",
         "review",
+        "shared_review",
     ),
     "auditing": (
         "Candidate",

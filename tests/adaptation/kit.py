@@ -63,8 +63,7 @@ class Kit:
             callbacks=list(callbacks),
             enable_progress_bar=False,
             enable_model_summary=False,
-            enable_checkpointing=False,
-            **{"logger": False, **options},
+            **{"logger": False, "enable_checkpointing": False, **options},
         )
 
     def fitted(self, adapt: Any, solver: Solver, steps: int = 120) -> tuple[Any, Any]:

@@ -14,9 +14,19 @@ from torch.multiprocessing.spawn import spawn
 
 from tests.adaptation.kit import INSTALLED, Kit, batches
 from tests.torches import TORCH
-from windermere.adaptation import Controller, ControllerState, Score, SteadySteps, StepAdaptation, review
+from windermere.adaptation import (
+    Controller,
+    ControllerState,
+    Score,
+    SteadySteps,
+    StepAdaptation,
+    review,
+    shared_review,
+)
 from windermere.adaptation.distributed import averaged
 from windermere.adaptation.signals import moved_mass
+from windermere.errors import StepBudgetError
+from windermere.records import plain
 from windermere.solvers import FixedStep, Solver
 
 RANKS = 2
@@ -40,6 +50,18 @@ def decide(controller: Controller, tell: Callable[[Score], Score], rank: int) ->
     return review(controller, state, trained, lambda solver: tell(own_score(rank, solver)))
 
 
+def decide_together(rank: int, *, fails: bool) -> dict[str, Any]:
+    """From states that are not the same; with `fails`, rank 1 cannot solve with the check solver."""
+
+    def score(solver: Solver) -> Score:
+        if fails and rank == 1 and solver.method == "midpoint":
+            raise StepBudgetError("too many steps")
+        return own_score(rank, solver)
+
+    state = PAPER.start(0.01 + 0.01 * rank)
+    return shared_review(PAPER, state, own_score(rank, PAPER.solver(state)), score).to_dict()
+
+
 def decide_all(rank: int) -> dict[str, Any]:
     controllers: dict[str, Controller] = {"paper": PAPER, "steady": STEADY}
     return {
@@ -47,6 +69,8 @@ def decide_all(rank: int) -> dict[str, Any]:
         "plain": vars(averaged(Score(value=rank))),
         "alone": {name: decide(c, lambda score: score, rank).to_dict() for name, c in controllers.items()},
         "shared": {name: decide(c, averaged, rank).to_dict() for name, c in controllers.items()},
+        "together": decide_together(rank, fails=False),
+        "failing": decide_together(rank, fails=True),
     }
 
 
@@ -74,7 +98,7 @@ def work(rank: int, folder: str, task: Callable[[int], dict[str, Any]]) -> None:
         dist.barrier()  # or one rank might close what the other still needs for its end, and gloo would abort it
     finally:
         dist.destroy_process_group()
-    Path(folder, f"{rank}.json").write_text(json.dumps(found))
+    Path(folder, f"{rank}.json").write_text(json.dumps(plain(found)))
 
 
 def on_two_ranks(folder: Path, task: Callable[[int], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -98,6 +122,10 @@ def test_two_ranks_with_different_batches_take_the_same_decisions(tmp_path: Path
         assert second["alone"][name]["precision"] == 0.005
         assert first["shared"][name] == second["shared"][name]
         assert first["shared"][name]["precision"] < 0.01
+    assert first["together"] == second["together"] == first["shared"]["paper"]
+    assert first["failing"]["decision"]["checked"] is second["failing"]["decision"]["checked"] is None
+    assert first["failing"] == second["failing"]
+    assert first["failing"]["precision"] == 0.005
     assert first["shared"]["paper"]["decision"]["checked"] == pytest.approx(0.75)
     assert first["shared"]["steady"]["decision"]["signal"] == pytest.approx(0.0405)
 

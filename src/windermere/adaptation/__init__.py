@@ -14,6 +14,7 @@ from windermere.adaptation.controller import (
     review,
     review_members,
 )
+from windermere.adaptation.distributed import shared_review
 from windermere.adaptation.random_steps import RandomSteps
 from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
 from windermere.adaptation.signals import error_ratio, moved_mass, relative_distance
@@ -44,4 +45,5 @@ __all__ = [
     "relative_distance",
     "review",
     "review_members",
+    "shared_review",
 ]

@@ -216,11 +216,11 @@ def review(
 
     def told(wanted: dict[int, Kind]) -> dict[int, Score]:
         with noting_spans() as spans:
-            found = _as_score("score(solver) returns", score(wanted[0]))
+            found = as_score("score(solver) returns", score(wanted[0]))
         _check_span(controller, spans.get(wanted[0]))
         return {0: found}
 
-    (after,) = review_members(controller, [state], [_as_score("trained is", trained)], told)
+    (after,) = review_members(controller, [state], [as_score("trained is", trained)], told)
     return after
 
 
@@ -239,7 +239,8 @@ def check_controller(controller: Any) -> None:
         )
 
 
-def _as_score(who: str, given: Any) -> Score:
+def as_score(who: str, given: Any) -> Score:
+    """What a user's function gave, if it is a score."""
     if not isinstance(given, Score):
         raise UsageError(f"{who} a windermere.Score(value=...), not a {type(given).__name__}")
     return given

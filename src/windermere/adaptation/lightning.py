@@ -22,7 +22,7 @@ from windermere.adaptation.controller import (
     check_controller,
     review,
 )
-from windermere.adaptation.distributed import averaged
+from windermere.adaptation.distributed import averaged, of_first_rank
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.errors import (
@@ -148,7 +148,8 @@ class AdaptPrecision(Callback):
         if self.distance is not None and not overdue and _on_any_rank(_is_one_sample(trained_outputs)):
             self._put_off = self._put_off or number
             return
-        self._reviewed = review(self.controller, self.state, averaged(trained), score)
+        state = of_first_rank(self.state)
+        self._reviewed = of_first_rank(review(self.controller, state, averaged(trained), score))
 
     def on_train_batch_end(
         self, trainer: "Trainer", pl_module: "LightningModule", outputs: Any, batch: Any, batch_idx: int
