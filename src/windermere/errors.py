@@ -105,6 +105,10 @@ class RunError(WindermereError):
     """A run folder cannot be used as asked: taken, unfinished, damaged or not a run at all."""
 
 
+class RunInUseError(RunError):
+    """A run that another process is writing."""
+
+
 class FolderTakenError(RunError):
     """What is to be written cannot go into this folder, since it holds something else. The sentence ends with the
     folder to choose instead."""

@@ -10,7 +10,7 @@ from windermere.auditing import AuditProgress
 from windermere.cli import terminal
 from windermere.cli.terminal import audit_progress, describe, download_progress, study_progress, training_progress
 from windermere.paper.studies.fan import compute_fan
-from windermere.paper.studies.running import Progress
+from windermere.paper.studies.runner import Progress
 from windermere.paper.training import Report, StopSign
 
 REPORT = Report(

@@ -18,7 +18,7 @@ with importing():
     from windermere.cli.commands.report import report_command
     from windermere.cli.commands.train import train_command
     from windermere.cli.console import stderr, stdout
-    from windermere.cli.options import FLAG
+    from windermere.cli.options import FLAG, RayCommand
     from windermere.errors import WindermereError, is_out_of_memory
 
 __all__ = ["app", "main"]
@@ -30,7 +30,7 @@ app = typer.Typer(
     help="Is your neural ODE really an ODE? Train Neural ODEs, audit them, test them with other solvers, "
     "and rerun the paper's experiments.",
 )
-app.command("train")(train_command)
+app.command("train", cls=RayCommand)(train_command)
 app.command("audit")(audit_command)
 app.command("evaluate")(evaluate_command)
 app.command("report")(report_command)

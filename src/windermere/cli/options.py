@@ -1,8 +1,10 @@
 """Flags that several commands share."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from windermere.cli.names import METHODS, completing
 
@@ -32,6 +34,25 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ... (defaul
 TimeLimit = Annotated[str | None, typer.Option(help="Save and stop after this time: 90s, 10m, 2h.")]
 ARITHMETIC = "How products in an image network's field are rounded: float32 (default), tf32 or bfloat16."
 Arithmetic = Annotated[str | None, typer.Option(help=ARITHMETIC)]
+RAY = "Train by Ray: on the cluster at this address, at RAY_ADDRESS, or on this machine."
+Ray = Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)]
+GpuShare = Annotated[
+    float | None, typer.Option(help="With --ray: how much of a GPU each run gets. Default: 0.25; on images, 0.5.")
+]
 FLAG = ""
 """The metavar of flags: typer would print <bool>, as if they took a value."""
 AsJson = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print the answer as JSON.")]
+
+
+class RayCommand(TyperCommand):
+    """A command whose flag `--ray` may stand alone: what follows is its address only if it looks like one."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        return super().parse_args(ctx, list(_with_address(args)))
+
+
+def _with_address(args: list[str]) -> Iterator[str]:
+    following = iter([*args[1:], ""])
+    for word, after in zip(args, following, strict=True):
+        stands_alone = word == "--ray" and after != "auto" and (after.startswith("-") or ":" not in after)
+        yield "--ray=" if stands_alone else word

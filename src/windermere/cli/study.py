@@ -6,9 +6,12 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
+import typer
+
 from windermere.cli.console import exit_if_stopped, print_json, stderr, stdout, tell
+from windermere.cli.elsewhere import device_for, read_ray
 from windermere.cli.findings import files, tell_findings
-from windermere.cli.reading import check_device, read_seconds, read_seeds
+from windermere.cli.reading import read_seconds, read_seeds
 from windermere.cli.terminal import study_progress
 from windermere.errors import RunError, UsageError
 from windermere.nn.arithmetic import check_arithmetic
@@ -55,12 +58,14 @@ def run_one(
         _refuse_flags_of_devices(name, given)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
-    choice = Choice(quick=quick, device=check_device(device), only=only, arithmetic=rounding, **chosen)
+    share = given["--gpu-share"]
+    cluster = read_ray(given["--ray"], None if share is None else float(share))
+    choice = Choice(quick=quick, device=device_for(device, cluster), only=only, arithmetic=rounding, **chosen)
     limit = read_seconds(time_limit)
     # What is computed at once cannot stop in good order: there Ctrl-C acts as ever, and no table is written.
     signs = stop_sign(limit) if study.planned(quick) else nullcontext(StopSign())
     with signs as sign, study_progress(name, sign) as report:
-        ended = run_study(study, folder, choice, sign=sign, report=report)
+        ended = run_study(study, folder, choice, sign=sign, report=report, cluster=cluster)
     if read_tables(folder, study)[study.main]:  # else it was stopped before its first run ended
         tell_findings(judge(study, folder, STUDIES), folder)
     if quick:
@@ -112,6 +117,9 @@ def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> Non
 
 def _refuse_flags_of_devices(name: str, given: Mapping[str, str | None]) -> None:
     """Refuses flags that change nothing where a study trains with a loop of its own."""
+    for flag in ("--ray", "--gpu-share"):
+        if given[flag] is not None:
+            raise UsageError(f"'{name}' trains with a loop of its own, in this process: leave {flag} out")
     for flag in ("--device", "--arithmetic"):
         if given[flag] is not None:
             raise UsageError(f"'{name}' trains on the CPU in float32 and nothing else: leave {flag} out")
@@ -124,7 +132,8 @@ def _folder(study: Study, out: Path | None, quick: bool) -> Path:
 def _command(name: str, folder: Path, quick: bool, given: Mapping[str, str | None]) -> str:
     """The command that continues the study with the same runs and seeds."""
     words = ["windermere", "study", "run", name, "--out", str(folder), *(["--quick"] if quick else [])]
-    return shlex.join([*words, *(word for flag, value in given.items() if value is not None for word in (flag, value))])
+    typed = [word for flag, value in given.items() if value is not None for word in (flag, value) if word]
+    return shlex.join([*words, *typed])
 
 
 def _print(ended: Ended, folder: Path, again: str) -> None:
@@ -139,3 +148,5 @@ def _print(ended: Ended, folder: Path, again: str) -> None:
         what = f"{many} runs are" if many > 1 else f"the run {ended.left[0]} is"
         stderr.print(f"stopped ({ended.reason}), {what} not done; go on with: {again}", soft_wrap=True)
     exit_if_stopped(ended.reason)
+    if ended.failed:
+        raise typer.Exit(1)

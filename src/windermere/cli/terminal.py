@@ -23,7 +23,7 @@ from rich.text import Text
 from windermere.auditing import AuditProgress
 from windermere.cli.console import stderr
 from windermere.paper.studies.measuring import steps_at
-from windermere.paper.studies.running import Progress
+from windermere.paper.studies.runner import Progress
 from windermere.paper.training import Report, StopSign
 
 
@@ -100,16 +100,28 @@ def study_progress(title: str, sign: StopSign) -> Iterator[Callable[[Progress], 
     with _TrainingBar(*columns, console=stderr) as bar:
         bar.sign = sign
         task = bar.add_task("", total=1.0, numbers="")
+        at_work: dict[str, str] = {}
 
         def show(now: Progress) -> None:
             if now.report is None:
-                bar.update(task, completed=now.share)
-                return
-            where = f"{now.name} {now.report.iteration}/{now.report.iterations}"
-            numbers = describe(now.report, now.precision_name)
-            bar.update(task, completed=now.share, numbers=f"{where}  {numbers}")
+                at_work.pop(now.name, None)
+            else:
+                if not now.where:  # one after the other
+                    at_work.clear()
+                place = f"{_titled(now)} {now.report.iteration}/{now.report.iterations}"
+                at_work[now.name] = f"{place}  {describe(now.report, now.precision_name)}"
+            bar.update(task, completed=now.share, numbers=_few(list(at_work.values())))
 
         yield show
+
+
+def _titled(now: Progress) -> str:
+    return f"{now.name} on {now.where}" if now.where else now.name
+
+
+def _few(lines: Sequence[str], most: int = 8) -> str:
+    more = [f"... and {len(lines) - most} more"] if len(lines) > most else []
+    return "\n".join([*lines[:most], *more])
 
 
 def _study_lines() -> Callable[[Progress], None]:
@@ -119,12 +131,12 @@ def _study_lines() -> Callable[[Progress], None]:
 
     def write(now: Progress) -> None:
         nonlocal begun
-        if now.report is None:  # which takes a minute at most
+        if now.report is None:  # computed at once, which takes a minute at most, or over
             return
         begun = begun or (time.monotonic(), now.share)
         seconds, done = time.monotonic() - begun[0], now.share - begun[1]
         left = f", {seconds / done * (1 - now.share):.0f} s left" if done > 0 else ""
-        writer = writers.setdefault(now.name, _line_writer(now.name, now.precision_name))
+        writer = writers.setdefault(_titled(now), _line_writer(_titled(now), now.precision_name))
         writer(now.report, f"; of the study {100 * now.share:.0f}% done{left}")
 
     return write

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ from rich.table import Table
 from windermere.cli.adapted import MODES, draw_adapted, ended_at_a_bound, read_adaptation
 from windermere.cli.console import exit_if_stopped, folding, print_json, stderr, stdout
 from windermere.cli.drawn import read_random_steps
+from windermere.cli.elsewhere import device_for
 from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
 from windermere.cli.terminal import training_progress
 from windermere.errors import UsageError
 from windermere.paper import data as data_sets
 from windermere.paper.arithmetic import IMAGES
+from windermere.paper.cluster.pool import Cluster
+from windermere.paper.cluster.single import train_elsewhere
 from windermere.paper.training import (
     Adaptation,
     RunConfig,
@@ -39,6 +42,7 @@ def train_run(
     *,
     resume: bool,
     time_limit: str | None,
+    cluster: Cluster | None = None,
     as_json: bool,
 ) -> None:
     """The settings are a config's, by name, as they were typed; None is one that was not."""
@@ -50,7 +54,10 @@ def train_run(
     given = {name: value for name, value in {**given, **drawn}.items() if value is not None}
     config = _new_config(given, adaptation) if stored is None else resumed_config(out, given)
     limit = read_seconds(time_limit)
-    outcome = _train(config, out, resume=resume, time_limit=limit)
+    if cluster is None:
+        outcome = _train(config, out, resume=resume, time_limit=limit)
+    else:
+        outcome = _train_elsewhere(config, out, cluster, resume=resume, time_limit=limit)
     _print_outcome(config, out, outcome, as_json=as_json)
 
 
@@ -81,18 +88,36 @@ def _new_config(settings: dict[str, Any], adaptation: Adaptation | None) -> RunC
 
 
 def _train(config: RunConfig, out: Path, *, resume: bool, time_limit: float | None) -> TrainingOutcome:
-    """All that can be wrong with a run is told before its folder is made."""
     check_device(config.device)
-    loaded = data_sets.load(config.data, seed=config.data_seed)
-    check_batch_size(config.batch_size, len(loaded.train.labels))
-    if not resume:
-        check_precision(config, loaded.train)
+    loaded = _checked_data(config, resume=resume)
     with (
         open_run(out, config, resume=resume) as run,
         stop_sign(time_limit) as sign,
         training_progress(config.data, config.iterations, config.precision_name, sign) as report,
     ):
         return train(config, loaded.train, loaded.test, run, sign=sign, report=report)
+
+
+def _train_elsewhere(
+    config: RunConfig, out: Path, cluster: Cluster, *, resume: bool, time_limit: float | None
+) -> TrainingOutcome:
+    device_for(config.device, cluster)
+    loaded = _checked_data(replace(config, device="cpu"), resume=resume)
+    with (
+        stop_sign(time_limit) as sign,
+        training_progress(config.data, config.iterations, config.precision_name, sign) as report,
+    ):
+        sets = loaded.train, loaded.test
+        return train_elsewhere(config, sets, out, cluster, resume=resume, sign=sign, report=report)
+
+
+def _checked_data(config: RunConfig, *, resume: bool) -> data_sets.DataSet:
+    """All that can be wrong with a run is told before its folder is made."""
+    loaded = data_sets.load(config.data, seed=config.data_seed)
+    check_batch_size(config.batch_size, len(loaded.train.labels))
+    if not resume:
+        check_precision(config, loaded.train)
+    return loaded
 
 
 def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as_json: bool) -> None:

@@ -10,6 +10,7 @@ from windermere.records.atomic import (
     write_atomically,
     write_json,
 )
+from windermere.records.attempts import ATTEMPTS, AttemptFolder, hand_out, new_label, reached, take_over
 from windermere.records.environment import environment
 from windermere.records.integrity import CONFIGS
 from windermere.records.lock import not_in_use, other_files
@@ -18,17 +19,22 @@ from windermere.records.table import read_rows, sparse, write_rows
 from windermere.records.tensors import TensorFile, read_tensors, write_tensors
 
 __all__ = [
+    "ATTEMPTS",
     "CONFIGS",
+    "AttemptFolder",
     "Run",
     "RunFolder",
     "TensorFile",
     "damaged",
     "environment",
+    "hand_out",
     "in_the_way",
+    "new_label",
     "not_in_use",
     "open_file",
     "other_files",
     "plain",
+    "reached",
     "read_json",
     "read_metrics",
     "read_rows",
@@ -37,6 +43,7 @@ __all__ = [
     "refuse_unless_file",
     "sparse",
     "storing",
+    "take_over",
     "write_atomically",
     "write_json",
     "write_rows",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 
-from windermere.errors import FolderTakenError, RunError, StorageError
+from windermere.errors import FolderTakenError, RunInUseError, StorageError
 from windermere.records.atomic import append, open_file, storing
 
 if sys.platform != "win32":
@@ -53,7 +53,7 @@ def _take(lock: FileIO, path: Path, *, shared: bool = False) -> None:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
         holder = f"process {pid}" if (pid := holder_of(lock)) else "another process"
-        raise RunError(f"{path} is in use by {holder}: wait until it ends, or choose another folder") from error
+        raise RunInUseError(f"{path} is in use by {holder}: wait until it ends, or choose another folder") from error
     except OSError as error:
         if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):  # this disk knows no locks
             raise StorageError(f"{path / LOCK} could not be locked: {error.strerror}") from error

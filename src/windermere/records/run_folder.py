@@ -117,8 +117,8 @@ class RunFolder:
     def look_over(self, check: Check = lambda meta: None) -> None:
         """Refuses a run that cannot go on, because a file is damaged, missing or not its own; nothing is written."""
         check_config(self.path, self.config, _read_environment(self.path))
-        for name in (METRICS, CHECKPOINT, MODEL):
-            refuse_unless_file(self.path / name, "written")
+        for path in (self.path / METRICS, self.checkpoint, self.path / MODEL):
+            refuse_unless_file(path, "written")
         self._read_checkpoint(check)
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
@@ -151,11 +151,19 @@ class RunFolder:
             os.fsync(self._metrics.fileno())
             logged = os.fstat(self._metrics.fileno()).st_size
         metrics = {"metrics_bytes": logged, "metrics_sha256": self._rows.hexdigest()}
-        write_tensors(self.path / CHECKPOINT, tensors, {**meta, **metrics})
+        write_tensors(self._next_checkpoint(), tensors, {**meta, **metrics})
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file of the last checkpoint, or the place for the first one."""
+        return self.path / CHECKPOINT
+
+    def _next_checkpoint(self) -> Path:
+        return self.checkpoint
 
     @property
     def has_checkpoint(self) -> bool:
-        return (self.path / CHECKPOINT).exists()
+        return self.checkpoint.exists()
 
     def load_checkpoint(self, check: Check = lambda meta: None) -> TensorFile | None:
         """The checkpoint, None where there is none yet; metrics are cut to those it was saved with."""
@@ -200,7 +208,7 @@ class RunFolder:
 
     def _read_checkpoint(self, check: Check) -> tuple[TensorFile | None, int]:
         """The checkpoint, None where there is none yet, and how long the metrics were, which are no shorter now."""
-        path, metrics = self.path / CHECKPOINT, self.path / METRICS
+        path, metrics = self.checkpoint, self.path / METRICS
         with storing(path, "read"):
             exists, trained = path.exists(), (self.path / MODEL).exists()
         if trained and not exists:  # going on would train over it from the start

@@ -11,7 +11,8 @@ from typing import IO
 from tests.paper.training.small import a_config
 from tests.processes import ROOT, python
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
-from windermere.paper.studies.running import Choice, Ended, Progress, run_study
+from windermere.paper.studies.runner import Progress
+from windermere.paper.studies.running import Choice, Ended, run_study
 from windermere.paper.studies.study import Finished, Study
 from windermere.paper.training import RunConfig, evaluate
 from windermere.records import sparse

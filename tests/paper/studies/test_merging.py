@@ -10,11 +10,12 @@ import pytest
 from tests.paper.studies.interrupted import stopped_before_change
 from tests.paper.studies.small import SEEDS, SMALL, TABLE, SmallRow, assert_same_tables, iteration, ran
 from windermere.errors import RunError
-from windermere.paper.studies.folder import StudyFolder, reached
-from windermere.paper.studies.running import Choice, Progress, run_study
+from windermere.paper.studies.folder import StudyFolder
+from windermere.paper.studies.runner import Progress
+from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Study
 from windermere.paper.training import StopSign
-from windermere.records import RunFolder, read_json, read_metrics, write_json
+from windermere.records import RunFolder, reached, read_json, read_metrics, write_json
 
 
 def test_folders_of_two_machines_merge_into_the_same_table(whole: Path, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from tests.paper.studies.own import NAMES, OWN, SQUARES, ran
 from tests.processes import ROOT, by_signals, python
 from windermere.errors import UsageError
-from windermere.paper.studies.running import Choice, Progress, run_study
+from windermere.paper.studies.runner import Progress
+from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.training import StopSign
 from windermere.records import read_json
 

@@ -30,7 +30,8 @@ from windermere.paper.studies.recipe_measures import RECIPES, RecipeRow, until_p
 from windermere.paper.studies.recipe_runs import FAMILIES, recipe_runs
 from windermere.paper.studies.recipes import RECIPE_STUDY, findings, law_of
 from windermere.paper.studies.rows import Tables
-from windermere.paper.studies.running import Choice, Progress, run_study
+from windermere.paper.studies.runner import Progress
+from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Finding, Finished, Study
 from windermere.paper.training import RunConfig, open_run, train, trained_ensemble
 from windermere.records import read_metrics

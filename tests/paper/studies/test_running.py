@@ -20,9 +20,10 @@ from windermere.paper.studies.folder import StudyFolder
 from windermere.paper.studies.parts import Part, groups, missing_parts
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import MAIN, Table, Tables
-from windermere.paper.studies.running import Choice, Load, Progress, run_study, train_group
+from windermere.paper.studies.runner import Load, Progress
+from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Share, Study
-from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, train_together
+from windermere.paper.training import RunConfig, StopSign, TrainingOutcome, train_group, train_together
 from windermere.records import read_json, write_json
 from windermere.solvers import Adaptive, FixedStep
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from windermere.cli.names import FIGURES, STUDIES, completing
-from windermere.cli.options import FLAG, Arithmetic, AsJson, Device, TimeLimit
+from windermere.cli.options import FLAG, Arithmetic, AsJson, Device, GpuShare, Ray, RayCommand, TimeLimit
 from windermere.starting import importing
 
 NAMES = (*STUDIES, *FIGURES)
@@ -31,7 +31,7 @@ def list_command(as_json: AsJson = False) -> None:
     show_studies(as_json=as_json)
 
 
-@app.command("run")
+@app.command("run", cls=RayCommand)
 def run_command(
     name: Name,
     quick: Quick = False,
@@ -44,6 +44,8 @@ def run_command(
     time_limit: TimeLimit = None,
     arithmetic: Arithmetic = None,
     only: Annotated[str, typer.Option(help="A pattern for the runs' names: 'euler-*'.")] = "*",
+    ray: Ray = None,
+    gpu_share: GpuShare = None,
 ) -> None:
     """Train and measure what is not done yet, then draw. Started again, it goes on where it was.
 
@@ -52,6 +54,7 @@ def run_command(
     with importing():
         from windermere.cli.study import run_one
     given = {"--seeds": seeds, "--device": device, "--arithmetic": arithmetic, "--only": only if only != "*" else None}
+    given |= {"--ray": ray, "--gpu-share": None if gpu_share is None else str(gpu_share)}
     run_one(name, out, given, quick=quick, time_limit=time_limit)
 
 

@@ -6,7 +6,20 @@ from typing import Annotated
 import typer
 
 from windermere.cli.names import DATA, METHODS, completing
-from windermere.cli.options import FLAG, Arithmetic, AsJson, Control, Device, Method, Step, Steps, TimeLimit, Tolerance
+from windermere.cli.options import (
+    FLAG,
+    Arithmetic,
+    AsJson,
+    Control,
+    Device,
+    GpuShare,
+    Method,
+    Ray,
+    Step,
+    Steps,
+    TimeLimit,
+    Tolerance,
+)
 from windermere.starting import importing
 
 ADAPTATION, OPTIMIZATION, RECORDS = "Adaptation", "Optimization", "Records"
@@ -100,6 +113,8 @@ def train_command(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", metavar=FLAG, help="Go on with the run in --out.")] = False,
     time_limit: TimeLimit = None,
+    ray: Ray = None,
+    gpu_share: GpuShare = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one or more seeds, with the paper's settings unless told otherwise.
@@ -107,6 +122,7 @@ def train_command(
     Example: windermere train --data sphere2 --solver euler --steps 64 --seeds 5 --out runs/fine
     """
     with importing():
+        from windermere.cli.elsewhere import read_ray
         from windermere.cli.train import train_run
     precision = {"steps": steps, "step": step, "tolerance": tolerance, "control": control}
     settings = {
@@ -132,4 +148,5 @@ def train_command(
         "evaluate_every": evaluate_every,
         "checkpoint_every": checkpoint_every,
     }
-    train_run(out, settings, precision, resume=resume, time_limit=time_limit, as_json=as_json)
+    cluster = read_ray(ray, gpu_share)
+    train_run(out, settings, precision, resume=resume, time_limit=time_limit, cluster=cluster, as_json=as_json)

@@ -22,8 +22,8 @@ from windermere.records import (
     not_in_use,
     open_file,
     other_files,
+    reached,
     read_json,
-    read_tensors,
     storing,
     write_json,
 )
@@ -192,12 +192,6 @@ def diverged(rows: Iterable[Any]) -> list[tuple[RunRow, int]]:
     """The rows of seeds that diverged, and in which iteration each did."""
     ended = ((row, getattr(row, "diverged_at", None)) for row in about_runs(rows))
     return [(row, at) for row, at in ended if at is not None]
-
-
-def reached(run: Path) -> int:
-    """The iteration of a run's checkpoint."""
-    path = run / "checkpoint.safetensors"
-    return int(read_tensors(path).meta["iteration"]) if path.exists() else 0
 
 
 def is_quick(path: Path) -> bool:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from windermere.paper.architectures import products
-from windermere.paper.studies.folder import StudyFolder, reached
+from windermere.paper.studies.folder import StudyFolder
 from windermere.paper.studies.study import SEEDS
-from windermere.paper.training import RunConfig
-from windermere.records import read_json
+from windermere.paper.training import RunConfig, begun_seeds
+from windermere.records import reached
 from windermere.solvers import Adaptive
 
 GUESSED_STEPS = 12.0
@@ -50,11 +50,6 @@ def missing_parts(folder: StudyFolder, name: str, config: RunConfig) -> list[Par
         path = folder.runs / f"{name}_seeds-{'-'.join(map(str, missing))}"
         parts.append(Part(name=name, config=replace(config, seeds=tuple(missing)), folder=path))
     return parts
-
-
-def begun_seeds(path: Path) -> list[int]:
-    """The seeds of a run's folder; none where the process was killed before it wrote the folder's config.json."""
-    return list(read_json(path / "config.json")["seeds"]) if (path / "config.json").exists() else []
 
 
 def groups(parts: Sequence[Part]) -> Iterator[list[Part]]:

@@ -85,6 +85,21 @@ def train_together(
         return _advance(JointStepper(trainings), sign, report)
 
 
+def train_group(
+    configs: Sequence[RunConfig],
+    training_set: Labelled,
+    test_set: Labelled,
+    runs: Sequence[RunFolder],
+    *,
+    sign: StopSign,
+    report: Callable[[int, Report], None],
+) -> list[TrainingOutcome]:
+    """One run by itself, or several together."""
+    if len(configs) > 1:
+        return train_together(configs, training_set, test_set, runs, sign=sign, report=report)
+    return [train(configs[0], training_set, test_set, runs[0], sign=sign, report=partial(report, 0))]
+
+
 def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], None]) -> list[TrainingOutcome]:
     """The loop."""
     trainings, first = stepper.trainings, stepper.trainings[0]

@@ -1,6 +1,7 @@
 """Runs on disk: starting one, going on with one, and reading a trained one back."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from windermere.errors import RunError, StartedOtherwiseError, UnfinishedRunError, UsageError, describe_error
+from windermere.errors import (
+    RunError,
+    RunInUseError,
+    StartedOtherwiseError,
+    UnfinishedRunError,
+    UsageError,
+    describe_error,
+)
 from windermere.nn import ode_blocks
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.checkpoint import check_it_belongs
@@ -17,7 +25,7 @@ from windermere.paper.training.config import DTYPES, RESUMED_OTHERWISE, RunConfi
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.evaluation import Labelled
 from windermere.paper.training.trainer import make_ensemble
-from windermere.records import Run, RunFolder, environment, read_run
+from windermere.records import ATTEMPTS, AttemptFolder, Run, RunFolder, environment, read_json, read_run, take_over
 from windermere.solvers import Adaptive, Solver, solver_from_dict
 from windermere.solvers.grid import make_grid
 
@@ -39,24 +47,70 @@ def check_precision(config: RunConfig, training_set: Labelled) -> None:
 def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> RunFolder:
     """A new run's folder, or that of a run with the same configuration to go on with.
 
-    A resumed run may have more iterations than before, and another device; nothing else may differ.
+    A resumed run may have more iterations than before, and another device; nothing else may differ. What processes
+    elsewhere have reached with it is taken over first.
     """
+    run = _locked_run(Path(path), config, made := environment(config.device), resume=resume)
+    try:
+        if resume:
+            run.note_environment(made)
+    except BaseException:
+        run.close()
+        raise
+    return run
+
+
+def start_or_resume(path: Path, config: RunConfig) -> RunFolder:
+    """A run's folder, whether or not it was begun; seeds that the config has no more are left behind."""
+    return open_run(path, config, resume=_is_begun(path, config))
+
+
+def hold_run(path: Path, config: RunConfig, *, resume: bool | None = None) -> RunFolder:
+    """The same, unless `resume` says which, for one who lets others train the run: where they do is not known here."""
+    made = {**environment("cpu"), "device": config.device}
+    return _locked_run(path, config, made, resume=_is_begun(path, config) if resume is None else resume)
+
+
+def _is_begun(path: Path, config: RunConfig) -> bool:
+    begun = begun_seeds(path)
+    if lost := set(begun) - set(config.seeds):
+        leave_behind(path, sorted(lost))
+    return bool(begun)
+
+
+def _locked_run(path: Path, config: RunConfig, made: Mapping[str, Any], *, resume: bool) -> RunFolder:
     _check_pytorch()
-    path = Path(path)
     if not resume:
-        return RunFolder.create(path, config.to_dict(), environment(config.device))
+        return RunFolder.create(path, config.to_dict(), made)
     with RunFolder.glance(path) as run:
         _refuse_what_cannot_go_on(run, config)  # before the lock, whose file would be written,
     run = RunFolder.reopen(path)
     try:
+        take_over(run)
         stored = _refuse_what_cannot_go_on(run, config)  # and after it, since another process may have been faster
-        run.note_environment(environment(config.device))
         if config != stored:
             run.rewrite_config(config.to_dict())
     except BaseException:
         run.close()
         raise
     return run
+
+
+def open_attempt(run: Path, label: str, config: RunConfig) -> RunFolder:
+    """The folder of an attempt at a run that was handed out to this process."""
+    return AttemptFolder.begin(run, label, config.to_dict(), environment(config.device))
+
+
+def begun_seeds(path: Path) -> list[int]:
+    """The seeds of a run's folder; none where the process was killed before it wrote the folder's config.json."""
+    return list(read_json(path / "config.json")["seeds"]) if (path / "config.json").exists() else []
+
+
+def gather(path: Path) -> None:
+    """Take over what attempts at a run have reached whose session was killed; a run in use is left as it is."""
+    if (path / ATTEMPTS).exists():
+        with suppress(RunInUseError), RunFolder.reopen(path) as run:
+            take_over(run)
 
 
 def _check_pytorch() -> None:

@@ -1,0 +1,5 @@
+"""The small study, run in this process."""
+
+from tests.paper.studies.conftest import whole
+
+__all__ = ["whole"]

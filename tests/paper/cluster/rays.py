@@ -1,0 +1,128 @@
+"""Real Ray, in a process of its own: `python -m tests.paper.cluster.rays SCENE FOLDER` runs a study with mishaps.
+
+Its processes are ended by it, or with it.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.paper.studies import small
+from windermere.paper.cluster.pool import Cluster, open_pool
+from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.running import Choice, run_study
+from windermere.paper.studies.study import Finished
+from windermere.paper.training import RunConfig
+
+SEEDS = (0, 1)
+QUICKLY = {f"health_check_{name}": value for name, value in (("period_ms", 500), ("failure_threshold", 3))}
+QUICKLY |= {"health_check_initial_delay_ms": 0, "health_check_timeout_ms": 1000}
+
+
+def dying_once(run: Finished) -> Tables:
+    """The process of each run's first attempt is killed when it has trained and not yet answered."""
+    if run.folder.name.startswith("0001-"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return small.measure(run)
+
+
+def longer_runs(quick: bool) -> Mapping[str, RunConfig]:
+    """For some seconds each."""
+    every = {"iterations": 3000, "log_every": 100, "evaluate_every": 1000, "checkpoint_every": 50}
+    return {name: replace(config, **every) for name, config in small.runs(quick).items()}  # type: ignore[arg-type]
+
+
+DYING, LONGER = replace(small.SMALL, measure=dying_once), replace(small.SMALL, runs=longer_runs)
+
+
+def first_at_work(out: Path, besides: set[int]) -> int:
+    """The process of an attempt that has come to a checkpoint; those that have been met are passed over."""
+    while True:
+        for lock in out.glob("runs/*/.attempts/0*/lock"):
+            text = lock.read_text().strip() if any(lock.parent.glob("checkpoint-*")) else ""
+            if text and int(text) not in besides:
+                return int(text)
+        time.sleep(0.02)
+
+
+def raylet_of(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@contextmanager
+def nodes(count: int) -> Iterator[Any]:
+    """Ray on three nodes and more, each with a core; the driver's has none."""
+    from ray.cluster_utils import Cluster as Nodes
+
+    started = Nodes(
+        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": QUICKLY}
+    )
+    try:
+        for _ in range(count):
+            started.add_node(num_cpus=1)
+        yield started
+    finally:
+        started.shutdown()  # type: ignore[no-untyped-call]
+
+
+def beside(act: Callable[[], None]) -> None:
+    threading.Thread(target=act, daemon=True).start()
+
+
+def killing_twice(cluster: Any, out: Path) -> None:
+    """A node dies, with all of its processes, then another; two others come."""
+    met: set[int] = set()
+    for _ in range(2):
+        process = first_at_work(out, met)
+        met.add(process)
+        for number in (raylet_of(process), process):
+            os.kill(number, signal.SIGKILL)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1)
+
+
+def cutting_off(out: Path, told: list[str], *, with_node: bool) -> None:
+    """A process stops, alone or with its node, and goes on when its successor is at work."""
+    process = first_at_work(out, set())
+    stopped = [process, *([raylet_of(process)] if with_node else [])]
+    for number in stopped:
+        os.kill(number, signal.SIGSTOP)
+    while not told:
+        time.sleep(0.02)
+    first_at_work(out, {process})
+    for number in stopped:
+        os.kill(number, signal.SIGCONT)
+
+
+def run(scene: str, out: Path) -> None:
+    told: list[str] = []
+
+    def tell(sentence: str) -> None:
+        told.append(sentence)
+        print(sentence, file=sys.__stdout__, flush=True)
+
+    if scene == "process dies":
+        run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
+        return
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    with nodes(2) as started:
+        cluster = Cluster(open=partial(open_pool, started.address), tell=tell, patience=8.0)
+        acts: Mapping[str, Callable[[], None]] = {
+            "nodes die": partial(killing_twice, started, out),
+            "process stops": partial(cutting_off, out, told, with_node=False),
+            "node stops": partial(cutting_off, out, told, with_node=True),
+        }
+        beside(acts[scene])
+        run_study(LONGER, out, Choice(seeds=SEEDS), cluster=cluster)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], Path(sys.argv[2]))

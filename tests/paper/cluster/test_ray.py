@@ -1,0 +1,49 @@
+"""Real Ray: processes and nodes die or are cut off, and the tables are those of one process without Ray."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.paper.cluster.rays import LONGER, SEEDS
+from tests.paper.studies.small import SMALL, assert_same_tables
+from tests.processes import ROOT, by_signals, python
+from windermere.paper.studies.running import Choice, run_study
+from windermere.paper.studies.study import Study
+
+pytest.importorskip("ray")
+pytestmark = by_signals
+
+
+def played(scene: str, out: Path, study: Study) -> list[str]:
+    """What was told, of a study that ended with the tables that it has without Ray."""
+    command = ("-m", "tests.paper.cluster.rays", scene, out / "ray")
+    with python(*command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        told, errors = process.communicate()
+    assert process.returncode == 0, errors
+    run_study(study, out / "here", Choice(seeds=SEEDS))
+    assert_same_tables(out / "ray", out / "here")
+    assert not list(out.glob("ray/runs/*/.attempts"))
+    return sorted(told.splitlines())
+
+
+def test_processes_that_are_killed_change_nothing_in_the_tables(tmp_path: Path) -> None:
+    told = played("process dies", tmp_path, SMALL)
+    assert [line.partition(" (")[0] for line in told] == ["euler-16_seeds-0-1", "euler-1_seeds-0-1"]
+    assert all(line.endswith("its process died; it goes on from iteration 60") for line in told)
+
+
+@pytest.mark.thorough
+def test_nodes_that_are_killed_change_nothing_in_the_tables(tmp_path: Path) -> None:
+    told = played("nodes die", tmp_path, LONGER)
+    assert len(told) >= 2
+    assert all("died; it goes on from iteration" in line for line in told)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scene", ["process stops", "node stops"])
+def test_what_was_cut_off_and_goes_on_beside_its_successor_changes_nothing_in_the_tables(
+    tmp_path: Path, scene: str
+) -> None:
+    told = played(scene, tmp_path, LONGER)
+    assert "it goes on from iteration" in told[0]
