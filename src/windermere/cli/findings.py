@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from windermere.cli.console import tell
-from windermere.paper.studies.judging import NOTES, WORDS
+from windermere.paper.studies.judging import NOTES, word
 from windermere.paper.studies.study import Finding
 
 VERBS = {True: ("agrees", "agree"), False: ("differs", "differ"), None: ("is open", "are open")}
@@ -17,15 +17,11 @@ def tell_findings(findings: Sequence[Finding], folder: Path) -> None:
         cases = [finding for finding in findings if finding.claim == claim]
         tell(f"{'beyond the paper' if cases[0].beyond else 'the paper'}: {claim}")
         for finding in cases:
-            tell(f"{_word(finding)}: {_case(finding)}{finding.ours}", indent=2)
-    if judged := Counter(finding.agrees for finding in findings if not finding.beyond):
+            tell(f"{word(finding)}: {_case(finding)}{finding.ours}", indent=2)
+    if judged := Counter(finding.agrees for finding in findings if not finding.beyond and not finding.apart):
         tell(_count(judged))
     if judged[False] and (folder / NOTES).exists():
         tell(f"why we think it differs: {folder / NOTES}")
-
-
-def _word(finding: Finding) -> str:
-    return "ours" if finding.beyond else WORDS[finding.agrees]
 
 
 def _case(finding: Finding) -> str:

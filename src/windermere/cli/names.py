@@ -25,6 +25,7 @@ STUDIES = (
     "step-adaptation-cifar10",
     "smaller-step-sphere2",
     "table1",
+    "critical-steps",
     "crossing-field",
     "sphere2-data",
     "tolerance-adaptation-sphere2",

@@ -80,11 +80,14 @@ def test_a_grid_that_is_not_done_leaves_open_what_it_does_not_show() -> None:
 def test_findings_say_which_entries_of_a_grid_are_of_one_seed() -> None:
     two = [row for steps in (1, 64) for seed in (0, 1) for row in a_model(steps, seed=seed, checked=steps / 64)]
     drop, own, critical = fixed_findings([*two, *a_model(128)])
-    assert "the largest drop is 0.984 ± 0.000 at 1 step; at 128 steps it is 0.000 (one seed)" in drop.ours
-    assert own.ours == "from 1.000 ± 0.000 at 1 step to 1.000 ± 0.000 at 1 step"
+    assert "the largest drop is 0.984 ± 0.000 at 1 step; at 64 steps it is 0.000 ± 0.000" in drop.ours
+    assert drop.apart == ""  # the entry of one seed is left out
+    assert own.ours.startswith("from 1.000 ± 0.000 at 1 step to 1.000 ± 0.000 at 1 step")
     assert critical.ours.endswith("(1 to 2 seeds)")
     *_, alone = fixed_findings(a_model(1))
     assert alone.ours.endswith("(one seed)")
+    single, *_ = fixed_findings(a_grid({1: 0.5, 128: 1.0}))
+    assert (single.agrees, single.apart) == (True, "one seed")
 
 
 def test_a_gain_that_rounds_to_nothing_has_no_sign() -> None:
@@ -114,26 +117,70 @@ def test_the_mean_over_seeds_does_not_hide_the_one_that_is_furthest_off() -> Non
     ]
     agreeing = [replace(row, test_method="midpoint") for row in two if not row.own and row.seed == 0]
     drop, *_ = fixed_findings([*two, *others, *agreeing])
-    assert drop.ours.endswith(
-        "solvers at least as fine differ by 0.080 at most in the mean over seeds, and by 0.160 for one seed"
-    )
+    told_of = "solvers at least as fine differ by 0.080 at most in the mean over seeds, and by 0.160 for one seed"
+    assert told_of in drop.ours
     assert drop.agrees
 
 
 @pytest.mark.parametrize(
-    ("own", "trend"),
+    ("own", "change", "agrees"),
     [
-        ((0.93, 0.94, 0.95, 0.96), "there is a trend, from 0.936 in the coarse half of the grid to 0.956 in the fine"),
-        ((1.0, 0.99, 0.95, 0.96), "there is a trend, from 0.996 in the coarse half of the grid to 0.956 in the fine"),
-        ((0.94, 0.96, 0.945, 0.955), ""),
+        ((0.94, 0.942, 0.941, 0.939), "-0.001", True),
+        ((0.93, 0.94, 0.95, 0.96), "0.030", False),  # a trend
+        ((1.0, 0.99, 0.95, 0.96), "-0.048", False),
+        ((0.95, 0.9, 0.9, 0.95), "0.000", True),  # no trend, if a dependence of another kind
     ],
 )
-def test_a_trend_below_the_threshold_is_no_clear_dependence_but_told(own: tuple[float, ...], trend: str) -> None:
-    models = zip((1, 2, 4, 8), own, strict=True)
-    grid = [row for n, a in models for seed in (0, 1) for row in a_model(n, seed=seed, own=a + 0.002 * seed)]
+def test_a_trend_is_a_clear_dependence_where_every_seed_has_it(
+    own: tuple[float, ...], change: str, agrees: bool
+) -> None:
+    models = list(zip((1, 2, 4, 8), own, strict=True))
+    grid = [
+        row
+        for seed in range(3)
+        for n, accuracy in models
+        for row in a_model(n, seed=seed, own=accuracy + 0.002 * seed + 0.001 * (seed - 1) * (n == 8))
+    ]
     _, dependence, _ = fixed_findings(grid)
-    assert dependence.agrees
-    assert dependence.ours.partition("; ")[2] == trend
+    assert f"from coarse to fine it changes by {change} ± " in dependence.ours
+    assert dependence.agrees is agrees
+
+
+def test_a_trend_of_some_seeds_only_leaves_the_dependence_open() -> None:
+    grid = [row for n in (1, 2, 4, 8) for row in a_model(n, own=1.0)]
+    grid += [
+        row for n, own in zip((1, 2, 4, 8), (1.0, 0.98, 0.95, 0.93), strict=True) for row in a_model(n, seed=1, own=own)
+    ]
+    _, dependence, _ = fixed_findings(grid)
+    assert dependence.agrees is None
+
+
+def test_a_drop_that_one_of_three_seeds_shows_is_no_drop_yet() -> None:
+    """Though the mean is above the threshold."""
+    coarse = [row for seed, checked in enumerate((1.0, 0.98, 0.5)) for row in a_model(1, seed=seed, checked=checked)]
+    fine = [row for seed in range(3) for row in a_model(128, seed=seed)]
+    drop, *_ = fixed_findings([*coarse, *fine])
+    assert drop.agrees is None
+    drop, *_ = fixed_findings([*(replace(row, accuracy=0.6) if not row.own else row for row in coarse), *fine])
+    assert drop.agrees is True
+
+
+def test_seeds_that_did_not_train_are_counted_too_and_left_out_everywhere_if_asked() -> None:
+    """One seed trains with coarse steps only: with these alone it counts, unless it is to count nowhere."""
+    coarse = [row for seed, checked in enumerate((0.5, 0.52, 0.9)) for row in a_model(1, seed=seed, checked=checked)]
+    fine = [row for seed, own in enumerate((1.0, 1.0, 0.6)) for row in a_model(64, seed=seed, own=own, checked=own)]
+    study = find_study("sphere2-fixed")
+    tables = Tables({GRID: [*coarse, *fine]})
+    found, others = study.findings(tables), study.otherwise(tables)
+    assert set(others) == {"every seed", "these seeds nowhere"}
+    drops = [findings[0].brief for findings in (found, *others.values())]
+    assert [words.split(" (")[0] for words in drops] == [
+        "0.360 ± 0.225",
+        "0.360 ± 0.225",
+        "0.490 ± 0.014 at 1 step",
+    ]
+    assert "at 64 steps it is 0.000 ± 0.000" in others["every seed"][0].ours
+    assert study.otherwise(Tables({GRID: coarse})) == {}
 
 
 def _tolerances(own: dict[float, float], **columns: Any) -> list[GridRow]:

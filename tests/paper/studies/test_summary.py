@@ -18,7 +18,8 @@ from windermere.paper.studies.measuring import untested_row
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import GRID, MAIN, GridRow, Table, Tables
 from windermere.paper.studies.study import Finding, Study
-from windermere.paper.studies.summary import INTRO, RULES, write_summary
+from windermere.paper.studies.summary import write_summary
+from windermere.paper.studies.summary_words import INTRO, LEGEND, RULES
 from windermere.records import write_json
 
 
@@ -37,6 +38,7 @@ def findings(tables: Tables) -> list[Finding]:
         Finding(claim="it is cheap", ours="not with us", agrees=False),
         Finding(claim="it is known", ours="by nobody", agrees=None),
         Finding(claim="left to others", ours="we do it", agrees=None, beyond=True),
+        Finding(claim="it rests on little", ours="1 seed", agrees=True, apart="one seed"),
     ]
 
 
@@ -48,16 +50,19 @@ FIRST = Study(
     runs=lambda quick: dict.fromkeys(("one", "two", "three"), a_config()),
     draw=lambda tables, folder: [],
     findings=findings,
+    text=lambda tables: "| more | to say |",
 )
 SECOND = Study(name="second", paper="Figure 5", what="what comes next", tables=(TABLE,), draw=lambda tables, folder: [])
 THIRD = Study(name="third", paper="Figure 6", what="what comes last", tables=(PLACES,), draw=lambda tables, folder: [])
 STUDIES = (FIRST, SECOND, THIRD)
 
 PAGE = """
-| study | paper | runs | agree | differ | open |
-|---|---|---|---|---|---|
-| [first](#first) | Figure 4 | 2 of 3 | 1 | 1 | 1 |
-| [third](#third) | Figure 6 |  | 0 | 0 | 0 |
+LEGEND
+| study | paper | runs | agree | differ | open | apart |
+|---|---|---|---|---|---|---|
+| [first](#first) | Figure 4 | 2 of 3 | 1 | 1 | 1 | 1 |
+| [third](#third) | Figure 6 |  | 0 | 0 | 0 | 0 |
+| all |  |  | 1 | 1 | 1 | 1 |
 
 Not run yet: second.
 
@@ -86,6 +91,9 @@ Figure 4: what comes first.
 | it is cheap | not with us | differs |
 | it is known | by nobody | open |
 | left to others | we do it | ours |
+| it rests on little | 1 seed | agrees (one seed) |
+
+| more | to say |
 
 Runs: 2. Seeds of each: 1 to 2. Diverged, and left out: seed 1 of one (iteration 37).
 
@@ -99,6 +107,10 @@ Figure 6: what comes last.
 
 Made at an unknown commit on cpu, under a second. A quick version, scaled down.
 """
+
+
+def whole_page() -> str:
+    return PAGE.replace("RULES\n", RULES).replace("LEGEND\n", f"{LEGEND}\n").lstrip("\n")
 
 
 def some_results(results: Path) -> None:
@@ -129,9 +141,9 @@ def test_the_page_has_every_study_that_was_run_in_the_papers_order(tmp_path: Pat
     page = tmp_path / "docs" / "results.md"
     page.parent.mkdir()
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
+    assert page.read_text() == f"{INTRO}\n{whole_page()}"
     write_summary(tmp_path / "results", page, STUDIES)
-    assert page.read_text() == INTRO + PAGE.replace("RULES\n", RULES)
+    assert page.read_text() == f"{INTRO}\n{whole_page()}"
 
 
 def test_runs_that_were_borrowed_are_not_made_at_an_unknown_commit(tmp_path: Path) -> None:
@@ -193,7 +205,14 @@ def test_claims_of_several_cases_stand_first_with_those_that_do_not_agree(tmp_pa
     def two(tables: Tables) -> list[Finding]:
         half = Finding(claim="it drops", ours="", agrees=True, case="Sphere2")
         ours = replace(half, case="Sphere9", beyond=True)
-        return [half, replace(half, case="MNIST", agrees=False), ours, Finding(claim="alone", ours="", agrees=True)]
+        alone = replace(half, case="Sphere1", apart="one seed")
+        return [
+            half,
+            replace(half, case="MNIST", agrees=False),
+            ours,
+            alone,
+            Finding(claim="alone", ours="", agrees=True),
+        ]
 
     def one(tables: Tables) -> list[Finding]:
         open_yet = Finding(claim="it drops", ours="", agrees=None, case="CIFAR-10")
@@ -203,10 +222,10 @@ def test_claims_of_several_cases_stand_first_with_those_that_do_not_agree(tmp_pa
     write_summary(tmp_path, tmp_path / "page.md", (replace(FIRST, findings=two), replace(THIRD, findings=one)))
     text = (tmp_path / "page.md").read_text()
     table = """\
-| the paper | agrees | differs | open |
-|---|---|---|---|
-| It drops | 1 of 3 | [MNIST](#first) | [CIFAR-10](#third) |
-| All: it grows | 0 of 1 | [all](#third) |  |
+| the paper | agrees | differs | open | apart |
+|---|---|---|---|---|
+| It drops | 1 of 3 | [MNIST](#first) | [CIFAR-10](#third) | 1 agrees |
+| All: it grows | 0 of 1 | [all](#third) |  |  |
 
 | study |"""
     assert table in text
@@ -240,3 +259,26 @@ def test_the_page_replaces_files_only(tmp_path: Path, make: Callable[[Path], Non
     with pytest.raises(StorageError, match=rf"page\.md could not be written, because {kind} of that name is in its"):
         write_summary(tmp_path / "results", page, STUDIES)
     assert os.path.samestat(page.lstat(), before)
+
+
+def test_the_page_opens_with_what_is_written_by_hand(tmp_path: Path) -> None:
+    some_results(tmp_path)
+    (tmp_path / "opening.md").write_text("\nIn ten lines.\n\n")
+    write_summary(tmp_path, tmp_path / "page.md", STUDIES)
+    assert (tmp_path / "page.md").read_text().startswith(f"{INTRO}\nIn ten lines.\n\n{LEGEND}\n")
+
+
+def test_claims_of_which_seeds_were_left_out_are_told_with_these_seeds_too(tmp_path: Path) -> None:
+    one = Finding(claim="it drops", ours="by 0.2", agrees=True, case="Sphere2", brief="0.2")
+    other = replace(one, ours="by 0.1", agrees=False, brief="0.1")
+    untouched = replace(one, case="Sphere3")
+    study = replace(
+        FIRST,
+        findings=lambda tables: [one, untouched],
+        otherwise=lambda tables: {"every seed": [other, untouched], "these seeds nowhere": [untouched]},
+    )
+    some_results(tmp_path)
+    write_summary(tmp_path, tmp_path / "page.md", (study,))
+    text = (tmp_path / "page.md").read_text()
+    assert "\n| Sphere2: it drops | **agrees**: 0.2 | **differs**: 0.1 | no seed is left |\n" in text
+    assert "| Sphere3: it drops | **" not in text

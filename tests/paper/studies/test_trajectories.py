@@ -54,7 +54,7 @@ def test_a_number_of_one_seed_says_so() -> None:
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:
     assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
-    assert len(STUDIES) == 23
+    assert len(STUDIES) == 22
     assert find_study("trajectories") is trajectories.TRAJECTORIES
 
 
@@ -162,7 +162,7 @@ def test_seeds_that_were_trained_apart_or_diverged_leave_the_figure_as_it_was(
                 apart.setdefault(table, []).extend(rows)
         apart[ACCURACY].insert(0, study.lost(name, run.trained.config, 1, 9))
     tables = through_csv(Tables(apart), tmp_path / "apart")
-    figures = [study.draw(t, tmp_path / folder)[1] for folder, t in (("whole", whole), ("apart", tables))]
+    figures = [study.draw(t, tmp_path / folder)[0] for folder, t in (("whole", whole), ("apart", tables))]
     assert figures[0].read_bytes() == figures[1].read_bytes()
     assert study.findings(tables) == study.findings(whole)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
+from windermere.paper.studies.audits import AUDITS, audit_rows
 from windermere.paper.studies.measuring import scores, steps_at, steps_of, tolerance_of
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
 from windermere.paper.studies.study import Finished
@@ -106,6 +107,10 @@ def measure(run: Finished) -> Tables:
     config, metrics = run.trained.config, _metrics(run)
     on_the_way = [row for own in metrics.values() for row in curves(run.name, config.precision_name, own)]
     return Tables({ADAPTED: final_rows(run), CURVES: on_the_way})
+
+
+def measure_and_audit(run: Finished) -> Tables:
+    return Tables({**measure(run), AUDITS: audit_rows(run)})
 
 
 def _metrics(run: Finished) -> dict[int, list[dict[str, Any]]]:

@@ -4,11 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log2
-from statistics import geometric_mean, pstdev
+from statistics import fmean, geometric_mean, pstdev
 
 from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, AdaptedRow, CurveRow
-from windermere.paper.studies.critical import is_full_length, short_number
+from windermere.paper.studies.audits import AUDITS, AuditRow
+from windermere.paper.studies.critical import PRINTED_RATE, is_full_length, short_number
 from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.statistics import slope
+from windermere.paper.studies.study import NOT_PRINTED, ONE_SEED
+
+FLUCTUATES = log2(1.1)
+"""A swing (standard deviation of log2) of one raise of Algorithm 2."""
+TURNS = 2
+"""Changes of direction: up, down, and up again."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,8 @@ class Adapted:
 
     rows: Sequence[AdaptedRow]
     curves: Sequence[CurveRow] = ()
+    audits: Sequence[AuditRow] = ()
+    """Where its seeds were audited."""
 
     @property
     def first(self) -> AdaptedRow:
@@ -71,6 +81,17 @@ class Adapted:
         return [swing(values) for values in self.settled]
 
     @property
+    def fluctuating(self) -> list[bool]:
+        """For each seed, whether its steps or tolerances do so to the end."""
+        return [fluctuates(values) for values in self.settled]
+
+    @property
+    def blocks(self) -> list[tuple[float, float]]:
+        """For each seed, the mean of log2 in the first and in the second half of the time since it settled."""
+        halves = ((own[: len(own) // 2], own[len(own) // 2 :]) for own in self.settled if len(own) > 1)
+        return [(fmean(map(log2, first)), fmean(map(log2, second))) for first, second in halves]
+
+    @property
     def centres(self) -> list[float]:
         return [geometric_mean(values) for values in self.settled]
 
@@ -95,6 +116,13 @@ class Adapted:
         ]
 
     @property
+    def apart(self) -> str:
+        """Why what is said of it is counted apart, if it is."""
+        if self.first.data == "cifar10" and self.first.lr != PRINTED_RATE:
+            return NOT_PRINTED
+        return ONE_SEED if len(self.own) == 1 else ""
+
+    @property
     def who(self) -> str:
         first = self.first
         return f"{first.method}/{first.check}, {described(first)}, learning rate {short_number(first.lr)}"
@@ -112,7 +140,11 @@ def adapted_runs(tables: Tables) -> list[Adapted]:
     ended = {row.key for row in tables[ADAPTED] if row.own and row.accuracy is not None}
     rows = [row for row in tables[ADAPTED] if row.key in ended]
     return [
-        Adapted([row for row in rows if row.run == run], [row for row in tables[CURVES] if row.run == run])
+        Adapted(
+            rows=[row for row in rows if row.run == run],
+            curves=[row for row in tables[CURVES] if row.run == run],
+            audits=[row for row in tables[AUDITS] if row.run == run],
+        )
         for run in dict.fromkeys(row.run for row in rows)
     ]
 
@@ -130,6 +162,24 @@ def spent(curve: Sequence[CurveRow]) -> list[tuple[int, int]]:
 
 def swing(values: Sequence[float]) -> float:
     return pstdev(map(log2, values))
+
+
+def fluctuates(values: Sequence[float]) -> bool:
+    """Whether values swing by more than one raise of Algorithm 2 around the line through them, and still change their
+    direction twice in the second half: a drift does not, nor does what has come to rest."""
+    logs = [log2(value) for value in values]
+    if len(logs) < 3:
+        return False
+    places = list(map(float, range(len(logs))))
+    per_place = slope(places, logs)
+    around = [value - per_place * place for place, value in zip(places, logs, strict=True)]
+    return pstdev(around) > FLUCTUATES and turns(logs[len(logs) // 2 :]) >= TURNS
+
+
+def turns(values: Sequence[float]) -> int:
+    """How often a sequence changes its direction."""
+    ways = [after > before for before, after in pairwise(values) if after != before]
+    return sum(one != other for one, other in pairwise(ways))
 
 
 def _first_correction(curve: Sequence[CurveRow]) -> int:

@@ -45,6 +45,7 @@ COSTS: Mapping[str, Cost] = {
     "step-adaptation-cifar10": Cost(full=52, on="GPU", quick=10),
     "smaller-step-sphere2": Cost(full=3, on="CPU", quick=0.2),
     "table1": Cost(full=98, on="GPU", quick=10),
+    "critical-steps": Cost(full=5, on="CPU", quick=0.2),
     "crossing-field": Cost(full=0.1, on="CPU", quick=0.1),
     "sphere2-data": Cost(full=0.1, on="CPU", quick=0.1),
     "tolerance-adaptation-sphere2": Cost(full=9, on="CPU", quick=0.5),

@@ -1,14 +1,15 @@
 """From a grid's table to its critical step: which seeds trained, and from which precision on a better solver agrees."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from statistics import fmean
 
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.rows import GridRow, ScoreRow
-from windermere.paper.studies.study import data_name
+from windermere.paper.studies.statistics import Sample
+from windermere.paper.studies.study import NOT_PRINTED, data_name
 from windermere.paper.training import paper_settings
 from windermere.solvers import FixedStep, adaptive_names
 from windermere.solvers.tableaus import tableau
@@ -18,11 +19,10 @@ THRESHOLD = 0.1
 
 
 @dataclass(frozen=True)
-class PrintedMean:
+class PrintedMean(Sample):
     """A mean and a standard deviation of accuracy over five seeds."""
 
-    mean: float
-    spread: float
+    size: int = 5
 
     def __str__(self) -> str:
         return f"{100 * self.mean:.1f} ± {100 * self.spread:.1f} %"
@@ -47,11 +47,17 @@ PRINTED = {
     "sphere2": Printed(64, 128, PrintedMean(0.987, 0.010), PrintedMean(0.989, 0.006), 100.5),
     "cifar10": Printed(16, 32, PrintedMean(0.547, 0.003), PrintedMean(0.550, 0.008), 21.9),
 }
+PRINTED_RATE = 1e-3
+"""CIFAR-10's."""
 LEAST_ACCURACY = {"mnist": 0.8, "cifar10": 0.35}
 LEAST_ON_SPHERES = 0.8
 """A seed whose accuracy with its own solver is below did not train: it is drawn in grey, and not averaged."""
 LEAST_OF_QUICK = {"mnist": 0.6, "cifar10": 0.25}
 """The same limit for the quick studies of images, which train for a short time only."""
+
+
+CLASSES = {"mnist": 10, "cifar10": 10}
+"""On spheres there are two."""
 
 
 def did_train(own: ScoreRow) -> bool:
@@ -162,6 +168,8 @@ class Grid:
     """All rows of one data set, one training method, one way to take gradients and one learning rate."""
 
     rows: Sequence[GridRow]
+    everyone: bool = False
+    """Whether seeds that did not train are averaged too: one that diverged guesses, with any solver."""
 
     @property
     def first(self) -> GridRow:
@@ -191,16 +199,20 @@ class Grid:
         by_precision: dict[float, list[Model]] = {}
         for row in self.rows:
             if row.own and (precision := row.steps or row.tolerance):
-                model = Model(
-                    run=row.run,
-                    seed=row.seed,
-                    own=row.accuracy,
-                    checked=checked.get(row.key),
-                    trained=did_train(row),
-                    diverged_at=row.diverged_at,
-                )
-                by_precision.setdefault(precision, []).append(model)
+                by_precision.setdefault(precision, []).append(self._model(row, checked.get(row.key)))
         return [Entry(precision=p, models=by_precision[p]) for p in sorted(by_precision, reverse=self.adaptive)]
+
+    def _model(self, own: GridRow, checked: float | None) -> Model:
+        model = Model(run=own.run, seed=own.seed, own=own.accuracy, checked=checked, trained=did_train(own))
+        model = replace(model, diverged_at=own.diverged_at)
+        if not self.everyone:
+            return model
+        guess = 1 / CLASSES.get(own.data, 2)
+        return (
+            replace(model, trained=True)
+            if model.own is not None
+            else replace(model, trained=True, own=guess, checked=guess)
+        )
 
     def trained(self, check: Check | None = None) -> list[Entry]:
         """The entries that any seed trained."""
@@ -216,6 +228,11 @@ class Grid:
             passes=passing[0].precision if passing else None,
             check=(check or self.check) if there else None,
         )
+
+    @property
+    def apart(self) -> str:
+        """Why it is counted apart, if it is."""
+        return NOT_PRINTED if self.first.data == "cifar10" and self.first.lr != PRINTED_RATE else ""
 
     @property
     def name(self) -> str:
@@ -236,12 +253,12 @@ def grid_name(data: str, method: str, lr: float) -> str:
     return f"{method}-lr{short_number(lr)}" if data == "cifar10" else method
 
 
-def grids_in(rows: Iterable[GridRow]) -> dict[str, Grid]:
+def grids_in(rows: Iterable[GridRow], *, everyone: bool = False) -> dict[str, Grid]:
     """The grids of a study by their names."""
     found: dict[str, list[GridRow]] = {}
     for row in rows:
         found.setdefault(grid_name(row.data, row.method, row.lr), []).append(row)
-    return {name: Grid(own) for name, own in found.items()}
+    return {name: Grid(own, everyone) for name, own in found.items()}
 
 
 def short_number(value: float) -> str:

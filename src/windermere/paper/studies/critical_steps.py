@@ -7,7 +7,7 @@ embedded error estimates. On images there are no rows before a GPU has made them
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -18,12 +18,14 @@ from windermere.adaptation.tolerance import CHECK_RATIOS
 from windermere.paper.arithmetic import IMAGES
 from windermere.paper.studies.audits import AUDITS, audit_rows
 from windermere.paper.studies.critical import THRESHOLD, short_number
+from windermere.paper.studies.critical_findings import findings
+from windermere.paper.studies.critical_rows import CHECKS, CheckRow
+from windermere.paper.studies.critical_text import text
 from windermere.paper.studies.field_measures import ESTIMATES, FIELDS, estimate_rows, field_rows
 from windermere.paper.studies.measuring import MemberScore, scores, steps_of, tolerance_of
-from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
+from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.study import QUICK_SPHERES, SEEDS, Finished, Study
 from windermere.paper.training import Labelled, RunConfig, paper_settings
-from windermere.records import sparse
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 SPHERE_STEPS = {"euler": (16, 32, 64, 128, 256), "rk4": (1, 2, 4, 8)}
@@ -33,37 +35,6 @@ IMAGE_STEPS, IMAGE_RATES = (4, 8, 16, 32, 64), (1e-3, 1e-4)
 QUICK_STEPS = {"euler": (2, 32), "rk4": (1,)}
 MOST_BATCHES = 40
 """Of an epoch, in the order of the data."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckRow(RunRow):
-    """One model under its own solver and under the check that Algorithm 2 or 3 would have."""
-
-    data: str
-    method: str
-    steps: int | None = None
-    tolerance: float | None = None
-    lr: float
-    iterations: int
-    check: str | None = None
-    check_steps: int | None = None
-    check_tolerance: float | None = None
-    own: float | None = None
-    """Accuracy on the test set with its own solver."""
-    checked: float | None = None
-    """The same with the check solver; None where that fails."""
-    batches: int | None = None
-    """How many training batches were looked at."""
-    batch_own: float | None = None
-    """Accuracy with its own solver, in the mean over training batches."""
-    batch_gap: float | None = None
-    """How far both accuracies are apart on a training batch, in the mean over these."""
-    batch_fails: float | None = None
-    """The share of batches on which they are further apart than Algorithm 2 allows."""
-    diverged_at: int | None = sparse()
-
-
-CHECKS = Table(MAIN, CheckRow)
 
 
 def runs(quick: bool) -> dict[str, RunConfig]:
@@ -188,4 +159,7 @@ CRITICAL_STEPS = Study(
     measure=measure,
     lost=lost_row,
     draw=lambda tables, folder: [],
+    findings=findings,
+    text=text,
+    beside=("table1",),
 )

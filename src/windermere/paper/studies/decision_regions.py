@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from windermere.paper.studies.trajectories import (
     of_first_seed,
     regions,
     scored_rows,
+    surely,
     walks,
 )
 from windermere.paper.training import RunConfig
@@ -114,7 +114,7 @@ def region_findings(tables: Tables) -> list[Finding]:
         Finding(
             claim="Trained with h = 1/2, the classifier separates the outputs of that step, and not those of h = 1/4.",
             ours=f"accuracy {mean_and_range(before)} at h = 1/{own}, {mean_and_range(after)} at h = 1/{REFINED * own}",
-            agrees=fmean(before) - fmean(after) > THRESHOLD,
+            agrees=surely(THRESHOLD, [one - other for one, other in zip(before, after, strict=True)]),
         )
     ]
 

@@ -102,6 +102,7 @@ def _visited(field: nn.Module, inputs: Tensor, solver: Solver) -> Tensor:
     return trajectory.states
 
 
+@torch.no_grad()
 def slope(field: nn.Module, states: Tensor) -> float:
     """The largest spectral norm of the Jacobian at some of the states [n, N, d]."""
     some = states[:: max(1, len(states) // MOMENTS)].flatten(0, 1)
@@ -110,6 +111,7 @@ def slope(field: nn.Module, states: Tensor) -> float:
     return float(torch.linalg.matrix_norm(jacobians, ord=2).max())
 
 
+@torch.no_grad()
 def layer_bound(field: SphereField) -> float:
     """The product of the norms of the three layers as maps of all points; ReLU adds nothing."""
     width, points = field.mix.weight.shape[0], field.points

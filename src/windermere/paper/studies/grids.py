@@ -14,7 +14,7 @@ from windermere.paper.figures.grid_figure import draw_grid, draw_grid_seeds
 from windermere.paper.figures.grid_layout import GridFigure, GridTest
 from windermere.paper.studies.critical import Grid, did_train, grid_name, grids_in, short_number
 from windermere.paper.studies.grid_comparisons import fewer_critical_steps, lower_than_with_fixed_steps
-from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, left_out
+from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings, left_out, with_others_left_out
 from windermere.paper.studies.measuring import lost_row, measure
 from windermere.paper.studies.rows import GRID, GridRow, Table, Tables, draw_png
 from windermere.paper.studies.study import QUICK_IMAGES, QUICK_SPHERES, SEEDS, Finding, Study, data_name
@@ -191,6 +191,7 @@ def _study(name: str, paper: str, what: str, runs: Runs, findings: Callable[...,
         lost=lost_row,
         draw=draw,
         findings=lambda tables: list(findings(tables[GRID], unfinished(runs, tables[GRID]))),
+        otherwise=lambda tables: with_others_left_out(findings, tables[GRID], unfinished(runs, tables[GRID])),
         left_out=lambda tables: left_out(tables[GRID]),
     )
 

@@ -14,15 +14,22 @@ NOTES = "notes.md"
 """Ours, written by hand: why we think something differs. All other text of a folder comes from its study."""
 
 
+def word(finding: Finding) -> str:
+    """How a finding was judged, with why it is counted apart."""
+    if finding.beyond:
+        return "ours"
+    return f"{WORDS[finding.agrees]} ({finding.apart})" if finding.apart else WORDS[finding.agrees]
+
+
 def judge(study: Study, folder: Path, others: Mapping[str, Study]) -> list[Finding]:
     """The findings of a study's folder. Some compare it with other studies, which are looked for beside it, in folders
     of their names."""
     tables = read_tables(folder, study)
     with from_tables(folder):
-        return study.findings(Tables({**tables, **_beside(study, folder, others)}))
+        return study.findings(Tables({**tables, **beside(study, folder, others)}))
 
 
-def _beside(study: Study, folder: Path, others: Mapping[str, Study]) -> dict[Table[Any], list[Any]]:
+def beside(study: Study, folder: Path, others: Mapping[str, Study]) -> dict[Table[Any], list[Any]]:
     """The main tables of the studies that this one is compared with, each as a table of that study's name."""
     near = {name: (folder.parent / name, others[name].main) for name in study.beside if name in others}
     return {

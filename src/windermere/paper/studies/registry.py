@@ -4,6 +4,7 @@ import re
 
 from windermere.errors import UnknownNameError
 from windermere.paper.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
+from windermere.paper.studies.critical_steps import CRITICAL_STEPS
 from windermere.paper.studies.crossing_field import CROSSING_FIELD
 from windermere.paper.studies.decision_regions import DECISION_REGIONS
 from windermere.paper.studies.fan import FAN
@@ -22,6 +23,7 @@ ALL: tuple[Study, ...] = (
     *STEP_STUDIES,
     SMALLER_STEP,
     TABLE1,
+    CRITICAL_STEPS,
     CROSSING_FIELD,
     SPHERE2,
     TOLERANCE_STUDY,

@@ -40,13 +40,22 @@ class Finding:
     """Whether the paper claims nothing, and the finding is about something of ours."""
     case: str = ""
     """Which data set or method the finding is about; empty where the claim is about one thing only."""
+    apart: str = ""
+    """Why it is counted apart from the paper's claims: it rests on one seed, or on a setting that is not printed."""
+    brief: str = ""
+    """Its number alone, for a table that has no room for more."""
+
+
+ONE_SEED = "one seed"
+NOT_PRINTED = "a rate that is not printed"
+"""The reasons to count a finding apart."""
 
 
 def seed_count(*numbers: int) -> str:
     """How many seeds stand behind a finding, where runs or entries have so many each."""
     low, high = min(numbers, default=0), max(numbers, default=0)
     many = f"{low} seeds" if low == high else f"{low} to {high} seeds"
-    return "one seed" if low == high == 1 else many
+    return ONE_SEED if low == high == 1 else many
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,10 @@ class Study:
     """The tables of a study that trains nothing; it tells `share` how much of them is there, between 0 and 1."""
     findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
     """What the tables say of the paper's claims."""
+    otherwise: Callable[[Tables], Mapping[str, list[Finding]]] = field(default=lambda tables: {})
+    """Its findings with other seeds left out, by which they are; empty where none is left out anyway."""
+    text: Callable[[Tables], str] = field(default=lambda tables: "")
+    """More to say of the tables than findings can."""
     beside: tuple[str, ...] = ()
     """Studies whose main tables, where they are there, its findings get as well, each as a table of that name."""
     left_out: Callable[[Tables], str] = field(default=lambda tables: "")

@@ -12,6 +12,7 @@ from typing import Any
 from windermere.errors import RunError
 from windermere.paper.figures.losses_figure import draw_losses
 from windermere.paper.studies.critical import THRESHOLD
+from windermere.paper.studies.exclusions import claim_of, exclusions, table_row
 from windermere.paper.studies.folder import (
     about_runs,
     diverged,
@@ -22,87 +23,19 @@ from windermere.paper.studies.folder import (
 )
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.grids import GRIDS
-from windermere.paper.studies.judging import NOTES, WORDS, judge
+from windermere.paper.studies.judging import NOTES, WORDS, beside, judge, word
 from windermere.paper.studies.registry import ALL
 from windermere.paper.studies.rows import GRID, MAIN, Tables
 from windermere.paper.studies.study import Finding, Study
+from windermere.paper.studies.summary_words import GLANCE, INTRO, LEGEND, RULES, SHORT
 from windermere.records import refuse_unless_file, write_atomically
 from windermere.records.atomic import read_bytes
 
+OPENING = "opening.md"
+"""Ours, written by hand: what agrees, what differs and why, in ten lines. It lies beside the studies' folders."""
 GLANCE_NAME = "at-a-glance"
-INTRO = """\
-# Results
-
-Every experiment of the paper that was rerun, in its order: the paper's claims, our numbers beside them, and whether
-they agree. `windermere study summary` writes this page from the tables, figures and provenance in `results/`.
-
-- **agrees**, **differs**: by the [rules](#how-claims-are-judged) below.
-- **open**: the numbers do not tell yet. A claim about a whole grid is open until all its runs are there.
-- **ours**: the paper does not show it, so it is not judged.
-
-A claim is judged in the same way on one seed as on five. Where it rests on one seed, the text says so.
-"""
-GLANCE = """\
-Trained with few evaluations of the field, models lose accuracy under a finer solver: they are tied to their own.
-Trained with enough of them, they lose none. Each line is a method, each point a step or tolerance of training: the
-mean over seeds, with a bar from the least to the most. The finer solver is rk4 at half the step, or dopri54 at a tenth
-of the tolerance.
-"""
-SHORT = """\
-The paper's claims about training: how many of their cases agree with ours, and which do not.
-"""
-RULES = """\
-## How claims are judged
-
-- An **accuracy** agrees with a printed one if they differ by no more than both standard deviations over seeds
-  together. It is **as accurate** as another if it is no further below. With five seeds each, that is two to three
-  standard errors: it does not prove that the means are the same.
-- A **cost** agrees if it differs by no more than a quarter, a **critical number of steps** within a factor of two.
-- Accuracy **drops** if it falls by more than 0.1 in the mean over seeds. This is the threshold of Algorithm 2.
-- Accuracies show **no clear dependence** if their means lie within 0.1. A smaller trend, where one half of a grid is
-  lower, is told. (The paper allows for some, as learning rates were not tuned for each step.)
-- A **decline**, and **lower**, mean: by more than 0.01 and by more than two standard errors. Models are taken as
-  independent, though they share seeds. Large tolerances are the coarse half of a grid, small ones the fine half.
-- A **very high** accuracy is above 0.95. In Figure 1, what holds for some seeds and not for others is open.
-- Adaptation has **settled** in the second half of training, Algorithms 2 and 3 from their first correction on.
-- A **swing** is the standard deviation of log2 of the step or tolerance once settled. A slow drift counts too. To
-  **fluctuate** is to swing by more than one raise of Algorithm 2 does (a factor of 1.1: 0.14), in the mean over seeds.
-- Final values are **different** if their log2 deviates by more between seeds than within one.
-- A model is **corrected** if, after a review that failed, the next one passes at least as often as all reviews do.
-- A first step is **too small** if training takes more than twice the evaluations per iteration that it takes once
-  settled.
-- **Far fewer** steps are fewer than half.
-- Each claim is judged by itself. Nothing corrects for how many there are.
-
-## Where the paper is silent, or prints two things
-
-- **Critical step** of a grid: the smallest number of steps (largest tolerance) from which on all models pass the check
-  of Algorithm 2 on the test set, in the mean over the seeds that trained. It is given with the last entry that fails:
-  4-8 says that 4 steps fail, and that 8 and more pass. Grids are checked by the finest solver of their tests (rk4 at
-  half the step, dopri54 at a tenth of the tolerance), Table 1 by Algorithm 2's own, which is midpoint.
-- **Tolerances** of grids: 1e-1 to 1e-6, as far as they train, and to 1e-4 on images. **rk4 on images**: 1 to 16 steps.
-  The **adjoint** is solved with the forward's tolerance. Nothing is tested with a step longer than the time span.
-- **Arithmetic** on images: [bfloat16 products](runs.md#arithmetic) in training and in tests, where a section says so.
-  Elsewhere float32.
-- **Spheres**: the paper prints neither radii nor numbers of points (ours: [Sphere2](#sphere2-data)). **Sphere3, 10
-  and 900** take Sphere2's settings. Sphere900, whose classes are far apart, takes 2000 iterations.
-- **A seed** draws weights (Kaiming normal, biases zero) and the order of batches. All seeds have the same data. Pixels
-  lie in [0, 1], and nothing is augmented.
-- **Iterations** on images are whole epochs with the last batch dropped: 30 x 234 and 40 x 195.
-- **CIFAR-10's learning rate** is printed as 1e-3. The printed accuracies lie between ours with 1e-3 and with 1e-4, so
-  both are run. (Of adapted runs, Table 1's pair has both, the others have 1e-3.)
-- **Algorithm 2**: in the appendix's listing `h = h_new` stands in one branch only. Ours assigns in both. The step goes
-  no lower than 1/500 (the authors' budget). **Algorithm 3**: the training tolerance goes no lower than 2.5e-7, which
-  float32 resolves. Checks below that are solved in float64.
-- **Cost** is evaluations of the field per iteration, those of all checks included. The paper's Table 1 counts one
-  more than the steps.
-- **Figure 1** does not print its small step. Ours is 1/128. **Figure 3** names no parameters. Ours are alpha 1.30,
-  beta 0.30, gamma 4.3, delta 1.61, T = 1. **Appendix A** starts its second set of points at x = 1.5 in the caption and
-  at 1.4 in the text. Ours starts at 1.5. **Figure 5** does not say what (c, d) were trained on. Ours is Sphere2.
-- **Seeds** that diverged are named, and left out. Grids are averaged over the seeds that trained: those with an
-  accuracy of at least 0.8 with their own solver (0.35 on CIFAR-10). If the claim is that training itself does poorly,
-  all seeds count, diverged ones as guessing. A test solve that fails classifies nothing.
-"""
+APART = "apart"
+COLUMNS = (*WORDS.values(), APART)
 SEEDS = "-seeds"
 """How the names of figures end that show every seed: these are folded."""
 
@@ -119,7 +52,7 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     tables = {study.name: read_tables(results / study.name, study) for study in there}
     others = {study.name: study for study in there}
     found = {study.name: judge(study, results / study.name, others) for study in there}
-    parts = [INTRO]
+    parts = [INTRO, *_opening(results), LEGEND]
     if grids := loss_panels(tables[study.name][GRID] for study in GRIDS if study in there):
         draw_losses(grids, THRESHOLD, results / f"{GLANCE_NAME}.png")
         parts += [f"![{GLANCE_NAME}]({_relative(results / GLANCE_NAME, page.parent)}.png)\n", GLANCE]
@@ -128,11 +61,18 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     parts.append(_overview(there, tables, found))
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")
+    parts += exclusions(there, tables)
     parts.append(RULES)
     for study in there:
-        section = _section(study, results / study.name, tables[study.name], found[study.name], page.parent)
+        near = Tables({**tables[study.name], **beside(study, results / study.name, others)})
+        section = _section(study, results / study.name, near, found[study.name], page.parent)
         parts.append("\n".join(section))
     write_atomically(page, "\n".join(parts).encode())
+
+
+def _opening(results: Path) -> Iterator[str]:
+    if (results / OPENING).exists():
+        yield f"{read_bytes(results / OPENING).decode().strip()}\n"
 
 
 def _in_short(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
@@ -143,23 +83,34 @@ def _in_short(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
             if finding.case and not finding.beyond:
                 claims.setdefault(finding.claim, []).append((study, finding))
     if claims:
-        yield from ("| the paper | agrees | differs | open |", "|---|---|---|---|")
+        yield from ("| the paper | agrees | differs | open | apart |", "|---|---|---|---|---|")
     for claim, cases in claims.items():
+        counted = [(study, finding) for study, finding in cases if not finding.apart]
         agree, *others = (
-            [f"[{finding.case}](#{study})" for study, finding in cases if finding.agrees is told] for told in WORDS
+            [f"[{finding.case}](#{study})" for study, finding in counted if finding.agrees is told] for told in WORDS
         )
         words = f"{cases[0][1].case}: {claim}" if len(cases) == 1 else claim
-        yield _row(words[0].upper() + words[1:], f"{len(agree)} of {len(cases)}", *map("; ".join, others))
+        apart = Counter(WORDS[finding.agrees] for _, finding in cases if finding.apart)
+        number = f"{len(agree)} of {len(counted)}" if counted else ""
+        told_apart = ", ".join(f"{apart[how]} {how}" for how in WORDS.values() if apart[how])
+        yield table_row(words[0].upper() + words[1:], number, *map("; ".join, others), told_apart)
 
 
 def _overview(studies: Sequence[Study], tables: Mapping[str, Tables], found: Mapping[str, Sequence[Finding]]) -> str:
     """How much was run, and how many claims agree."""
-    lines = ["| study | paper | runs | agree | differ | open |", "|---|---|---|---|---|---|"]
+    lines = ["| study | paper | runs | agree | differ | open | apart |", "|---|---|---|---|---|---|---|"]
+    total = Counter[str]()
     for study in studies:
-        counts = Counter(finding.agrees for finding in found[study.name] if not finding.beyond)
+        counts = Counter(_column(finding) for finding in found[study.name] if not finding.beyond)
+        total += counts
         cells = (f"[{study.name}](#{study.name})", study.paper, _runs(study, tables[study.name]))
-        lines.append(_row(*cells, *(str(counts[agrees]) for agrees in WORDS)))
+        lines.append(table_row(*cells, *(str(counts[column]) for column in COLUMNS)))
+    lines.append(table_row("all", "", "", *(str(total[column]) for column in COLUMNS)))
     return "\n".join([*lines, ""])
+
+
+def _column(finding: Finding) -> str:
+    return APART if finding.apart else WORDS[finding.agrees]
 
 
 def _runs(study: Study, tables: Tables) -> str:
@@ -181,9 +132,10 @@ def _section(study: Study, folder: Path, tables: Tables, findings: Sequence[Find
     if findings:
         yield from ("| the paper | ours | |", "|---|---|---|")
         for finding in findings:
-            claim = f"{finding.case}: {finding.claim}" if finding.case else finding.claim
-            yield _row(claim, finding.ours, "ours" if finding.beyond else WORDS[finding.agrees])
+            yield table_row(claim_of(finding), finding.ours, word(finding))
         yield ""
+    if more := study.text(tables):
+        yield f"{more.strip()}\n"
     yield from (f"{line}\n" for line in (_seeds(study, tables), _provenance(study, folder)) if line)
     if (folder / NOTES).exists():
         yield f"{read_bytes(folder / NOTES).decode().strip()}\n"
@@ -196,10 +148,6 @@ def _images(study: Study, figures: Iterable[Path], page: Path) -> Iterator[str]:
 
 def _relative(path: Path, folder: Path) -> str:
     return Path(os.path.relpath(path, folder)).as_posix()
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def _seeds(study: Study, tables: Tables) -> str:

@@ -6,7 +6,7 @@ measured already.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, log2
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from windermere.adaptation.step_size import check_solver
 from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.paper.studies.adaptation_findings import by_seed, is_same, percent, spread
+from windermere.paper.studies.adaptation_findings import SAME_ACCURACY, SAME_COST, by_seed, percent, spread
 from windermere.paper.studies.adaptation_measures import ADAPTED, AdaptedRow, TestSolver, final_rows
 from windermere.paper.studies.adaptation_measures import lost_row as lost_adapted_row
 from windermere.paper.studies.critical import PRINTED, short_number
@@ -23,7 +23,8 @@ from windermere.paper.studies.grid_findings import within_a_factor_of_two
 from windermere.paper.studies.measuring import lost_row as lost_grid_row
 from windermere.paper.studies.rows import GRID as GRID_TABLE
 from windermere.paper.studies.rows import GridRow, Table, Tables
-from windermere.paper.studies.study import SEEDS, Finding, Finished, Study, data_name, seed_count
+from windermere.paper.studies.statistics import Sample, against, is_same, judged, told, welch
+from windermere.paper.studies.study import ONE_SEED, SEEDS, Finding, Finished, Study, data_name, seed_count
 from windermere.paper.studies.table1_lines import GRID, TABLE, Line, Table1Row, lines
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import write_atomically
@@ -243,13 +244,15 @@ def findings(tables: Tables) -> list[Finding]:
 
 
 def _findings(line: Line) -> Iterator[Finding]:
-    def found(claim: str, ours: str, agrees: bool | None) -> Finding:
-        return Finding(claim=claim, ours=ours, agrees=agrees if line.whole else None, case=line.name)
+    def found(claim: str, ours: str, agrees: bool | None, *seeds: int) -> Finding:
+        apart = line.apart or (ONE_SEED if 1 in seeds else "")
+        return Finding(claim=claim, ours=ours, agrees=agrees if line.whole else None, case=line.name, apart=apart)
 
     critical, printed, entries = line.critical, PRINTED[line.data], line.entries
     if entries:
         yield found(
-            "a grid search over Euler steps finds the printed critical number, within a factor of two",
+            "a grid search over Euler steps, tested on the test set, finds the printed critical number, within a "
+            "factor of two",
             f"{line.bracket} (printed: {printed.fails}-{printed.passes}), of {entries[0].precision:g} to "
             f"{entries[-1].precision:g} steps ({seed_count(*(len(entry.own) for entry in entries))})",
             within_a_factor_of_two(line.fails, critical.precision if critical else None, printed),
@@ -257,22 +260,34 @@ def _findings(line: Line) -> Iterator[Finding]:
     if critical is None:
         return
     own, steps, adapted, costs = critical.own, critical.precision, line.adapted, line.costs
+    same, tests = is_same(own, printed.grid, SAME_ACCURACY)
     yield found(
         "the accuracy of the coarsest run that passes is as printed",
-        f"{percent(own)} with {steps:g} steps ({seed_count(len(own))}) where {printed.grid} is printed",
-        is_same(own, printed.grid),
+        f"{percent(own)} with {steps:g} steps ({seed_count(len(own))}) where {printed.grid} is printed"
+        + (f" ({tests})" if tests else ""),
+        same,
+        len(own),
     )
-    if adapted:
-        yield found(
-            "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
-            f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds)",
-            fmean(own) - fmean(adapted) <= spread(own) + spread(adapted),
-        )
-        yield found(
-            "Algorithm 2 costs no more than the coarsest run that passes",
-            f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}",
-            fmean(costs) <= steps,
-        )
+    if not adapted:
+        return
+    behind, dearer = welch(Sample.of(own), Sample.of(adapted)), against(list(map(log2, costs)), log2(steps))
+    tested = min(len(own), len(adapted)) > 1
+    close, cheap = behind.value <= SAME_ACCURACY, dearer.value <= SAME_COST
+    yield found(
+        "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
+        f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds"
+        + (f"; no more than a point below: {told(behind.below(SAME_ACCURACY))})" if tested else ")"),
+        judged(behind.below(SAME_ACCURACY), behind.above()) if tested else close,
+        len(own),
+        len(adapted),
+    )
+    yield found(
+        "Algorithm 2 costs no more than the coarsest run that passes",
+        f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}"
+        + (f" (by no more than a quarter: {told(dearer.below(SAME_COST))})" if len(costs) > 1 else ""),
+        judged(dearer.below(SAME_COST), dearer.above()) if len(costs) > 1 else cheap,
+        len(costs),
+    )
 
 
 TABLE1 = Study(

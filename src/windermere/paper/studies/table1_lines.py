@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import Entry, Model, did_train, is_full_length, part, short_number
+from windermere.paper.studies.critical import PRINTED_RATE, Entry, Model, did_train, is_full_length, part, short_number
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.rows import MAIN, ScoreRow, Table
-from windermere.paper.studies.study import data_name
+from windermere.paper.studies.study import NOT_PRINTED, data_name
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
 """Euler steps around the paper's critical ones, and around ours."""
@@ -61,6 +61,11 @@ class Line:
         if critical is None:
             return "unknown" if low is None else f"above {low}"
         return f"at most {critical.precision:g}" if low is None else f"{low}-{critical.precision:g}"
+
+    @property
+    def apart(self) -> str:
+        """Why it is counted apart, if it is."""
+        return NOT_PRINTED if self.data == "cifar10" and self.lr != PRINTED_RATE else ""
 
     @property
     def name(self) -> str:
