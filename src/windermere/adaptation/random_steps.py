@@ -46,7 +46,7 @@ class RandomSteps:
     midpoint, h = 1/8; midpoint, h = 1/16; midpoint, h = 1/32
     """
 
-    mean: int = 4
+    mean: int = 6
     finish: float = 0.2
     span: float = 1.0
 

@@ -72,7 +72,7 @@ def train_command(
     random_steps: Annotated[
         int | None,
         typer.Option(
-            help="Draw the number of steps anew for each batch, with this mean (4 is a good one). --solver and --steps "
+            help="Draw the number of steps anew for each batch, with this mean (6 is a good one). --solver and --steps "
             "are what training ends with: choose fine ones.",
             rich_help_panel=ADAPTATION,
         ),

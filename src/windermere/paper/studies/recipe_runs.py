@@ -34,13 +34,14 @@ def _stages(*steps: int, until: float = 0.0, equal: bool = False) -> tuple[tuple
 
 
 COARSE_TO_FINE: Mapping[str, tuple[tuple[float, int], ...]] = {
+    "coarse-6-finish-0.2": ((0.8, 6), *_stages(16, 32, until=0.8)),
     "coarse-4-finish-0.2": ((0.8, 4), *_stages(8, 16, 32, until=0.8)),
     "coarse-3-finish-0.2": ((0.8, 3), *_stages(8, 16, 32, until=0.8)),
     "coarse-3-to-48": _stages(3, 6, 12, 24, 48),
     "coarse-2-to-32": _stages(2, 4, 8, 16, 32),
     "coarse-2-to-16-equal": _stages(2, 4, 8, 16, equal=True),
 }
-"""Stages, each with its end and its steps; the first two as random steps with a finish, with nothing drawn."""
+"""Stages, each with its end and its steps; the first three as random steps with a finish, with nothing drawn."""
 FAMILIES: Mapping[str, str] = {
     "constant": "constant steps",
     "algorithm": "Algorithms 2 and 3",
@@ -56,7 +57,7 @@ QUICK = (
     "constant-midpoint-4",
     "algorithm-2-midpoint",
     "steady-midpoint",
-    "random-4-finish-0.2",
+    "random-6-finish-0.2",
     "coarse-3-to-48",
     "treated-ends-0.5",
 )
@@ -73,10 +74,9 @@ def family_of(recipe: str) -> str:
 
 
 def _scheduled() -> Iterator[tuple[str, RunConfig]]:
-    for mean in (4, 3):
+    for mean in (6, 4, 3):
         drawn = _with(FINISH, random_steps=RandomSteps(mean=mean, finish=0.2))
         yield f"random-{mean}-finish-0.2", replace(drawn, seeds=tuple(range(30)))
-    yield "random-6-finish-0.2", _with(FINISH, random_steps=RandomSteps(mean=6, finish=0.2))
     for mean in (3, 4, 6):
         yield f"random-{mean}", _with(_midpoint(mean), random_steps=RandomSteps(mean=mean, finish=0.0))
     for name, stages in COARSE_TO_FINE.items():
