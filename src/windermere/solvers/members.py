@@ -10,7 +10,7 @@ def members_of(solver: Solvers) -> tuple[tuple[Solver, ...], int | None]:
     """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
     if isinstance(solver, Solver):
         return (solver,), None
-    several = isinstance(solver, Sequence) and not isinstance(solver, str)
+    several = type(solver) in (list, tuple) or (isinstance(solver, Sequence) and not isinstance(solver, str))
     if not several or not all(isinstance(s, Solver) for s in solver):
         raise UsageError(
             "a solver is a FixedStep, an OnGrid or an Adaptive, which say how precise it is, not "

@@ -261,6 +261,10 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """At least two finite times, each after the one before, or each before it."""
+    if type(times) is tuple and len(times) == 2 and type(times[0]) is type(times[1]) is float:  # nearly always
+        start, end = times
+        if isfinite(start) and isfinite(end) and start != end:
+            return times
     check_times_are_numbers(times)
     try:
         values = None if isinstance(times, UNORDERED) else tuple(float(t) for t in times)

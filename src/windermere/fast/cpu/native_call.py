@@ -125,6 +125,11 @@ def laid_out(tensor: Tensor) -> Tensor:
     return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
 
 
+def _in_order(weight: Tensor) -> Tensor:
+    """A weight's numbers one after the other, on no tape; the weight itself where it is a leaf that has them so."""
+    return weight if weight.is_leaf and weight.is_contiguous() else weight.detach().contiguous()
+
+
 @cache
 def _array(length: int) -> "type[ctypes.Array[ctypes.c_void_p]]":
     """Kept, as to make a class takes as long as a small solve."""
@@ -160,7 +165,7 @@ class Call:
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
-        self.start, self.weights = laid_out(z.detach()), [w.detach().contiguous() for w in weights]
+        self.start, self.weights = laid_out(z.detach()), [_in_order(w) for w in weights]
         self.memory: Tensor | None = (
             self.start.new_empty(plan.entries) if self.keep else _room("memory", plan.entries, self.start)
         )

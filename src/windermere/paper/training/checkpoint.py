@@ -89,7 +89,7 @@ def update(optimizer: Optimizer) -> None:
     it, which for a small model on a CPU take longer than the step."""
     (group,) = optimizer.param_groups
     parameters = [p for p in group["params"] if p.grad is not None]
-    slots = [optimizer.state[p] for p in parameters if p in optimizer.state]  # looking for one would make it
+    slots = [slot for p in parameters if (slot := optimizer.state.get(p))]  # to index one would make it
     here = all(p.is_cpu for p in parameters)
     if not isinstance(optimizer, torch.optim.Adam) or not here or len(slots) < len(parameters):
         optimizer.step()  # which also makes the slots

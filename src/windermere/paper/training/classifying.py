@@ -9,7 +9,6 @@ Shapes: S members, B samples, F features, C classes.
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from windermere._torch_private import has_hooks, log_softmax_back
@@ -49,13 +48,13 @@ def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Ten
     weight, bias, x = tensors["weight"], tensors["bias"], features.detach()
     with torch.no_grad():
         logits = apply(layer, tensors, x)
-        likelihoods = F.log_softmax(logits.transpose(1, 2), dim=1)  # [S, C, B]
-        losses = F.nll_loss(likelihoods, labels, reduction="none").mean(dim=1)
-        on_chosen = torch.zeros_like(likelihoods).scatter_(1, labels.unsqueeze(1), -1 / labels.shape[1])
+        likelihoods, chosen = logits.transpose(1, 2).log_softmax(1), labels.unsqueeze(1)  # [S, C, B]
+        losses = likelihoods.gather(1, chosen).squeeze(1).mean(1).neg_()
+        on_chosen = torch.zeros_like(likelihoods).scatter_(1, chosen, -1 / labels.shape[1])
         on_logits = log_softmax_back(on_chosen, likelihoods, 1).transpose(1, 2)
-        bias.grad = on_logits.sum(dim=1)
-        weight.grad = (x.transpose(1, 2) @ on_logits).transpose(1, 2).contiguous()
-        on_features = on_logits @ weight
+        bias.grad = on_logits.sum(1)
+        weight.grad = x.transpose(1, 2).bmm(on_logits).transpose(1, 2).contiguous()
+        on_features = on_logits.bmm(weight)
     if features.requires_grad and not pull_back(features, on_features):
         features.backward(on_features)  # type: ignore[no-untyped-call]
     return Stepped(losses, logits, labels)
