@@ -22,7 +22,7 @@ from windermere.records.atomic import write_atomically
 from windermere.report.palette import FAINT, GRID, INK
 
 DPI = 150
-COLOURS = 128
+COLOURS = 256
 """Of a PNG, whose letters and lines have soft edges."""
 FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}}
 """What a figure can be saved as, and what each says of itself: nothing that changes."""
@@ -79,11 +79,11 @@ def save(figure: Figure, path: Path | str) -> None:
     write_atomically(place, in_few_colours(image.getvalue()) if place.suffix == ".png" else image.getvalue())
 
 
-def in_few_colours(png: bytes, colours: int = COLOURS) -> bytes:
-    """The same picture with a palette: about a third of the bytes."""
+def in_few_colours(png: bytes) -> bytes:
+    """The same picture with a palette: about a quarter of the bytes, and no colour is far from what it was."""
     small = BytesIO()
     picture = Image.open(BytesIO(png)).convert("RGB")
-    fewer = picture.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+    fewer = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
     fewer.save(small, "PNG", optimize=True)
     return small.getvalue()
 

@@ -20,7 +20,7 @@ from windermere.report.style import add_legend, in_few_colours
 
 WIDTH = 5.5
 """Inches: the text of the paper's class."""
-DPI, THUMBNAIL_DPI, COLUMNS, GAP = 200, 48, 4, 12
+DPI, THUMBNAIL_DPI, COLUMNS, GAP = 200, 56, 4, 14
 """Of what is drawn as pixels inside a PDF; of a contact sheet, which has so many columns, with gaps of pixels."""
 PRINT: dict[str, Any] = {
     "font.size": 7.0,
@@ -103,7 +103,7 @@ def save_contact_sheet(figures: Mapping[str, Figure], path: Path) -> None:
             sheet.paste(small[name], (left, top + GAP))
     file = BytesIO()
     sheet.save(file, "PNG")
-    write_atomically(path, in_few_colours(file.getvalue(), 256))
+    write_atomically(path, in_few_colours(file.getvalue()))
 
 
 def _height(small: Mapping[str, Image.Image], names: Sequence[str]) -> int:

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
-from windermere.report.palette import FAINT
-
 MARKS = {"midpoint": "x", "dopri54": "x", "rk4": "^"}
 """The marks of test methods. The training method has circles, and a method that is not listed has diamonds."""
 TRAININGS = (
@@ -69,7 +67,7 @@ def with_unit(precision: float, *, steps: bool) -> str:
 class GridLayout:
     """Tests by training precision, and the place, colours and mark of each."""
 
-    light_ink = FAINT
+    light_ink = "#5b6470"
     """What stands for the light colours in a legend."""
 
     def __init__(self, figure: GridFigure) -> None:
