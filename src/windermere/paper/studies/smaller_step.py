@@ -14,15 +14,14 @@ from windermere.paper.figures.forks_figure import Fork, ForksFigure, draw_forks
 from windermere.paper.studies.adaptation import QUICK, step_runs
 from windermere.paper.studies.critical import is_full_length
 from windermere.paper.studies.forks import BEFORE, SAME, SMALLER, ForkRow, WayRow, follow
-from windermere.paper.studies.paired import p_value
 from windermere.paper.studies.rows import MAIN, Table, Tables
 from windermere.paper.studies.running import load_sets
+from windermere.paper.studies.statistics import LEVEL, against
 from windermere.paper.studies.study import Finding, Share, Study, data_name
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import write_atomically
 
 FORKS, WAY = Table(MAIN, ForkRow), Table("way", WayRow)
-SURE = 0.05
 CLAIM = "a model that has adapted to its step is corrected by training with a smaller one"
 QUICK_SEEDS = (0, 1)
 NOTE = """\
@@ -121,7 +120,7 @@ def findings(data: str, tables: Tables) -> list[Finding]:
 
 
 def _finding(data: str, run: str, forks: Forks, *, full: bool, every: int) -> Finding:
-    gains, p = forks.gains, p_value(forks.gains)
+    gains, p = forks.gains, against(forks.gains).p
     gaps = [(BEFORE, _own_gap), (BEFORE, _halved_gap), (SMALLER, _halved_gap), (SAME, _own_gap)]
     at, alone, after, control = (100 * fmean(forks.by_seed(*gap)) for gap in gaps)
     ours = (
@@ -134,7 +133,7 @@ def _finding(data: str, run: str, forks: Forks, *, full: bool, every: int) -> Fi
     return Finding(
         claim=CLAIM,
         ours=ours,
-        agrees=(fmean(gains) > 0 and p < SURE) if full else None,
+        agrees=(fmean(gains) > 0 and p < LEVEL) if full else None,
         case=f"{data_name(data)}, {methods(run)}, against a control",
     )
 
