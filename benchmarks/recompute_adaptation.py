@@ -1,0 +1,160 @@
+"""Sentences about adapted runs: docs/results.md, docs/adaptation.md and README.md."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import log2
+from statistics import fmean, pstdev, stdev
+
+from benchmarks.recompute import Row, Sentence, benchmark, numbers, of_page, one_sample_p, rows, welch_p, words_of_p
+
+PAGE = "docs/results.md"
+STEPS, TOLERANCES = "step-adaptation-sphere2", "tolerance-adaptation-sphere2"
+OUTCOMES = ("FLOW", "TIED", "COARSE", "MOVED", "UNDECIDED")
+
+
+def of_run(study: str, run: str, table: str = "table") -> list[Row]:
+    return [row for row in rows(study, table) if row["run"] == run]
+
+
+def own(study: str, run: str) -> list[Row]:
+    return [row for row in of_run(study, run) if row["own"] == "true"]
+
+
+def audits(of: Sequence[Row]) -> str:
+    counts = Counter(row["outcome"] for row in of)
+    return ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if counts[name])
+
+
+def swings(study: str, run: str) -> list[float]:
+    """By seed, of log2 of the steps in the second half, from the first correction on."""
+    found = []
+    for seed in sorted({row["seed"] for row in of_run(study, run, "curves")}):
+        curve = [row for row in of_run(study, run, "curves") if row["seed"] == seed and row["steps"]]
+        first = next(int(r["iteration"]) for r in curve if r["steps_after"] and int(r["steps_after"]) > int(r["steps"]))
+        begin = max(5000, first)
+        found.append(pstdev(log2(int(row["steps"])) for row in curve if int(row["iteration"]) > begin))
+    return found
+
+
+@of_page(PAGE)
+def against_table_1() -> Iterator[Sentence]:
+    of = own(STEPS, "sphere2-euler-midpoint-paper-0.1")
+    accuracy, cost = numbers(of, "accuracy"), numbers(of, "cost")
+    p = welch_p((fmean(accuracy), stdev(accuracy), 5), (0.989, 0.006, 5))
+    yield (
+        "{:.1f} ± {:.1f} % (5 seeds) where 98.9 ± 0.6 % is printed (Welch {}",
+        100 * fmean(accuracy),
+        100 * stdev(accuracy),
+        words_of_p(p),
+    )
+    yield (
+        "{:.1f}, seeds {:.1f} to {:.1f}, where 100.5 is printed (t-test {}",
+        fmean(cost),
+        min(cost),
+        max(cost),
+        words_of_p(one_sample_p([log2(c) for c in cost], log2(100.5))),
+    )
+    images = own("step-adaptation-cifar10", "cifar10-euler-midpoint-paper-0.1")
+    accuracy, cost = numbers(images, "accuracy"), numbers(images, "cost")
+    yield "{:.1f} ± {:.1f} % (3 seeds) where 55.0 ± 0.8 % is printed", 100 * fmean(accuracy), 100 * stdev(accuracy)
+    yield "{:.1f}, seeds {:.1f} to {:.1f}, where 21.9 is printed", fmean(cost), min(cost), max(cost)
+
+
+@of_page(PAGE)
+def every_audit() -> Iterator[Sentence]:
+    for study in (STEPS, TOLERANCES):
+        for run in dict.fromkeys(row["run"] for row in rows(study, "audits")):
+            of = of_run(study, run, "audits")
+            if "-paper-" in run:
+                by_seed = ", ".join(f"{row['seed']} {row['outcome']}" for row in of)
+                yield f"audits: {audits(of)} (seeds {by_seed}); at the end", *()
+    twelve = [row for row in rows(STEPS, "audits") if "-paper-" in row["run"]]
+    count = Counter(row["outcome"] for row in twelve)
+    yield (
+        "of {} audited ones {} are FLOW, {} UNDECIDED, {} TIED",
+        len(twelve),
+        count["FLOW"],
+        count["UNDECIDED"],
+        count["TIED"],
+    )
+
+
+@of_page(PAGE)
+def swings_of_steps() -> Iterator[Sentence]:
+    for pair in ("euler/midpoint", "euler/rk4", "midpoint/rk4"):
+        of = swings(STEPS, f"sphere2-{pair.replace('/', '-')}-paper-0.1")
+        yield (
+            f"Sphere2, {pair}, Algorithm 2, threshold 0.1, learning rate 1e-4: the number of steps fluctuates to the "
+            "end | once settled, its log2 has a standard deviation of {:.2f} (seeds {:.2f} to {:.2f};",
+            fmean(of),
+            min(of),
+            max(of),
+        )
+
+
+@of_page(PAGE)
+def the_opening() -> Iterator[Sentence]:
+    of = own(STEPS, "sphere2-euler-midpoint-paper-0.1")
+    cost = numbers(of, "cost")
+    yield (
+        "more accurate ({:.1f} against 98.9 %) and cheaper ({:.1f} against 100.5 evaluations) than printed.",
+        100 * fmean(numbers(of, "accuracy")),
+        fmean(cost),
+    )
+    yield "seeds of ours differ in cost by a factor of {:.1f},", max(cost) / min(cost)
+
+
+@of_page(PAGE)
+def reviews_of_images() -> Iterator[Sentence]:
+    """Of Algorithm 2 on CIFAR-10 at the printed rate, in the second half of training."""
+    late = [
+        (int(row["steps"]), abs(float(row["trained"]) - float(row["checked"])))
+        for row in of_run("step-adaptation-cifar10", "cifar10-euler-midpoint-paper-0.1", "curves")
+        if row["trained"] and row["checked"] and int(row["iteration"]) > 3900
+    ]
+    few, many = ([gap for count, gap in late if low <= count <= high] for low, high in ((12, 22), (23, 45)))
+    yield (
+        "with 12 to 22 steps the mean gap is {:.3f} and {:.0%} of {} batches fail the check; with 23 to 45 steps it is "
+        "{:.3f} and {:.0%} of {}",
+        *(v for gaps in (few, many) for v in (fmean(gaps), fmean(gap > 0.1 for gap in gaps), len(gaps))),
+    )
+
+
+@of_page("README.md")
+def the_table_of_readme() -> Iterator[Sentence]:
+    """Its runs are those of the studies, to the last digit."""
+    fine = [row for row in rows("critical-steps", "audits") if row["run"] == "sphere2-euler-64"]
+    steady = of_run(STEPS, "sphere2-midpoint-rk4-steady-0.01", "audits")
+    for head, of in ((("64 Euler steps", "64"), fine), (("midpoint, adapted", f"{fmean(_costs(steady)):.1f}"), steady)):
+        cells = (f"{_bold(row['outcome'])}, {{:.3f}} → {{:.3f}}" for row in of)
+        pairs = [float(row[column]) for row in of for column in ("own", "flow")]
+        yield f"| {' | '.join((*head, *cells))} |", *pairs
+
+
+def _costs(of: Sequence[Row]) -> list[float]:
+    return numbers(own(STEPS, of[0]["run"]), "cost")
+
+
+def _bold(outcome: str) -> str:
+    return f"**{outcome}**" if outcome == "TIED" else outcome
+
+
+@of_page("docs/adaptation.md")
+def the_frontier() -> Iterator[Sentence]:
+    """Its table, row by row."""
+    for name, run in benchmark("frontier")["runs"].items():
+        gaps = [abs(a - b) for a, b in zip(run["own"], run["flow"], strict=True)]
+        counts = Counter(run["outcome"]).most_common()
+        adapted = " constant " not in name
+        yield (
+            f"| {name} | {{:.1f}} | {{}} | {{:.3f}} ± {{:.3f}} | {{:.3f}} ± {{:.3f}} | {{:.3f}} | {{}} | {{}} |",
+            fmean(run["evaluations"]),
+            f"{fmean(run['checks_share']):.1%}" if adapted else "",
+            fmean(run["own"]),
+            stdev(run["own"]),
+            fmean(run["flow"]),
+            stdev(run["flow"]),
+            max(gaps),
+            f"{fmean(run['std_log2']):.2f}" if adapted else "",
+            ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in counts),
+        )
