@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from windermere.paper.studies.chances import best_threshold, holm, sign_flips, told_apart, told_apart_within, wilson
+from windermere.paper.studies.chances import best_threshold, holm, told_apart, told_apart_within, wilson
 
 
 @pytest.mark.parametrize(("found", "of"), [(0, 5), (3, 10), (10, 10), (27, 30)])
@@ -14,19 +14,6 @@ def test_wilsons_interval_is_scipys(found: int, of: int) -> None:
 
 def test_of_no_seeds_nothing_is_known() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
-
-
-def test_sign_flips_are_scipys_permutations_of_pairs() -> None:
-    differences = [0.3, -0.1, 0.2, 0.5, 0.4, -0.05, 0.1]
-    known = stats.permutation_test(
-        (differences,), lambda x: sum(x), permutation_type="samples", alternative="two-sided", n_resamples=10_000
-    )
-    assert sign_flips(differences) == pytest.approx(known.pvalue)
-
-
-def test_pairs_of_one_sign_have_the_least_chance_and_none_have_one() -> None:
-    assert sign_flips([1, 2, 3, 4, 5, 6]) == 2 / 64
-    assert sign_flips([]) == sign_flips([0.0, 0.0]) == 1.0
 
 
 def test_holm_corrects_the_smallest_most_and_keeps_their_order() -> None:

@@ -8,20 +8,22 @@ from statistics import fmean
 
 from windermere.paper.figures.being_tied_figure import MeasurePanel, draw_measures
 from windermere.paper.studies.being_tied_measures import MEASURES, TIED, TiedRow, lost_row, measure
-from windermere.paper.studies.chances import holm, sign_flips
+from windermere.paper.studies.chances import holm
 from windermere.paper.studies.recipe_runs import TEN_SEEDS, recipe_runs
 from windermere.paper.studies.rows import Tables, draw_png
+from windermere.paper.studies.statistics import LEVEL, against, told
 from windermere.paper.studies.study import Finding, Study
 from windermere.paper.training import RunConfig
 
 FLOWS = "constant-euler-128"
 """What tied models are compared with; the recipes' own names are kept."""
 COARSE = ("constant-euler-2", "constant-euler-4", "constant-euler-8")
-CHEAP = "random-4-finish-0.2"
+CHEAP = "random-6-finish-0.2"
 """Flows that were trained otherwise, to see what tells flows apart."""
 ALIKE = 0.02 + 1e-9
 """Accuracies that are no further apart are equal."""
-SURE = 0.05
+FEWEST = 3
+"""Pairs that a test takes."""
 WORDS: Mapping[str, str] = {
     "lost": "inputs lost on the way back",
     "strayed": "inputs that come back far off",
@@ -99,17 +101,22 @@ def _compared(name: str, flows: str, rows: Mapping[tuple[str, int], TiedRow]) ->
         return
     both = {m: [(a, b) for one, other in pairs if (a := _of(one, m)) is not None and (b := _of(other, m)) is not None]
             for m in MEASURES}  # fmt: skip
-    chances = holm([sign_flips([a - b for a, b in values]) for values in both.values()])
+    chances = holm([_chance([a - b for a, b in values]) for values in both.values()])
     for (name_of, values), chance in zip(both.items(), chances, strict=True):
-        shows = "differs" if chance < SURE else "nothing shows"
+        shows = "differs" if chance < LEVEL else "nothing shows"
         yield Finding(
             claim=f"{WORDS[name_of].capitalize()}.",
             ours=f"{_mean([a for a, _ in values])} against {_mean([b for _, b in values])} ({len(values)} pairs of "
-            f"seeds, sign flips, p = {chance:.3g} by Holm): {shows}",
+            f"seeds, Student's test, {told(chance)} by Holm): {shows}",
             agrees=None,
             beyond=True,
             case=name,
         )
+
+
+def _chance(differences: Sequence[float]) -> float:
+    """The p-value of paired differences."""
+    return against(differences).p if len(differences) >= FEWEST else 1.0
 
 
 def _mean(values: Sequence[float | None]) -> str:

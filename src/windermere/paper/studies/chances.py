@@ -1,4 +1,4 @@
-"""What numbers of seeds can tell: intervals of shares, paired tests, and how well a number tells two kinds apart."""
+"""What numbers of seeds can tell: intervals of shares, many tests at once, how well a number tells two kinds apart."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -22,17 +22,6 @@ def wilson(found: int, of: int) -> tuple[float, float]:
     share, z = found / of, CONFIDENT * CONFIDENT / of
     centre, half = share + z / 2, sqrt(z * share * (1 - share) + z * z / 4)
     return max(0.0, (centre - half) / (1 + z)), min(1.0, (centre + half) / (1 + z))
-
-
-def sign_flips(differences: Sequence[float]) -> float:
-    """The two-sided p-value of paired differences: how many of all choices of signs give a sum as large as theirs. It
-    assumes that they are symmetric about zero if there is nothing to find; six of one sign have 2/64."""
-    values = np.asarray(differences, dtype=np.float64)
-    if not values.size:
-        return 1.0
-    signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1)
-    sums = np.abs(signs @ values)
-    return float((sums >= abs(values.sum()) * (1 - 1e-12)).mean())
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
