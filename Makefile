@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test pytest fuzz thorough lint bench bench-gpu quick-studies quick-image-studies dist try-dist docs clean
+.PHONY: demo test pytest fuzz thorough lint bench bench-gpu quick-studies quick-image-studies dist try-dist docs try-docs clean
 
 $(READY): pyproject.toml constraints.txt peers.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -72,6 +72,10 @@ docs: $(DOCS_READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto -q docs docs/_build/html
 	OMP_NUM_THREADS=1 $(BIN)/windermere demo --out docs/_build/demo > docs/_build/demo.txt
 	cp docs/_build/demo/index.html docs/_build/html/play-page.html
+
+# The built site in Chromium: axe on every page.
+try-docs:
+	$(BIN)/python -m tests.site docs/_build/html
 
 clean:
 	rm -rf .venv build dist docs/_build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

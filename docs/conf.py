@@ -90,5 +90,12 @@ def read_plain_english(app: Any, what: str, name: str, value: Any, options: Any,
     lines[:] = [*made, ""]
 
 
+def leave_no_header_empty(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """The corner of a table with names on two sides is a cell: a heading without words says nothing."""
+    if "body" in context:
+        context["body"] = re.sub(r'<th class="head">(<p></p>)?</th>', '<td class="head"></td>', context["body"])
+
+
 def setup(app: Any) -> None:
+    app.connect("html-page-context", leave_no_header_empty)
     app.connect("autodoc-process-docstring", read_plain_english)

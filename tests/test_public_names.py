@@ -40,6 +40,7 @@ def test_every_public_method_says_what_it_does(name: str) -> None:
     for method, value in vars(getattr(wm, name)).items():
         if not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, property)):
             assert inspect.getdoc(value), f"{name}.{method}"
+            assert ".md" not in (inspect.getdoc(value) or "")
 
 
 def test_the_package_names_all_that_it_exports() -> None:

@@ -237,7 +237,7 @@ class Verdict:
         return short(self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, by the schema that docs/audit.md describes."""
+        """Plain values for JSON, which `from_dict` reads back; their `schema` is the version."""
         return written(self)
 
     @classmethod

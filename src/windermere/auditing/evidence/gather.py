@@ -29,6 +29,7 @@ from windermere.auditing.verdict import Evidence
 from windermere.errors import WindermereError
 from windermere.report.audit_data import Plane
 from windermere.solvers import counting
+from windermere.solvers.paths import fast_paths
 
 JACOBIANS, FEW, MANY_DIMENSIONS = 20, 4, 256
 """Points at which Jacobians are looked at, where dimensions are not many and where they are."""
@@ -67,7 +68,8 @@ def gather_evidence(subject: Subject, batch: tuple[Any, Any], done: Pass, own: R
             "margins": lambda: _margins(watched, own, reference),
             "stability": lambda: _stability(watched),
         }
-        found = [e for name, piece in pieces.items() if (e := _attempt(name, piece)) is not None]
+        with fast_paths(False):  # a field that counts is on none of them, and each solve would try it anew
+            found = [e for name, piece in pieces.items() if (e := _attempt(name, piece)) is not None]
     # Besides the paths themselves: the pass that showed the field.
     walked = own.evaluations + int(np.max(count.forward)) + len(paths.times) * paths.solver.tableau.stages
     return Drawn(
