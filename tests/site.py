@@ -6,14 +6,14 @@
 import sys
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from tests.report.opened import FOUND
 
-SCREENS = ((1400, "light"), (400, "dark"))
+SCREENS: tuple[tuple[int, Literal["light", "dark"]], ...] = ((1400, "light"), (400, "dark"))
 SETTLED = 400
 """Milliseconds after which the theme has made regions that scroll reachable by the keyboard."""
 

@@ -14,8 +14,9 @@ What counts: a point at which the polygon of one sample goes over from one side 
 So the order of samples and the direction of time do not matter, nor whether a straight piece takes one step or two.
 
 How: pieces sorted by x are compared with those that begin before they end, in bands of y, which are halved as long as
-it saves work. A block of pairs is compared by matrix products with a bound on their rounding; the few pairs that it
-leaves undecided (all that touch, or nearly do) get exact signs.
+it saves work. Where the boxes of few pairs of a block meet, these get exact signs. Else the block is compared by matrix
+products with a bound on their rounding, and the few pairs that it leaves undecided (all that touch, or nearly do) get
+them.
 
 Shapes: s steps, n samples, m pieces (steps of positive length), k pairs of pieces, r rows and c columns of a block.
 """
@@ -45,6 +46,8 @@ ROWS, COLUMNS = 64, 1024
 """Pieces in a block: it fits a cache, and its matrix products are too small for a BLAS to wake its threads up for."""
 OVERHEAD = 512
 """As many pairs cost about as much as it costs to have one piece more in a band."""
+FEW = 0.1
+"""The share of a block's pairs whose boxes meet, up to which these are looked at one by one."""
 BATCH = 1 << 15
 """Undecided pairs looked at together: enough to make up for NumPy's overhead, and a few megabytes."""
 
@@ -68,11 +71,10 @@ def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64]
     count, waiting, pairs = Crossings(total=0, between_classes=0), 0, list[tuple[Index, Index]]()
     with np.errstate(all="ignore"):  # overflow and underflow leave a pair undecided, and so to exact arithmetic
         pieces = _Pieces.of(points, classes)
-        for one, other, sides in _blocks(pieces):
-            count += pieces.tally(one[:, None], other, sides < 0)
-            row, column = np.divmod(np.flatnonzero(sides == 0), len(other))
-            pairs.append((one[row], other[column]))
-            waiting += len(row)
+        for certain, undecided in _blocks(pieces):
+            count += certain
+            pairs.append(undecided)
+            waiting += len(undecided[0])
             if waiting > BATCH:
                 count, waiting, pairs = count + _settle(pieces, pairs), 0, []
         return count + _settle(pieces, pairs)
@@ -191,18 +193,28 @@ class _Band:
                     yield block, slice(column, min(column + COLUMNS, last))
 
 
-def _blocks(pieces: _Pieces) -> Iterator[tuple[Index, Index, Signs]]:
-    """Pieces of rows [r] and columns [c] with what is known of each pair [r, c], every pair of interest once."""
+def _blocks(pieces: _Pieces) -> Iterator[tuple[Crossings, tuple[Index, Index]]]:
+    """Every pair of interest once: how many of a block surely cross, and the pairs that exact signs decide."""
     order = np.argsort(pieces.low[0], kind="stable")
     for band in _Band(pieces, order, -np.inf).split():
-        inside = pieces.low[1, band.members] >= band.floor
-        sample, place = pieces.sample[band.members], np.arange(len(order), dtype=np.int32)
-        geometry = _geometry(pieces, band.members)
+        low, high = (ends[1, band.members] for ends in (pieces.low, pieces.high))
+        inside, sample, geometry = low >= band.floor, pieces.sample[band.members], _geometry(pieces, band.members)
         for row, columns in band.blocks():
-            wanted = (sample[row, None] != sample[columns]) & (place[row, None] < place[columns])
-            wanted &= inside[row, None] | inside[columns]
-            sides = np.where(wanted, _sides(geometry[:, row], geometry[:, columns]), np.int8(1))
-            yield band.members[row], band.members[columns], sides
+            near = (low[row, None] <= high[columns]) & (low[columns] <= high[row, None])
+            column: Index = np.arange(columns.start, columns.stop)
+            sides = None
+            if np.count_nonzero(near) > FEW * near.size:
+                sides = _sides(geometry[:, row], geometry[:, columns])
+                near &= sides <= 0
+            r, c = np.divmod(np.flatnonzero(near), len(column))
+            one, other = row[r], column[c]
+            wanted = np.flatnonzero((sample[one] != sample[other]) & (one < other) & (inside[one] | inside[other]))
+            found = band.members[one[wanted]], band.members[other[wanted]]
+            if sides is None:
+                yield Crossings(total=0, between_classes=0), found
+            else:
+                sure = sides[r[wanted], c[wanted]] < 0
+                yield pieces.tally(*found, sure), (found[0][~sure], found[1][~sure])
 
 
 # What matrix products know of a block of pairs.
