@@ -1,6 +1,9 @@
 """What lies between evaluations, by the kernels of steps.cu, is what PyTorch's operations do."""
 
+import ctypes
 import logging
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,10 +12,11 @@ import torch
 import windermere as wm
 from tests.fast.captured.fields import CASES
 from tests.fast.captured.solving import Way, assert_same, leeway
-from tests.fast.captured.steps_host import OnHost, is_there
+from tests.fast.captured.steps_host import OnHost, is_there, library
 from tests.fast.captured.test_every_field import WAYS, made, state, three_solves
 from windermere.fast.captured import fused, kernels, trial
 from windermere.fast.captured.path import CapturedSteps
+from windermere.fast.gpu.driver import Loaded
 from windermere.fast.gpu.images import IMAGES, UnusableError
 
 CPU = torch.device("cpu")
@@ -111,3 +115,50 @@ def test_a_device_without_nvrtc_has_no_kernels(
         assert [kernels.kernels_of(torch.device("cuda", 0)) for _ in range(2)] == [None, None]
     assert len(caplog.records) == 1
     kernels._on_gpu.cache_clear()
+
+
+class FakeCuda:
+    """CUDA's driver, whose kernels are those for a CPU."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+        self.sizes = set[tuple[int, ...]]()
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: bytes) -> int:
+        function._obj.value = 1 + kernels.NAMES.index(name.decode())
+        return 0
+
+    def cuFuncSetAttribute(self, *_: Any) -> int:
+        return 0
+
+    def cuLaunchKernel(self, function: Any, blocks: int, *given: Any) -> int:
+        *sizes, stream, parameters, _ = given
+        self.sizes.add((*sizes, stream.value))
+        library().launch(function.value - 1, blocks, parameters)
+        return self.code
+
+
+@pytest.fixture
+def on_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeCuda], None]:
+    """Lets kernels be launched as on a GPU."""
+
+    def use(cuda: Any) -> None:
+        monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(cuda_stream=7))
+        own = kernels.OnGpu(Loaded(cuda, ctypes.c_void_p()), 0)
+        monkeypatch.setattr(fused, "kernels_of", lambda _: own)
+        trial.are_right.cache_clear()
+
+    return use
+
+
+def test_the_driver_is_given_what_kernels_take(on_gpu: Callable[[FakeCuda], None]) -> None:
+    on_gpu(cuda := FakeCuda())
+    assert trial.are_right(CPU)
+    assert cuda.sizes == {(1, 1, kernels.THREADS, 1, 1, 0, 7)}
+
+
+def test_a_launch_that_fails_leaves_the_work_to_pytorch(on_gpu: Callable[[FakeCuda], None]) -> None:
+    on_gpu(FakeCuda(code=719))
+    assert not fused.can_fuse(torch.ones(3), (), 7)
+    trial.are_right.cache_clear()

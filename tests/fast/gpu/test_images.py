@@ -1,5 +1,6 @@
 """Kernels are compiled once, apart, while solves go another way; whatever goes wrong there harms no solve."""
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -190,6 +191,22 @@ def test_a_process_apart_compiles_by_nvrtc(library: Path, source: Source) -> Non
     compiler = images.opened(library)
     assert compiler.version == (13, 7)
     assert compiler.compiled(source, ("-O",)) == ELF + b" code"
+
+
+def test_a_library_that_is_loaded_already_is_found_where_it_lies(
+    library: Path, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that PyTorch has brought into this process from a place that others do not search."""
+    ctypes.CDLL(str(library))
+    monkeypatch.setattr(images, "library_name", lambda: library.name)
+    monkeypatch.setattr(
+        ctypes, "CDLL", lambda name, own=ctypes.CDLL, **named: own(f"{library.parent}/{Path(name).name}")
+    )
+    images.installed.cache_clear()
+    try:
+        assert images.installed() == Compiler(str(library), (), (13, 7))
+    finally:
+        images.installed.cache_clear()
 
 
 @pytest.mark.parametrize(("text", "said"), [("wrong", "line one"), ("crash", "does not compile")])

@@ -1,5 +1,6 @@
 """A piece of work on tensors that stay where they are: on a GPU it is recorded once, as a CUDA graph, and replayed."""
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ class Graph:
         self.own.replay()
 
     def __del__(self) -> None:
-        if "own" in vars(self):
+        if "own" in vars(self) and not sys.is_finalizing():  # then all goes at once
             REMAINS.add(vars(self).pop("own"))
 
 

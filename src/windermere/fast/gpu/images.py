@@ -63,17 +63,32 @@ class Compiler:
         return done.stdout
 
 
+def library_name() -> str:
+    """NVRTC's, of the CUDA that PyTorch was made for."""
+    return f"libnvrtc.so.{(torch.version.cuda or '0').split('.')[0]}"
+
+
 @cache
 def installed() -> Compiler:
     """NVRTC as PyTorch brings it along, or the system's."""
-    name = f"libnvrtc.so.{(torch.version.cuda or '0').split('.')[0]}"
+    name = library_name()
     for path in _brought_along(name):
         with suppress(OSError):
             return opened(path)
     try:
-        return opened(Path(name))
+        ctypes.CDLL(name)
+        return opened(_place_of(name))
     except OSError as error:
         raise UnusableError(f"there is no {name}") from error
+
+
+def _place_of(name: str) -> Path:
+    """Where a library lies that this process has loaded: another one may not find it by its name."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        *_, place = line.split(maxsplit=5)
+        if Path(place).name.startswith(name):
+            return Path(place)
+    raise FileNotFoundError(name)
 
 
 def opened(path: Path) -> Compiler:
