@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.commands import Command
+from tests.paper.studies.own import OWN, SQUARES
 from tests.paper.studies.small import SMALL, TABLE
 from tests.processes import ROOT
 from windermere.cli import console, names
@@ -232,7 +233,7 @@ def test_flags_that_mean_nothing_are_refused_before_anything_is_made(
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("name", [study.name for study in registry.ALL if not study.runs(False)])
+@pytest.mark.parametrize("name", [study.name for study in registry.ALL if not study.planned(False)])
 @pytest.mark.parametrize(
     "flags",
     [
@@ -329,3 +330,22 @@ def test_figures_for_print_of_results_that_are_not_there_are_a_sentence(run: Com
     assert answer.code == 1
     assert "has no table of 'trajectories': run that study first" in answer.err
     assert not (tmp_path / "paper").exists()
+
+
+def test_a_study_with_runs_of_its_own_is_chosen_from_stopped_and_never_merged(
+    run: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(registry.STUDIES, "own", OWN)
+    assert run("study", "run", "own", "--seeds", "1", "--only", "a-*").code == 0
+    assert [row.key for row in SQUARES.read(Path("results/own"))] == [("a-name", 0)]
+    for flag, value in (("--device", "cpu"), ("--arithmetic", "bfloat16")):
+        refused = run("study", "run", "own", flag, value)
+        assert refused.code != 0
+        assert f"'own' trains on the CPU in float32 and nothing else: leave {flag} out" in " ".join(refused.err.split())
+    stopped = run("study", "run", "own", "--time-limit", "0.000001")
+    assert "stopped (time limit), 2 runs are not done; go on with: windermere study run own" in stopped.err
+    merged = run("study", "merge", "own", "results/own", "--out", "here")
+    assert "'own' does its runs in one folder, so there is nothing to merge: copy its folder" in merged.err
+    assert "nothing was trained" not in run("study", "run", "own").err
+    assert "nothing was trained" in run("study", "run", "own").err
+    assert "2 of 2 runs, 3 seeds at most, in results/own" in " ".join(run("study", "list").out.split())

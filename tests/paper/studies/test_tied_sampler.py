@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.processes import ROOT
 from windermere.fast.cpu.rows import RowsInC
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.running import Choice, run_study
@@ -18,6 +19,7 @@ from windermere.paper.studies.tied_sampler.findings import constant, critical_st
 from windermere.paper.studies.tied_sampler.measures import FLOW, held_out, sampled
 from windermere.paper.studies.tied_sampler.runs import SAMPLES, TUNED, Scale, Setting, TunedRow, own_runs
 from windermere.paper.studies.tied_sampler.study import TIED_SAMPLER
+from windermere.paper.studies.tied_sampler.text import numbers
 from windermere.paper.studies.tied_sampler.tuning import energy_distance, tune
 from windermere.solvers import FixedStep, final_state
 
@@ -205,8 +207,7 @@ def test_the_issues_runs_are_there_with_their_seeds() -> None:
     for loss in runs.LOSSES:
         for steps in ("euler-1", "euler-2", "euler-4", "euler-8", "euler-16", "euler-20", "euler-32", "euler-64"):
             assert every[f"gaussians-mlp-{loss}-{steps}"].seeds == SEEDS
-    others = [run for name, run in every.items() if not name.startswith("gaussians-mlp")]
-    assert {run.seeds for run in others} == {(0, 1, 2)}
+    assert {run.seeds for run in every.values()} == {SEEDS}
     assert set(runs.DRAWN) <= every.keys()
     assert len(every) == 32 + 2 * 16 + 6
 
@@ -239,3 +240,31 @@ def test_the_quick_study_ends_with_findings(tmp_path: Path) -> None:
     assert next(row for row in rows if row.run == "gaussians-mlp-energy-euler-1").tied
     assert len(ended.figures) == 2
     assert all(not finding.agrees and finding.beyond for finding in sampler_findings(Tables({TUNED: rows})))
+
+
+# The pages.
+
+
+def committed() -> list[TunedRow]:
+    rows = TUNED.read(ROOT / "results/tied-sampler")
+    if not rows:
+        pytest.skip("a source distribution of the package alone has no results")
+    return rows
+
+
+def test_the_committed_numbers_are_those_of_the_committed_table() -> None:
+    assert numbers(committed()) == (ROOT / "results/tied-sampler/numbers.md").read_text()
+
+
+def test_every_line_of_the_pages_tables_is_one_of_the_numbers() -> None:
+    known = numbers(committed()).splitlines()
+    page = (ROOT / "docs/tied-sampler.md").read_text().splitlines()
+    names = ("| euler ", "| midpoint ", *(f"| {name} " for name in runs.CONTROLLERS))
+    lines = [line for line in page if line.startswith(names)]
+    assert len(lines) >= 2 * (len(runs.EULER) + len(runs.MIDPOINT) + len(runs.CONTROLLERS))
+    assert [line for line in lines if line not in known] == []
+
+
+def test_all_planned_seeds_are_committed() -> None:
+    planned = {(name, seed) for name, run in own_runs(False).items() for seed in run.seeds}
+    assert planned == {row.key for row in committed()}

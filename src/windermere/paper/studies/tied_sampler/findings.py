@@ -71,7 +71,6 @@ def _of_steps(rows: Sequence[TunedRow], data: str, network: str, loss: str) -> I
         "; ".join(f"{name}: {_bracket(critical_steps(euler, failed))}" for name, failed in kinds),
         case,
     )
-    yield _finding("What the flow loses by tuning.", _numbers(euler), case)
 
 
 def _tied(row: TunedRow) -> bool:
@@ -102,11 +101,6 @@ def _bracket(ends: tuple[int, int]) -> str:
     if not last:
         return "none at any"
     return f"{last}-{first}" if first else f"above {last}, the most that was tried"
-
-
-def _numbers(by_steps: dict[int, list[TunedRow]]) -> str:
-    before = fmean(row.flow_before for some in by_steps.values() for row in some)
-    return f"flow before {before:.3g}; {_ends(by_steps)}"
 
 
 def _ends(by_steps: dict[int, list[TunedRow]]) -> str:

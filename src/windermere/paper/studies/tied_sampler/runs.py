@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from windermere.adaptation import SteadySteps, StepAdaptation
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
 from windermere.paper.studies.study import SEEDS, OwnRun
-from windermere.paper.studies.tied_sampler.measures import FLOW, audited, held_out, sampled, surely_positive
+from windermere.paper.studies.tied_sampler.measures import FLOW, Yardstick, audited, held_out, sampled, surely_positive
 from windermere.paper.studies.tied_sampler.models import matched
 from windermere.paper.studies.tied_sampler.tuning import Controller, tune
 from windermere.solvers import FixedStep
@@ -19,8 +19,7 @@ from windermere.solvers import FixedStep
 EULER, MIDPOINT = (1, 2, 4, 8, 16, 20, 32, 64), (2, 4, 8)
 """Numbers of steps that samplers are tuned through."""
 FEWER_EULER, FEWER_MIDPOINT = (1, 2, 4, 8, 16, 32), (2, 4)
-"""Those of the second network and the second set of points, with fewer seeds."""
-FEWER_SEEDS = SEEDS[:3]
+"""Those of the second network and the second set of points."""
 LOSSES, LONG = ("energy", "reward"), "-long"
 EVERY = 10
 """Iterations between reviews: tuning is short."""
@@ -126,17 +125,16 @@ class SampleRow(RunRow):
 TUNED, SAMPLES = Table(MAIN, TunedRow), Table("samples", SampleRow)
 
 
-def settings(quick: bool) -> Iterator[tuple[Setting, tuple[int, ...]]]:
-    """All runs, each with its seeds: the main ones first."""
+def settings(quick: bool) -> Iterator[Setting]:
+    """All runs, the main ones first."""
     if quick:
-        yield from ((one, SEEDS[:1]) for one in _settings("gaussians", "mlp", (1, 4, 16), (2,), ("steady-midpoint",)))
+        yield from _settings("gaussians", "mlp", (1, 4, 16), (2,), ("steady-midpoint",))
         return
-    yield from ((one, SEEDS) for one in _settings("gaussians", "mlp", EULER, MIDPOINT, tuple(CONTROLLERS)))
+    yield from _settings("gaussians", "mlp", EULER, MIDPOINT, tuple(CONTROLLERS))
     for data, network in (("moons", "mlp"), ("gaussians", "concatsquash")):
-        some = _settings(data, network, FEWER_EULER, FEWER_MIDPOINT, ())
-        yield from ((one, FEWER_SEEDS) for one in some)
+        yield from _settings(data, network, FEWER_EULER, FEWER_MIDPOINT, ())
     for one in _settings("gaussians", "mlp", LONGER_EULER, (), ()):
-        yield replace(one, longer=LONGER), FEWER_SEEDS
+        yield replace(one, longer=LONGER)
 
 
 def _settings(
@@ -151,22 +149,21 @@ def _settings(
 
 
 def own_runs(quick: bool) -> Mapping[str, OwnRun]:
-    scale = QUICK if quick else FULL
-    return {one.run: OwnRun(seeds=seeds, do=partial(carry_out, one, scale)) for one, seeds in settings(quick)}
+    scale, seeds = (QUICK, SEEDS[:1]) if quick else (FULL, SEEDS)
+    return {one.run: OwnRun(seeds=seeds, do=partial(carry_out, one, scale)) for one in settings(quick)}
 
 
 def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
     """Tune one sampler, and measure it before and after."""
-    test = held_out(one.data, seed, scale.samples, scale.real)
-    before = matched(one.data, one.network, seed, scale.matching)
-    field = matched(one.data, one.network, seed, scale.matching)
-    iterations = scale.tuning * one.longer
+    test, iterations = held_out(one.data, seed, scale.samples, scale.real), scale.tuning * one.longer
+    before, field = (matched(one.data, one.network, seed, scale.matching) for _ in range(2))
     tuned = tune(field, test.points, one.loss, one.through, seed, iterations)
-    own_before, flow_before = sampled(before, test, tuned.solver), _flow_before(one.data, one.network, seed, scale)
-    own, flow = sampled(field, test, tuned.solver), sampled(field, test, FLOW)
-    by = test.yardstick(one.loss)
-    gap, excess, harm = by.gap(flow, own), by.excess(flow, own), by.gap(flow, flow_before)
-    verdict = audited(field, tuned.solver, test, one.loss)
+    made = {
+        "own_before": sampled(before, test, tuned.solver),
+        "flow_before": _flow_before(one.data, one.network, seed, scale),
+        "own": sampled(field, test, tuned.solver),
+        "flow": sampled(field, test, FLOW),
+    }
     row = TunedRow(
         run=one.run,
         seed=seed,
@@ -178,29 +175,33 @@ def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
         steps=steps_at(tuned.solver.precision),
         iterations=iterations,
         evaluations=_digits(tuned.evaluations),
-        own_before=_digits(by.value(own_before)),
-        flow_before=_digits(by.value(flow_before)),
-        own=_digits(by.value(own)),
-        flow=_digits(by.value(flow)),
-        gap=_digits(gap.value),
-        gap_low=_digits(gap.low),
-        gap_high=_digits(gap.high),
-        excess_low=_digits(excess.low),
-        excess_high=_digits(excess.high),
-        harm=_digits(harm.value),
-        harm_low=_digits(harm.low),
-        harm_high=_digits(harm.high),
-        tied=surely_positive(excess),
-        harmed=surely_positive(harm),
-        audit=str(verdict.outcome),
+        **_judged(test.yardstick(one.loss), made),
+        audit=str(audited(field, tuned.solver, test, one.loss).outcome),
     )
-    drawn = torch.cat([own_before, flow_before, own, flow], dim=1)[:DRAWN_POINTS].tolist()
-    names = list(SampleRow.__dataclass_fields__)[2:]
-    points = [
-        SampleRow(run=one.run, seed=seed, **{name: round(x, 3) for name, x in zip(names, xs, strict=True)})
-        for xs in (drawn if one.run in DRAWN and seed == SEEDS[0] else ())
-    ]
-    return Tables({TUNED: [row], SAMPLES: points})
+    return Tables({TUNED: [row], SAMPLES: _kept(one.run, seed, made) if seed == SEEDS[0] and one.run in DRAWN else []})
+
+
+def _judged(by: Yardstick, made: Mapping[str, Tensor]) -> dict[str, Any]:
+    """What four sets of samples are worth, from the same noise."""
+    values = {name: _digits(by.value(samples)) for name, samples in made.items()}
+    gap, excess = by.gap(made["flow"], made["own"]), by.excess(made["flow"], made["own"])
+    harm = by.gap(made["flow"], made["flow_before"])
+    ends = {"gap": gap, "excess": excess, "harm": harm}
+    lows = {f"{name}_low": _digits(found.low) for name, found in ends.items()}
+    highs = {f"{name}_high": _digits(found.high) for name, found in ends.items()}
+    told = {"tied": surely_positive(excess), "harmed": surely_positive(harm)}
+    return {**values, "gap": _digits(gap.value), "harm": _digits(harm.value), **lows, **highs, **told}
+
+
+def _kept(run: str, seed: int, made: Mapping[str, Tensor]) -> list[SampleRow]:
+    """Some of the samples, to be drawn."""
+    columns = {
+        f"{name}_{axis}": samples[:DRAWN_POINTS, k].tolist()
+        for name, samples in made.items()
+        for k, axis in enumerate("xy")
+    }
+    every = zip(*columns.values(), strict=True)
+    return [SampleRow(run=run, seed=seed, **{k: round(x, 3) for k, x in zip(columns, xs, strict=True)}) for xs in every]
 
 
 @lru_cache(maxsize=4)

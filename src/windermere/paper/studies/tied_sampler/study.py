@@ -27,6 +27,8 @@ from windermere.paper.studies.tied_sampler.runs import (
     TunedRow,
     own_runs,
 )
+from windermere.paper.studies.tied_sampler.text import numbers
+from windermere.records import write_atomically
 
 SCORES = {"energy": "energy distance", "reward": "distance from an aim"}
 STAGES = {
@@ -38,8 +40,9 @@ STAGES = {
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
-    """Own solver and flow over the number of steps; controllers; samples, where they were kept."""
+    """Own solver and flow over the number of steps; controllers; samples, where they were kept. The numbers as text."""
     rows = tables[TUNED]
+    write_atomically(folder / "numbers.md", numbers(rows).encode())
     panels = [[panel for setting in SETTINGS for panel in _panels(rows, *setting, loss)] for loss in LOSSES]
     paths = {name: folder / f"tied-sampler{name}.png" for name in ("", "-controllers", "-samples")}
     drawn = []
