@@ -55,6 +55,8 @@ class Tries:
         self.costs, self.seen = self.counts[:-4].view(shape), self.counts[-4:-1]
         """Evaluations, steps accepted and rejected. And what the host looks at: whether all groups are at the end,
         whether there is trouble, and the tries kept."""
+        self.read: list[int] = []
+        """All of them, as the host saw them last."""
         self.place = Place(self.counts[-1:])
         self.asked: Any = None
         count, rows = motion.tableau.stages, room + 1 if kept else 0  # the last one is for tries beyond the room
@@ -95,8 +97,8 @@ class Tries:
 
     @property
     def spent(self) -> "NDArray[np.int64]":
-        """[3, groups]: evaluations, steps accepted and rejected."""
-        return np.array(self.costs.tolist(), np.int64).reshape(3, -1)
+        """[3, groups]: evaluations, steps accepted and rejected, when the host looked last."""
+        return np.array(self.read[:-4], np.int64).reshape(3, -1)
 
     def reach(self, expected: int, make_room: Callable[[int], None] = lambda number: None) -> int | None:
         """Try steps until all groups are at the end, and count those kept in place; None where there is trouble.
@@ -105,7 +107,8 @@ class Tries:
         """
         self.step(expected)
         while True:
-            arrived, trouble, number = self.seen.tolist()
+            self.read = self.counts.tolist()  # all at once: each look waits for the device
+            arrived, trouble, number, _ = self.read[-4:]
             if trouble or arrived:
                 return None if trouble else number
             if self.kept and number >= self.room:
