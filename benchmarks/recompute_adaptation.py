@@ -158,3 +158,52 @@ def the_frontier() -> Iterator[Sentence]:
             f"{fmean(run['std_log2']):.2f}" if adapted else "",
             ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in counts),
         )
+
+
+def _mean(name: str, column: str) -> float:
+    return fmean(benchmark("frontier")["runs"][f"sphere2 {name}"][column])
+
+
+def _gap(name: str) -> float:
+    """The worst, in points."""
+    run = benchmark("frontier")["runs"][f"sphere2 {name}"]
+    return 100 * max(abs(a - b) for a, b in zip(run["own"], run["flow"], strict=True))
+
+
+def _level(one: str, other: str) -> float:
+    """The p-value for accuracies under the flow."""
+    runs = (benchmark("frontier")["runs"][f"sphere2 {name}"]["flow"] for name in (one, other))
+    return welch_p(*((fmean(flow), stdev(flow), len(flow)) for flow in runs))
+
+
+@of_page("docs/adaptation.md")
+def what_was_found() -> Iterator[Sentence]:
+    euler, cheap, default = "euler/midpoint paper 0.1", "euler/midpoint steady 0.075", "euler/midpoint steady 0.01"
+    own = benchmark("frontier")["runs"][f"sphere2 {euler}"]["own"]
+    yield "it reaches {:.1f} ± {:.1f} %", 100 * fmean(own), 100 * stdev(own)
+    yield "at {:.1f} evaluations. The paper has", _mean(euler, "evaluations")
+    costs = [_mean(f"euler/midpoint paper {d}", "evaluations") for d in (0.2, 0.1, 0.05)]
+    yield "At 0.2 Algorithm 2 costs {:.1f} evaluations, and no seed is FLOW", costs[0]
+    yield "at 0.1 four are, at {:.1f}; at 0.05 all five, at {:.1f}", *costs[1:]
+    midpoint = [_mean(f"midpoint/rk4 paper {d}", "evaluations") for d in (0.2, 0.1, 0.05)]
+    yield "2, 3 and 4 of 5 FLOW, at {:.1f}, {:.1f} and {:.1f}", *midpoint
+    yield "(target 0.075, {:.1f} evaluations)", _mean(cheap, "evaluations")
+    yield "its swing is {:.2f}, not {:.2f}", _mean(cheap, "std_log2"), _mean(euler, "std_log2")
+    yield "the worst gap is {:.1f} points, not {:.1f}", _gap(cheap), _gap(euler)
+    yield "level: {:.3f} and {:.3f} (p = {:.2f}", _mean(cheap, "flow"), _mean(euler, "flow"), _level(cheap, euler)
+    yield "the worst gap is {:.1f} points and all five", _gap(default)
+    yield "midpoint/rk4 costs {:.1f} evaluations", _mean("midpoint/rk4 steady 0.01", "evaluations")
+    adaptive = ("dopri54/dopri54 steady 0.01", "dopri54/dopri54 paper 0.1")
+    ends = [value for name in adaptive for value in (_mean(name, "evaluations"), _mean(name, "flow"))]
+    yield (
+        "steady ({:.1f} evaluations, default target) ends at {:.3f} under the flow, Algorithm 3 ({:.1f}) at {:.3f} (p "
+        "= {:.2f})",
+        *ends,
+        _level(*adaptive),
+    )
+    yield (
+        "Algorithm 2 ends at {:.3f} under the flow, steady (target 0.09) at {:.3f} (p = {:.3f})",
+        _mean("midpoint/rk4 paper 0.1", "flow"),
+        _mean("midpoint/rk4 steady 0.09", "flow"),
+        _level("midpoint/rk4 paper 0.1", "midpoint/rk4 steady 0.09"),
+    )
