@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import windermere as wm
 from tests.auditing.test_known_cases import ring, rotation_verdict
@@ -15,6 +17,7 @@ from tests.fuzz.sittings import CONFIGS, sit
 from windermere.adaptation import controller_from_dict
 from windermere.cli.report import page_of
 from windermere.errors import RunError, UsageError
+from windermere.nn import Autonomous
 from windermere.paper.training import resumed_config, trained_ensemble
 from windermere.solvers import solver_from_dict
 
@@ -23,12 +26,21 @@ def a_verdict(**changes: Any) -> dict[str, Any]:
     return {**rotation_verdict(2, evidence=False).to_dict(), **changes}
 
 
+YES: Any = True
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a solver whose kind is a list": (lambda: solver_from_dict({"kind": []}), "there is no kind of solver"),
     "a controller whose kind is a dict": (lambda: controller_from_dict({"kind": {}}), "there is no kind of controller"),
     "a span whose powers are no numbers": (
         lambda: wm.SteadySteps(train="bosh32", check="dopri54", span=1e150),
         "span is a length of time from 1e-30 to 1e",
+    ),
+    "options that are a truth value": (
+        lambda: wm.odeint_adjoint(Autonomous(nn.Linear(2, 2)), torch.ones(3, 2), torch.arange(2.0), options=YES),
+        "options must be a dict, not a bool",
+    ),
+    "a tolerance beyond all numbers": (
+        lambda: wm.odeint(lambda t, z: -z, torch.ones(3, 2), torch.arange(2.0), atol=10**400),
+        "atol must be a number",
     ),
     "a verdict with a threshold below 0": (
         lambda: wm.Verdict.from_dict(a_verdict(threshold=-1)),

@@ -88,6 +88,7 @@ def same_counts(one: Solution[Any], other: Solution[Any]) -> bool:
 @given(problem=problems(), solver=fixed_solvers(), gradient=st.sampled_from(["backprop", "checkpoint", "adjoint"]))
 def test_gradients_are_the_same_by_every_path(problem: Any, solver: Recipe, gradient: Any) -> None:
     field, z = problem
+    assume(all(float(part.abs().max()) < 1e3 for part in parts_of(z)))  # else a sine is one of rounding
     starts = tuple(part.requires_grad_() for part in parts_of(z))
     start: Any = starts if isinstance(z, tuple) else starts[0]
     leaves = [*starts, *(field.parameters() if isinstance(field, nn.Module) else ())]

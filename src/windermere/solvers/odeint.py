@@ -163,7 +163,8 @@ def odeint_adjoint(
         )
     if adjoint_method not in (None, method) and options is not None and adjoint_options is None:
         raise UsageError("with an adjoint_method of its own, give adjoint_options too: options are of the other method")
-    inherited = {name: value for name, value in (options or {}).items() if name != "norm"}
+    given = options if isinstance(options, Mapping) else {}  # what is none is refused with the way forwards
+    inherited = {name: value for name, value in given.items() if name != "norm"}
     asked = (
         method if adjoint_method is None else adjoint_method,
         inherited if adjoint_options is None else adjoint_options,

@@ -173,7 +173,7 @@ def _smallest(name: str, value: Any) -> float:
     try:
         parts = value if isinstance(value, tuple | list) else (value,)
         return min(float(part.min() if isinstance(part, Tensor) else part) for part in parts)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise UsageError(f"{name} must be a number, a tensor or a tuple of these, not {_told(value)}") from error
 
 
