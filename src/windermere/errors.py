@@ -27,6 +27,21 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and re.search(words, str(error)) is not None
 
 
+def is_device_failure(error: BaseException) -> bool:
+    """Whether a GPU gave up: lost, hung, or after a kernel that went wrong. No later call in this process works."""
+    if is_out_of_memory(error):
+        return False
+    words = r"(CUDA|HIP|MPS|XPU) error|CUBLAS_STATUS_|CUDNN_STATUS_|device-side assert"
+    told = isinstance(error, RuntimeError) and re.search(words, str(error)) is not None
+    return told or type(error).__name__ == "AcceleratorError"
+
+
+def describe_failure(error: BaseException) -> str:
+    """What a device said, without PyTorch's advice on how to find out more."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return textwrap.shorten(said.replace(" error: ", ": "), 200, placeholder=" ...")
+
+
 class WindermereError(Exception):
     """The root of all of Windermere's errors."""
 
@@ -141,6 +156,10 @@ class DivergedError(RunError):
         super().__init__(message)
         self.run, self.seeds, self.iteration = run, tuple(seeds), iteration
         """Where, whose fault it was, and after how many good iterations."""
+
+
+class DeviceError(RunError):
+    """The device failed, or its memory was full, in the middle of a training; the last checkpoint was kept."""
 
 
 class AuditError(WindermereError):

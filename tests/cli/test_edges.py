@@ -86,6 +86,32 @@ def test_memory_that_is_full_is_one_sentence_in_every_command(
     assert_one_sentence(run(command, trained), r"this does not fit into the memory.*: (take|look at) fewer --s")
 
 
+@pytest.mark.parametrize("command", ["evaluate", "audit"])
+def test_a_device_that_is_lost_is_one_sentence(
+    run: Command, trained: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with `TORCH_USE_CUDA_DSA`")
+
+    monkeypatch.setattr(f"windermere.cli.{command}.{command}", fail)
+    sentence = r"the device failed \(CUDA: an illegal memory access was encountered\): try again, or with --device cpu"
+    assert_one_sentence(run(command, trained), sentence)
+
+
+def test_a_device_that_is_lost_while_training_says_how_to_go_on(
+    run: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("CUDA error: unspecified launch failure")
+
+    before = (trained / "checkpoint.safetensors").read_bytes()
+    monkeypatch.setattr("windermere.paper.training.iteration.classify_and_differentiate", fail)
+    answer = run("train", "--resume", "--iterations", 12, "--out", trained)
+    words = r"the device 'cpu' failed after iteration 6 \(CUDA: unspecified launch failure\); the last checkpoint is"
+    assert_one_sentence(answer, words, "go on from there with --resume, in a new process")
+    assert (trained / "checkpoint.safetensors").read_bytes() == before
+
+
 def test_another_runtime_error_is_not_taken_for_a_lack_of_memory(
     run: Command,
     trained: Path,

@@ -19,7 +19,7 @@ with importing():
     from windermere.cli.commands.train import train_command
     from windermere.cli.console import stderr, stdout
     from windermere.cli.options import FLAG, RayCommand
-    from windermere.errors import WindermereError, is_out_of_memory
+    from windermere.errors import WindermereError, describe_failure, is_device_failure, is_out_of_memory
 
 __all__ = ["app", "main"]
 
@@ -80,6 +80,8 @@ def main() -> None:
     except WindermereError as error:
         _fail(sentence_of(error))
     except (MemoryError, RuntimeError) as error:
+        if is_device_failure(error):
+            _fail(f"the device failed ({describe_failure(error)}): try again, or with --device cpu")
         if not is_out_of_memory(error):
             raise
         _fail(_too_large(error))

@@ -11,7 +11,7 @@ Shapes: S members, B samples, N steps (room for them: a power of two).
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from windermere._torch_private import note_non_finite
+from windermere.errors import is_device_failure
 from windermere.nn import ode_blocks
 from windermere.paper.architectures import ImageField, SphereField
 from windermere.paper.fast.fused import can_walk
@@ -190,30 +191,48 @@ class CapturedSteps:
         self.bad.zero_()
 
     def _try_to_capture(self) -> None:
+        before = self._optimizer_steps()
         try:
             self._capture()
         except RuntimeError as error:  # CUDA's, of whatever kind: nothing was trained, and only speed is lost
+            if is_device_failure(error):
+                raise
             self.given_up = True
+            self._count_steps_from(before)
             why = str(error).splitlines()[0]
             warnings.warn(f"steps cannot be captured on this device, and are taken one by one: {why}", stacklevel=6)
         self.bad.zero_()
 
+    def _optimizer_steps(self) -> dict[Tensor, Tensor]:
+        """How many steps the optimizer has counted, by parameter, where it counts them."""
+        state = self.optimizer.state
+        return {p: state[p]["step"].clone() for p in self.ensemble.parameters() if "step" in state.get(p, {})}
+
+    def _count_steps_from(self, before: Mapping[Tensor, Tensor]) -> None:
+        """Undo what an update that broke off has counted: the next one would be another one without a word."""
+        for parameter, slots in self.optimizer.state.items():
+            if "step" in slots:
+                slots["step"].copy_(before.get(parameter, torch.zeros_like(slots["step"])))
+
     def _capture(self) -> None:
-        """Captures steps as PyTorch's notes on CUDA graphs say. Warm-up steps count as bad: they change nothing."""
+        """Captures a step as PyTorch's notes on CUDA graphs say. Its steps count as bad: they change nothing."""
         if not self.inputs.is_cuda:
             return
-        self.bad.fill_(1.0)
         with torch.cuda.device(self.inputs.device):
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(side):
-                for _ in range(WARM_UP):
-                    self.step()
+                self._warm_up()
             torch.cuda.current_stream().wait_stream(side)
             graph = torch.cuda.CUDAGraph()
             with _capturable(self.optimizer), torch.cuda.graph(graph):
                 self.last = self.step()
         self.graph = graph
+
+    def _warm_up(self) -> None:
+        self.bad.fill_(1.0)
+        for _ in range(WARM_UP):
+            self.step()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from windermere.errors import UsageError
+from windermere.errors import DeviceError, UsageError, describe_failure, is_device_failure, is_out_of_memory
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.native_call import C_TYPES, threads_for_c_alone
 from windermere.nn.arithmetic import convolving_in
@@ -104,6 +104,14 @@ def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], N
     """The loop."""
     trainings, first = stepper.trainings, stepper.trainings[0]
     idle = first.iteration >= first.config.iterations
+    with _telling_of_the_device(trainings):
+        return _all_iterations(stepper, sign, report, idle=idle)
+
+
+def _all_iterations(
+    stepper: Stepper, sign: StopSign, report: Callable[[int, Report], None], *, idle: bool
+) -> list[TrainingOutcome]:
+    trainings, first = stepper.trainings, stepper.trainings[0]
     begun = [time.perf_counter() - training.seconds for training in trainings]
     while first.iteration < first.config.iterations:
         for training in trainings:
@@ -122,6 +130,25 @@ def _advance(stepper: Stepper, sign: StopSign, report: Callable[[int, Report], N
                 TrainingOutcome(finished=False, reason=reason, iteration=t.iteration, test=t.test) for t in trainings
             ]
     return [_finish(training, idle=idle) for training in trainings]
+
+
+@contextmanager
+def _telling_of_the_device(trainings: Sequence[Training]) -> Iterator[None]:
+    """What is in memory may be half a step: nothing is saved. What did not fit from the start, others tell."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        first = trainings[0]
+        full = is_out_of_memory(error) and first.run.has_checkpoint
+        if not (full or is_device_failure(error)):
+            raise
+        device = first.config.device
+        what = f"the memory of '{device}' was full" if full else f"the device '{device}' failed"
+        kept = "the last checkpoint is kept as it was" if first.run.has_checkpoint else "there is no checkpoint yet"
+        raise DeviceError(
+            f"{what} after iteration {first.iteration} ({describe_failure(error)}); {kept} in {first.run.path}: go on "
+            "from there with resume=True, in a new process or on another device"
+        ) from error
 
 
 def _finish(training: Training, *, idle: bool) -> TrainingOutcome:
