@@ -14,6 +14,7 @@ from windermere.paper.figures.forks_figure import Fork, ForksFigure, draw_forks
 from windermere.paper.studies.adaptation import QUICK, step_runs
 from windermere.paper.studies.critical import is_full_length
 from windermere.paper.studies.forks import BEFORE, SAME, SMALLER, ForkRow, WayRow, follow
+from windermere.paper.studies.measuring import part_to_test
 from windermere.paper.studies.rows import MAIN, Table, Tables
 from windermere.paper.studies.running import load_sets
 from windermere.paper.studies.statistics import LEVEL, against
@@ -43,12 +44,12 @@ def configs(data: str, quick: bool) -> dict[str, RunConfig]:
 
 
 def compute(data: str, quick: bool, share: Share, device: str = "cpu") -> Tables:
-    """On any of the paper's data sets; those of images want a GPU."""
+    """On any of the paper's data sets; those of images want a GPU. Quick ones are tested on fewer images."""
     way, forks, runs = list[WayRow](), list[ForkRow](), configs(data, quick)
     for number, (name, config) in enumerate(runs.items()):
-        sets = load_sets(config.data, config.data_seed)
-        on_device = RunConfig(**{**vars(config), "device": device})
-        for found in follow(name, on_device, *sets, _part(share, number, len(runs))):
+        training_set, test_set = load_sets(config.data, config.data_seed)
+        on_device, tested = RunConfig(**{**vars(config), "device": device}), part_to_test(config, test_set)
+        for found in follow(name, on_device, training_set, tested, _part(share, number, len(runs))):
             way += found.way
             forks += found.forks
     return Tables({FORKS: sorted(forks, key=_place), WAY: sorted(way, key=_place)})
