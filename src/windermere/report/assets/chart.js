@@ -143,19 +143,17 @@ function metricChart(place, record) {
   const shapes = methodsOf(lines);
   addMethodLines(svg, lines, shapes, (line) => x(position(line)), (line) => clampTo(y(line.metric), top, height - bottom));
   addPoints(svg, record, lines, shapes, (line) => x(position(line)), (line) => clampTo(y(line.metric), top, height - bottom));
-  place.replaceChildren(svg, chartLegend(record, shapes));
+  place.replaceChildren(svg, chartLegend(record, shapes, isNumber(record.reference?.metric) && !hasMargin(box)));
 }
 
 const clampTo = (value, low, high) => Math.max(low, Math.min(high, value));
 
+/** Whether there is room beside the chart for words; else the legend has them. */
+const hasMargin = (box) => box.right > 50;
+
 function addFlowLine(svg, box, at) {
-  const beside = box.right > 50; // else above it, at the left, where fewer solvers are near the flow
-  svg.append(
-    draw("line", { x1: box.left, x2: box.width - box.right, y1: at, y2: at, stroke: "var(--ink)", "stroke-dasharray": "7 4", "stroke-width": 1.5 }),
-    beside
-      ? draw("text", { x: box.width - box.right + 98, y: at + 4, "text-anchor": "end", class: "halo", text: "the flow itself" })
-      : draw("text", { x: box.left + 4, y: at - 6, class: "halo", text: "the flow itself" }),
-  );
+  svg.append(draw("line", { x1: box.left, x2: box.width - box.right, y1: at, y2: at, stroke: "var(--ink)", "stroke-dasharray": "7 4", "stroke-width": 1.5 }));
+  if (hasMargin(box)) svg.append(draw("text", { x: box.width - box.right + 98, y: at + 4, "text-anchor": "end", class: "halo", text: "the flow itself" }));
 }
 
 function addMethodLines(svg, lines, shapes, px, py) {
@@ -184,12 +182,13 @@ function legendItem(mark, text) {
   return make("li", {}, draw("svg", { viewBox: "-9 -9 18 18", "aria-hidden": "true" }, mark), text);
 }
 
-function chartLegend(record, shapes) {
+function chartLegend(record, shapes, withFlow) {
   const items = [...shapes].map(([name, kind]) =>
     legendItem(draw("path", { d: markPath(kind, 5), fill: "none", stroke: "var(--muted)", "stroke-width": 2 }), name));
   const square = (colour) => draw("rect", { x: -6, y: -6, width: 12, height: 12, fill: colour });
   const factor = bandOf(record)[1] / record.own.metric; // of mean squares, that of their roots squared
   const limit = record.kind === "errors" ? `${Number((Number.isFinite(factor) ? factor : record.threshold).toPrecision(3))} times` : isShare(record) ? pointsWords(+(100 * record.threshold).toFixed(2)) : Number(Number(record.threshold).toPrecision(3));
+  if (withFlow) items.push(legendItem(draw("line", { x1: -9, x2: 9, y1: 0, y2: 0, stroke: "var(--ink)", "stroke-dasharray": "7 4", "stroke-width": 2 }), "the flow itself"));
   items.push(
     legendItem(draw("circle", { r: 8, fill: "var(--ink)" }), `its own solver: ${record.own.solver}`),
     legendItem(square("var(--counts)"), `${accuracyWords(record, true)} as its own`),
