@@ -190,3 +190,30 @@ def torchdiffeqs_methods() -> Iterator[Sentence]:
         max(p),
         *lost,
     )
+
+
+@of_page(PAGE)
+def torchdiffeqs_fehlberg2() -> Iterator[Sentence]:
+    found, accuracy, lost = benchmark("torchdiffeq_methods")["runs"], list[float](), list[float]()
+    means = list[float]()
+    for tolerance, name in (("0.1", "1e-1"), ("0.01", "1e-2"), ("0.001", "1e-3")):
+        run = found[f"fehlberg2 {tolerance}"]
+        ours = [row for row in rows("critical-steps", "audits") if row["run"] == f"sphere2-fehlberg21-{name}"]
+        theirs_lost = [a - b for a, b in zip(run["own"], run["flow"], strict=True)]
+        ours_lost = [float(row["own"]) - float(row["flow"]) for row in ours]
+        accuracy.append(_welch(run["own"], numbers(ours, "own")))
+        lost.append(_welch(theirs_lost, ours_lost))
+        means.append(fmean(theirs_lost))
+    yield (
+        "accuracy with the training solver is that of our fehlberg21 (Welch p = {:.2f} to {:.2f}), and so is what the "
+        "flow takes away ({:.2f}, {:.2f} and {:.2f}; p = {:.2f} to {:.2f})",
+        min(accuracy),
+        max(accuracy),
+        *means,
+        min(lost),
+        max(lost),
+    )
+
+
+def _welch(one: Sequence[float], other: Sequence[float]) -> float:
+    return welch_p((fmean(one), stdev(one), len(one)), (fmean(other), stdev(other), len(other)))

@@ -13,6 +13,7 @@ from windermere.paper.studies.statistics import (
     incomplete_beta,
     slope,
     student_tail,
+    surely,
     told,
     welch,
 )
@@ -78,3 +79,10 @@ def test_samples_that_do_not_vary_differ_or_do_not() -> None:
 @pytest.mark.parametrize(("p", "words"), [(1e-5, "p < 0.001"), (0.0432, "p = 0.043"), (0.456, "p = 0.46")])
 def test_p_values_have_as_many_digits_as_tell_something(p: float, words: str) -> None:
     assert told(p) == words
+
+
+def test_a_limit_is_surely_passed_where_a_one_sided_test_says_so_of_every_group() -> None:
+    assert surely(0.9, [0.99, 0.98, 0.97], [0.95, 0.96, 0.95]) is True
+    assert surely(0.9, [0.99, 0.98, 0.97], [0.99, 0.6, 0.95]) is None
+    assert surely(0.9, [0.99, 0.98, 0.97], [0.5, 0.52, 0.51]) is False
+    assert surely(0.9, [0.91]) is True  # of one seed, by itself

@@ -10,6 +10,7 @@ import numpy as np
 from windermere.paper.figures.outputs_figure import OutputsPanel, draw_outputs
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.rows import RunRow, Table, Tables, draw_png
+from windermere.paper.studies.statistics import surely
 from windermere.paper.studies.study import Finding, Finished, Study
 from windermere.paper.studies.trajectories import (
     ACCURACY,
@@ -26,7 +27,6 @@ from windermere.paper.studies.trajectories import (
     of_first_seed,
     regions,
     scored_rows,
-    surely,
     walks,
 )
 from windermere.paper.training import RunConfig

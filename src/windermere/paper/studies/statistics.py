@@ -140,6 +140,14 @@ def judged(holds: float, fails: float) -> bool | None:
     return True if holds < LEVEL else False if fails < LEVEL else None
 
 
+def surely(limit: float, *groups: Sequence[float]) -> bool | None:
+    """Whether the means over seeds are above a limit, by one-sided t-tests; of one seed, by itself."""
+    if any(len(values) < 2 for values in groups):
+        return all(fmean(values) > limit for values in groups)
+    tests = [against(values, limit) for values in groups]
+    return judged(max(test.above() for test in tests), min(test.below() for test in tests))
+
+
 def told(p: float) -> str:
     """A p-value in words."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}" if p < 0.1 else f"p = {p:.2f}"
