@@ -207,3 +207,17 @@ def what_was_found() -> Iterator[Sentence]:
         _mean("midpoint/rk4 steady 0.09", "flow"),
         _level("midpoint/rk4 paper 0.1", "midpoint/rk4 steady 0.09"),
     )
+
+
+@of_page(PAGE)
+def thresholds() -> Iterator[Sentence]:
+    runs = [benchmark("frontier")["runs"][f"sphere2 euler/midpoint paper {d}"] for d in (0.2, 0.05)]
+    loose, tight = (Counter(run["outcome"]) for run in runs)
+    yield (
+        "with 0.2 no Euler model of five is FLOW ({} TIED, {} UNDECIDED, at {:.1f} evaluations), with 0.05 all five "
+        "are (at {:.1f})",
+        loose["TIED"],
+        loose["UNDECIDED"],
+        *(fmean(run["evaluations"]) for run in runs),
+    )
+    assert (loose["FLOW"], tight["FLOW"]) == (0, 5)
