@@ -40,7 +40,7 @@ def calls(draw: Any) -> dict[str, Any]:
 
 def largest_of(*tolerances: Any) -> float:
     """Each is a number, a word for one, or several numbers."""
-    return max(float(torch.as_tensor(float(each) if isinstance(each, str) else each).max()) for each in tolerances)
+    return max(float(part) for each in tolerances for part in (each.flatten() if isinstance(each, Tensor) else [each]))
 
 
 @examples("odeint")
