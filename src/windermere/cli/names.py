@@ -29,6 +29,7 @@ STUDIES = (
     "crossing-field",
     "sphere2-data",
     "tolerance-adaptation-sphere2",
+    "tied-sampler",
 )
 FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
 

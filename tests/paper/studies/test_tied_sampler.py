@@ -207,7 +207,7 @@ def test_the_issues_runs_are_there_with_their_seeds() -> None:
     for loss in runs.LOSSES:
         for steps in ("euler-1", "euler-2", "euler-4", "euler-8", "euler-16", "euler-20", "euler-32", "euler-64"):
             assert every[f"gaussians-mlp-{loss}-{steps}"].seeds == SEEDS
-    assert {run.seeds for run in every.values()} == {SEEDS}
+    assert {name for name, run in every.items() if run.seeds != SEEDS} == {n for n in every if n.endswith(runs.LONG)}
     assert set(runs.DRAWN) <= every.keys()
     assert len(every) == 32 + 2 * 16 + 6
 

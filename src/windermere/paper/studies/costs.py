@@ -49,4 +49,5 @@ COSTS: Mapping[str, Cost] = {
     "crossing-field": Cost(full=0.1, on="CPU", quick=0.1),
     "sphere2-data": Cost(full=0.1, on="CPU", quick=0.1),
     "tolerance-adaptation-sphere2": Cost(full=9, on="CPU", quick=0.5),
+    "tied-sampler": Cost(full=15, on="CPU", quick=0.3),
 }

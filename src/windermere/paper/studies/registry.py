@@ -1,4 +1,4 @@
-"""Every study by its name, in the paper's order."""
+"""Every study by its name, in the paper's order, and ours after them."""
 
 import re
 
@@ -13,6 +13,7 @@ from windermere.paper.studies.smaller_step import SMALLER_STEP
 from windermere.paper.studies.sphere2 import SPHERE2
 from windermere.paper.studies.study import Study
 from windermere.paper.studies.table1 import TABLE1
+from windermere.paper.studies.tied_sampler.study import TIED_SAMPLER
 from windermere.paper.studies.trajectories import TRAJECTORIES
 
 ALL: tuple[Study, ...] = (
@@ -27,6 +28,7 @@ ALL: tuple[Study, ...] = (
     CROSSING_FIELD,
     SPHERE2,
     TOLERANCE_STUDY,
+    TIED_SAMPLER,
 )
 STUDIES = {study.name: study for study in ALL}
 FIGURE = re.compile(r"Figure (\d+)(?: \(([a-z, ]+)\))?")

@@ -31,8 +31,8 @@ CONTROLLERS: Mapping[str, Controller] = {
     "finer-steady-midpoint": SteadySteps(train="midpoint", check="rk4", every=EVERY, target=0.02),
 }
 """Their scores are logarithms of losses: 0.1 is a factor of 1.26. The targets are shares of the samples' spread."""
-LONGER, LONGER_EULER = 4, (4, 8, 16)
-"""Some are tuned so many times as long."""
+LONGER, LONGER_EULER, LONGER_SEEDS = 4, (4, 8, 16), SEEDS[:3]
+"""Some are tuned so many times as long, with fewer seeds."""
 DRAWN, DRAWN_POINTS = ("gaussians-mlp-energy-euler-2", "gaussians-mlp-reward-euler-2"), 400
 """Runs whose samples are kept, and how many of their first seed's."""
 
@@ -149,8 +149,12 @@ def _settings(
 
 
 def own_runs(quick: bool) -> Mapping[str, OwnRun]:
-    scale, seeds = (QUICK, SEEDS[:1]) if quick else (FULL, SEEDS)
-    return {one.run: OwnRun(seeds=seeds, do=partial(carry_out, one, scale)) for one in settings(quick)}
+    scale = QUICK if quick else FULL
+    return {one.run: OwnRun(seeds=_seeds(one, quick), do=partial(carry_out, one, scale)) for one in settings(quick)}
+
+
+def _seeds(one: Setting, quick: bool) -> tuple[int, ...]:
+    return SEEDS[:1] if quick else LONGER_SEEDS if one.longer > 1 else SEEDS
 
 
 def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:

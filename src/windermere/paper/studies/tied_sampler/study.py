@@ -100,7 +100,7 @@ def _samples(rows: Sequence[SampleRow], run: str) -> list[SamplesPanel]:
 
 TIED_SAMPLER = Study(
     name="tied-sampler",
-    paper="ours",
+    paper="beyond the paper",
     what="Flow-matching models that are tuned through the few steps of their sampler, and their flow before and after",
     tables=(TUNED, SAMPLES),
     own_runs=own_runs,
