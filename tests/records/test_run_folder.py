@@ -57,7 +57,7 @@ def test_a_folder_with_other_files_is_refused_and_nothing_is_added(tmp_path: Pat
 
 @pytest.mark.parametrize("lock", ["", "1234\n", "\0" * 5])
 def test_an_empty_folder_may_hold_hidden_files_and_an_aborted_creation(tmp_path: Path, lock: str) -> None:
-    for name in (".gitkeep", ".config.json.0a1b2c3d.tmp"):
+    for name in (".gitkeep", ".config.json.0a1b2c3d.tmp", ".metrics.jsonl.0a1b2c3d.tmp"):
         (tmp_path / name).write_text("")
     (tmp_path / "lock").write_text(lock)
     records.write_json(tmp_path / "environment.json", records.environment("cpu"))

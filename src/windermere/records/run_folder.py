@@ -291,7 +291,7 @@ def _is_left_over(entry: Path) -> bool:
 
 def _remove_partial_files(path: Path) -> None:
     """Removes what a process killed inside `write_atomically` left; to be called under the lock."""
-    names = "|".join(map(re.escape, (CONFIG, ENVIRONMENT, CHECKPOINT, MODEL)))
+    names = "|".join(map(re.escape, (CONFIG, ENVIRONMENT, METRICS, CHECKPOINT, MODEL)))
     partial = re.compile(rf"\.({names})\.[0-9a-f]{{8}}\.tmp")
     with storing(path, "tidied up"):
         for entry in list(path.iterdir()):
