@@ -10,7 +10,7 @@ from windermere.records.atomic import (
     write_atomically,
     write_json,
 )
-from windermere.records.attempts import ATTEMPTS, AttemptFolder, hand_out, new_label, reached, take_over
+from windermere.records.attempts import ATTEMPTS, AttemptFolder, copy_run, hand_out, new_label, reached, take_over
 from windermere.records.environment import environment
 from windermere.records.integrity import CONFIGS
 from windermere.records.lock import not_in_use, other_files
@@ -25,6 +25,7 @@ __all__ = [
     "Run",
     "RunFolder",
     "TensorFile",
+    "copy_run",
     "damaged",
     "environment",
     "hand_out",

@@ -133,6 +133,16 @@ class State:
             write_atomically(target, data)
 
 
+def copy_run(run: Path, path: Path) -> None:
+    """Copies what a run, or an attempt at one, has reached into a new folder, where it can go on."""
+    state = State.of(run)
+    if state is None:
+        raise RunError(f"{run} has no checkpoint to go on from")
+    with storing(path, "created"):
+        path.mkdir(parents=True)
+    state.copy_to(path, path / CHECKPOINT)
+
+
 def reached(run: Path) -> int:
     """The iteration of a run's checkpoint."""
     path = run / CHECKPOINT

@@ -106,6 +106,8 @@ def test_what_goes_on_until_its_check_has_passed_is_the_longer_run(
     assert_same_model(found[0,][0].member(0), longer.trained.member(0))
     assert_same_model(found[1,][0].member(0), first.trained.member(1))
     assert found[0,][1][0] == pytest.approx(recipe_measures.costs(longer.folder)[0])
+    (first.folder / "checkpoint.safetensors").rename(first.folder / "checkpoint-0003.safetensors")
+    assert [model.config.seeds for model, _ in until_passed(first)] == [*found]  # nor does an attempt's folder matter
 
 
 def test_a_check_has_failed_where_scores_are_further_apart_than_the_threshold(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """What a trained recipe contributes: what it cost, the audit of each seed, and numbers that might have predicted it."""
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from windermere.paper.studies.recipe_runs import family_of
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
 from windermere.paper.studies.study import Finished
 from windermere.paper.training import Labelled, RunConfig, Trained, leave_behind, open_run, train, trained_ensemble
-from windermere.records import read_metrics, sparse
+from windermere.records import copy_run, read_metrics, sparse
 
 STOPPED = "-stopped"
 """How a recipe's name ends that goes on until its check has passed."""
@@ -118,7 +117,7 @@ def until_passed(run: Finished) -> Iterator[tuple[Trained, dict[int, float]]]:
     every, training_set = _every(config), data.load(config.data, seed=config.data_seed).train
     with TemporaryDirectory() as place:
         folder = Path(place) / "run"
-        shutil.copytree(run.folder, folder)
+        copy_run(run.folder, folder)
         trained, waiting = run.trained, config.seeds
         for rounds in range(MOST_ROUNDS + 1):
             failed = _failed(folder, trained.config)
