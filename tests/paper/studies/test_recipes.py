@@ -25,6 +25,7 @@ from windermere.paper.studies.being_tied_measures import (
     calibration_error,
     lost_share,
     strayed_share,
+    with_noise,
 )
 from windermere.paper.studies.recipe_measures import RECIPES, RecipeRow, until_passed
 from windermere.paper.studies.recipe_runs import FAMILIES, recipe_runs
@@ -205,6 +206,13 @@ def test_an_attack_goes_as_far_as_it_may_and_to_the_wrong_side() -> None:
     x = torch.tensor([[0.3, 0.0], [-0.3, 0.0]])
     found = attacked(model, x, torch.tensor([1, 0]), 0.1)
     assert torch.allclose(found, torch.tensor([[0.2, 0.1], [-0.2, -0.1]]))
+
+
+def test_noise_and_attacks_are_made_where_the_inputs_are() -> None:
+    """On a GPU too; a device without memory stands for it."""
+    x, y = torch.zeros(4, 2, device="meta"), torch.zeros(4, dtype=torch.long, device="meta")
+    made = [*with_noise(x, 0.1), attacked(nn.Linear(2, 2, device="meta"), x, y, 0.1)]
+    assert {inputs.device.type for inputs in made} == {"meta"}
 
 
 def tied_row(run: str, seed: int, **values: float) -> TiedRow:

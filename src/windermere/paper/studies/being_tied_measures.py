@@ -5,6 +5,7 @@ Shapes: n samples, d points, C classes.
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -143,7 +144,7 @@ def _solved_back(field: nn.Module, ends: Tensor, solver: wm.Solver) -> Tensor:
 def lost_share(inputs: Tensor, found: Tensor) -> float:
     """Of inputs [n, d], those whose own point of `found` is nearer to another input."""
     nearest = torch.cdist(found.double(), inputs.double()).nan_to_num(torch.inf).argmin(dim=1)
-    there = found.isfinite().all(dim=1) & (nearest == torch.arange(len(inputs)))
+    there = found.isfinite().all(dim=1) & (nearest == torch.arange(len(inputs), device=nearest.device))
     return float((~there).double().mean())
 
 
@@ -153,14 +154,19 @@ def strayed_share(inputs: Tensor, found: Tensor) -> float:
 
 
 def _noisy(model: nn.Module, x: Tensor, y: Tensor, spread: float) -> float:
+    return sum(_accuracy(model(inputs), y) for inputs in with_noise(x, spread)) / DRAWS
+
+
+def with_noise(x: Tensor, spread: float) -> Iterator[Tensor]:
+    """Inputs with normal noise, drawn several times; the same on every device."""
     stream = torch.Generator().manual_seed(0)
-    drawn = (x + spread * torch.randn(x.shape, generator=stream) for _ in range(DRAWS))
-    return sum(_accuracy(model(inputs), y) for inputs in drawn) / DRAWS
+    for _ in range(DRAWS):
+        yield x + spread * torch.randn(x.shape, generator=stream).to(x)
 
 
 def attacked(model: nn.Module, x: Tensor, y: Tensor, most: float) -> Tensor:
     """Inputs after projected gradient descent within `most` of each coordinate, from a random point there."""
-    start = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    start = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)).to(x) * 2 - 1
     found = x + most * start
     for _ in range(ATTACK_STEPS):
         found.requires_grad_()

@@ -106,7 +106,7 @@ def _visited(field: nn.Module, inputs: Tensor, solver: Solver) -> Tensor:
 def slope(field: nn.Module, states: Tensor) -> float:
     """The largest spectral norm of the Jacobian at some of the states [n, N, d]."""
     some = states[:: max(1, len(states) // MOMENTS)].flatten(0, 1)
-    time = torch.zeros((), dtype=some.dtype)
+    time = some.new_zeros(())
     jacobians = vmap(jacrev(lambda z: field(time, z[None])[0]))(some)
     return float(torch.linalg.matrix_norm(jacobians, ord=2).max())
 
@@ -114,9 +114,10 @@ def slope(field: nn.Module, states: Tensor) -> float:
 @torch.no_grad()
 def layer_bound(field: SphereField) -> float:
     """The product of the norms of the three layers as maps of all points; ReLU adds nothing."""
-    width, points = field.mix.weight.shape[0], field.points
-    units = torch.eye(width * points, dtype=field.mix.weight.dtype).reshape(-1, width, points)
-    mixed = nn.functional.conv1d(units, field.mix.weight, padding=1).flatten(1)
+    weight, points = field.mix.weight, field.points
+    width = weight.shape[0]
+    units = torch.eye(width * points, dtype=weight.dtype, device=weight.device).reshape(-1, width, points)
+    mixed = nn.functional.conv1d(units, weight, padding=1).flatten(1)
     outer = field.lift.weight.norm() * field.lower.weight.norm()
     return float(outer * torch.linalg.matrix_norm(mixed, ord=2))
 
@@ -152,7 +153,7 @@ def _estimate_row(run: Finished, member: int, seed: int) -> EstimateRow:
 def _errors(field: nn.Module, z: Tensor, h: float, solver: Adaptive) -> tuple[Tensor, Tensor]:
     """The errors [N] of one step of size h from states z [N, d]: as they are, and as they are estimated."""
     tableau, rates = solver.tableau, list[Tensor]()
-    time = torch.zeros((), dtype=z.dtype)
+    time = z.new_zeros(())
     for row in tableau.a:
         rates.append(field(time, z + h * _weighted(row, rates, z)))
     stepped, estimate = z + h * _weighted(tableau.b, rates, z), h * _weighted(tableau.error_weights, rates, z)
