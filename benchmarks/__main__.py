@@ -17,6 +17,9 @@ from benchmarks import (
     page,
     peers,
     phenomenon,
+    ray_costs,
+    ray_failures,
+    ray_study,
     set_calibration,
     special_spheres,
     sphere_step,
@@ -39,6 +42,9 @@ BENCHMARKS = {
     "error_ratio": error_ratio.run,
     "mnist_start": mnist_start.run,
     "page": page.run,
+    "ray_study": ray_study.run,
+    "ray_costs": ray_costs.run,
+    "ray_failures": ray_failures.run,
     "frontier": frontier.bars_of_results,
 }
 

@@ -8,13 +8,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ray_nodes import first_at_work, nodes, raylet_of
 from tests.paper.studies import small
 from windermere.paper.cluster.pool import Cluster, open_pool
 from windermere.paper.studies.rows import Tables
@@ -41,36 +41,6 @@ def longer_runs(quick: bool) -> Mapping[str, RunConfig]:
 
 
 DYING, LONGER = replace(small.SMALL, measure=dying_once), replace(small.SMALL, runs=longer_runs)
-
-
-def first_at_work(out: Path, besides: set[int]) -> int:
-    """The process of an attempt that has come to a checkpoint; those that have been met are passed over."""
-    while True:
-        for lock in out.glob("runs/*/.attempts/0*/lock"):
-            text = lock.read_text().strip() if any(lock.parent.glob("checkpoint-*")) else ""
-            if text and int(text) not in besides:
-                return int(text)
-        time.sleep(0.02)
-
-
-def raylet_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-@contextmanager
-def nodes(count: int) -> Iterator[Any]:
-    """Ray on three nodes and more, each with a core; the driver's has none."""
-    from ray.cluster_utils import Cluster as Nodes
-
-    started = Nodes(
-        initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, "_system_config": QUICKLY}
-    )
-    try:
-        for _ in range(count):
-            started.add_node(num_cpus=1)
-        yield started
-    finally:
-        started.shutdown()  # type: ignore[no-untyped-call]
 
 
 def beside(act: Callable[[], None]) -> None:
@@ -112,8 +82,7 @@ def run(scene: str, out: Path) -> None:
     if scene == "process dies":
         run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
         return
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    with nodes(2) as started:
+    with nodes(2, **QUICKLY) as started:
         cluster = Cluster(open=partial(open_pool, started.address), tell=tell, patience=8.0)
         acts: Mapping[str, Callable[[], None]] = {
             "nodes die": partial(killing_twice, started, out),

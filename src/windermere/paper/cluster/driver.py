@@ -18,8 +18,8 @@ from windermere.paper.cluster.work import Carried, Ending, Lost, Work
 from windermere.paper.training import Report, StopSign, hold_run
 from windermere.records import RunFolder, hand_out, new_label, reached, take_over
 
-MOST_OUT = 1000
-"""How much work is handed out at a time; the rest waits here, where it takes no memory of Ray's."""
+MOST_OUT = 5000
+"""How much work is handed out at a time; the rest waits here, where it takes no memory of Ray's and no locks."""
 IN_VAIN = 3
 """After so many attempts in a row that came no further, work is given up."""
 PAUSE = 0.5

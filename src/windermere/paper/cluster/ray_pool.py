@@ -37,6 +37,9 @@ from windermere.paper.cluster.pool import Beat, Pool
 from windermere.paper.cluster.work import Ending, Lost, Resources, Sets, Work, carry_out
 from windermere.paper.training import Report, StopSign
 
+if sys.platform != "win32":
+    import resource
+
 EVERY = 2.0
 """Seconds between a process's signs of life."""
 WHY: Mapping[type[BaseException], str] = {
@@ -104,6 +107,7 @@ def open_ray(address: str | None) -> Iterator[Pool]:
     terminated = signal.getsignal(signal.SIGTERM)
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     _refuse_unless_answered(address)
+    _allow_open_files()
     with redirect_stdout(sys.stderr):  # where Ray prints why nodes died: answers have standard output for themselves
         try:
             ray.init(
@@ -121,6 +125,14 @@ def open_ray(address: str | None) -> Iterator[Pool]:
             yield RayPool()
         finally:
             ray.shutdown()
+
+
+def _allow_open_files() -> None:
+    """Each run that is out is a file that is locked, and there may be thousands."""
+    if sys.platform != "win32":
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _refuse_unless_answered(address: str) -> None:

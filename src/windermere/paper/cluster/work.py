@@ -24,7 +24,7 @@ Sets: TypeAlias = tuple[Labelled, Labelled]
 Make: TypeAlias = Callable[[int, Path, Sets], Any]
 """What becomes of a trained run besides its files: of its place in the work, its folder and the sets."""
 SPHERE_MEMORY, IMAGE_MEMORY = 600 * 2**20, 3 * 2**30
-"""What a process takes on a CPU, PyTorch included (benchmarks/results/ray_costs.json), rounded up."""
+"""What a process is given, PyTorch included: on a CPU one for spheres took 473 MB, and for images this is a guess."""
 SPHERE_SHARE, IMAGE_SHARE = 0.25, 0.5
 """How much of a GPU a run takes, unless that is said: a guess, with room to spare on one with 40 GB and more."""
 

@@ -5,8 +5,9 @@ functions: so the tables are the same.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from windermere.errors import DivergedError
 from windermere.paper.cluster.driver import Driver
@@ -36,13 +37,19 @@ class Elsewhere:
     runner: Runner
     pool: Pool
     cluster: Cluster
+    _arrived: list[Measured] = field(default_factory=list)
+    _next: float = 0.0
+    """When the tables are written again."""
 
     def carry_out(self, parts: Sequence[Part]) -> dict[str, str]:
         """Train and measure; returns why parts were given up, by name."""
         self.parts = {part.folder: part for part in parts}
         given = self.cluster
         driver = Driver(self.pool, self.runner.sign, given.patience, tell=given.tell, watch=self._watch)
-        driver.drive(self._works(parts), self._settle)
+        try:
+            driver.drive(self._works(parts), self._settle)
+        finally:
+            self._add()
         return driver.failed
 
     def _works(self, parts: Sequence[Part]) -> Iterator[Work]:
@@ -56,16 +63,23 @@ class Elsewhere:
                 make=Measuring(self.runner.folder.study, tuple(group)),
             )
 
+    def _add(self) -> None:
+        """Add all rows that have come. With very many, writing the tables takes time: a tenth of it, and no more."""
+        begun = monotonic()
+        if self._arrived:
+            self.runner.folder.add(*joined(self._arrived))
+            self._arrived.clear()
+        self._next = monotonic() + 9 * (monotonic() - begun)
+
     def _watch(self, work: Work, index: int, where: str, report: Report) -> None:
         self.runner.shares.at(self.parts[work.runs[index]], report, where)
 
     def _settle(self, ended: Sequence[tuple[Work, Ending]]) -> Iterable[Work]:
-        """All rows that have come are added at once: with very many, writing the tables is what takes time."""
-        arrived, left = list[Measured](), list[Part]()
+        left = list[Part]()
         for work, ending in ended:
             parts = [self.parts[run] for run in work.runs]
             made = ending.made if isinstance(ending, Carried) else [None] * len(parts)
-            arrived += [rows for rows in made if rows is not None]
+            self._arrived += [rows for rows in made if rows is not None]
             for part, rows in zip(parts, made, strict=True):
                 self.runner.shares.over(part, finished=rows is not None)
             if isinstance(ending, Diverged):
@@ -74,7 +88,7 @@ class Elsewhere:
                 left += self.runner.without_diverged(parts, error)
             elif isinstance(ending, Lost):
                 left += parts
-        if arrived:
-            self.runner.folder.add(*joined(arrived))
+        if monotonic() >= self._next:
+            self._add()
         self.parts |= {part.folder: part for part in left}
         return self._works(left) if left else ()
