@@ -36,4 +36,8 @@ def first_at_work(out: Path, besides: set[int]) -> int:
 
 
 def raylet_of(process: int) -> int:
-    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    """Its parent; that of an orphan would be everybody's."""
+    parent = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    if parent == 1:
+        raise ProcessLookupError(f"the node of process {process} is gone")
+    return parent

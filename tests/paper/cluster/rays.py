@@ -82,7 +82,7 @@ def run(scene: str, out: Path) -> None:
     if scene == "process dies":
         run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
         return
-    with nodes(2, **QUICKLY) as started:
+    with nodes(3, **QUICKLY) as started:
         cluster = Cluster(open=partial(open_pool, started.address), tell=tell, patience=8.0)
         acts: Mapping[str, Callable[[], None]] = {
             "nodes die": partial(killing_twice, started, out),
