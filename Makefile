@@ -38,7 +38,8 @@ bench: $(READY)
 QUICK_COMPUTED := fan crossing-field sphere2-data smaller-step-sphere2
 
 QUICK := trajectories decision-regions sphere2-fixed sphere3-fixed sphere10-fixed sphere900-fixed sphere2-adaptive \
-	sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2 critical-steps tied-sampler
+	sphere2-adjoint step-adaptation-sphere2 tolerance-adaptation-sphere2 critical-steps tied-sampler recipes \
+	what-being-tied-costs
 
 QUICK_IMAGES := mnist-fixed mnist-adaptive step-adaptation-mnist cifar10-fixed cifar10-adaptive step-adaptation-cifar10 table1
 

@@ -30,6 +30,8 @@ STUDIES = (
     "sphere2-data",
     "tolerance-adaptation-sphere2",
     "tied-sampler",
+    "recipes",
+    "what-being-tied-costs",
 )
 FIGURES = ("figure1", "figure2", "figure3", "figure4", "figure5")
 

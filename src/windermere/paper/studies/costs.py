@@ -50,4 +50,6 @@ COSTS: Mapping[str, Cost] = {
     "sphere2-data": Cost(full=0.1, on="CPU", quick=0.1),
     "tolerance-adaptation-sphere2": Cost(full=9, on="CPU", quick=0.5),
     "tied-sampler": Cost(full=15, on="CPU", quick=0.3),
+    "recipes": Cost(full=15, on="CPU", quick=0.4),
+    "what-being-tied-costs": Cost(full=3, on="CPU", quick=0.3),
 }

@@ -4,11 +4,13 @@ import re
 
 from windermere.errors import UnknownNameError
 from windermere.paper.studies.adaptation import STEP_STUDIES, TOLERANCE_STUDY
+from windermere.paper.studies.being_tied import TIED_STUDY
 from windermere.paper.studies.critical_steps import CRITICAL_STEPS
 from windermere.paper.studies.crossing_field import CROSSING_FIELD
 from windermere.paper.studies.decision_regions import DECISION_REGIONS
 from windermere.paper.studies.fan import FAN
 from windermere.paper.studies.grids import GRIDS
+from windermere.paper.studies.recipes import RECIPE_STUDY
 from windermere.paper.studies.smaller_step import SMALLER_STEP
 from windermere.paper.studies.sphere2 import SPHERE2
 from windermere.paper.studies.study import Study
@@ -29,6 +31,8 @@ ALL: tuple[Study, ...] = (
     SPHERE2,
     TOLERANCE_STUDY,
     TIED_SAMPLER,
+    RECIPE_STUDY,
+    TIED_STUDY,
 )
 STUDIES = {study.name: study for study in ALL}
 FIGURE = re.compile(r"Figure (\d+)(?: \(([a-z, ]+)\))?")
