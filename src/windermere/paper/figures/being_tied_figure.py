@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from windermere.report.palette import CLASSES, INK
 from windermere.report.style import house_style, new_figure, save
 
-COLUMNS = 5
+COLUMNS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ def draw_measures(panels: Sequence[MeasurePanel], runs: Sequence[str], path: Pat
         axes.grid(axis="y")
         axes.set_xticks(range(len(runs)), runs, rotation=35, ha="right")
         axes.margins(y=0.12)
+        if not any(map(any, panel.values)):
+            axes.set_ylim(-0.02, 0.2)
     for axes in every[len(panels) :]:
         axes.set_visible(False)
     save(canvas, path)

@@ -27,7 +27,7 @@ FEWEST = 3
 WORDS: Mapping[str, str] = {
     "lost": "inputs lost on the way back",
     "strayed": "inputs that come back far off",
-    "strayed_finely": "the same, fine way back",
+    "strayed_finely": "far off by a fine way back",
     "noise_1": "accuracy, noise of 0.01",
     "noise_2": "accuracy, noise of 0.02",
     "noise_5": "accuracy, noise of 0.05",
