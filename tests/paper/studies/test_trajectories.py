@@ -54,7 +54,7 @@ def test_a_number_of_one_seed_says_so() -> None:
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:
     assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
-    assert len(STUDIES) == 24
+    assert len(STUDIES) == 25
     assert find_study("trajectories") is trajectories.TRAJECTORIES
 
 
