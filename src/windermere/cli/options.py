@@ -1,6 +1,7 @@
 """Flags that several commands share."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -52,7 +53,6 @@ class RayCommand(TyperCommand):
 
 
 def _with_address(args: list[str]) -> Iterator[str]:
-    following = iter([*args[1:], ""])
-    for word, after in zip(args, following, strict=True):
+    for word, after in pairwise([*args, ""]):
         stands_alone = word == "--ray" and after != "auto" and (after.startswith("-") or ":" not in after)
         yield "--ray=" if stands_alone else word
