@@ -6,6 +6,7 @@ import pytest
 from scipy import special, stats
 
 from windermere.paper.studies.statistics import (
+    LEVEL,
     Sample,
     against,
     between_groups,
@@ -86,3 +87,10 @@ def test_a_limit_is_surely_passed_where_a_one_sided_test_says_so_of_every_group(
     assert surely(0.9, [0.99, 0.98, 0.97], [0.99, 0.6, 0.95]) is None
     assert surely(0.9, [0.99, 0.98, 0.97], [0.5, 0.52, 0.51]) is False
     assert surely(0.9, [0.91]) is True  # of one seed, by itself
+
+
+def test_that_one_of_many_groups_is_below_a_limit_is_corrected_for_how_many_there_are() -> None:
+    above, below = [0.99, 0.98, 0.97], [0.88, 0.85, 0.87]
+    assert LEVEL / 2 < stats.ttest_1samp(below, 0.9, alternative="less").pvalue < LEVEL
+    assert surely(0.9, below) is False
+    assert surely(0.9, above, below) is None

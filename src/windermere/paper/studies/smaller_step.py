@@ -17,7 +17,7 @@ from windermere.paper.studies.forks import BEFORE, SAME, SMALLER, ForkRow, WayRo
 from windermere.paper.studies.measuring import part_to_test
 from windermere.paper.studies.rows import MAIN, Table, Tables
 from windermere.paper.studies.running import load_sets
-from windermere.paper.studies.statistics import LEVEL, against
+from windermere.paper.studies.statistics import against, judged
 from windermere.paper.studies.study import Finding, Share, Study, data_name
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import write_atomically
@@ -121,20 +121,20 @@ def findings(data: str, tables: Tables) -> list[Finding]:
 
 
 def _finding(data: str, run: str, forks: Forks, *, full: bool, every: int) -> Finding:
-    gains, p = forks.gains, against(forks.gains).p
+    gains, gain = forks.gains, against(forks.gains)
     gaps = [(BEFORE, _own_gap), (BEFORE, _halved_gap), (SMALLER, _halved_gap), (SAME, _own_gap)]
     at, alone, after, control = (100 * fmean(forks.by_seed(*gap)) for gap in gaps)
     ours = (
         f"trained for {every} iterations with half the step, models score {100 * fmean(gains):.1f} points higher "
         f"under the flow than a control trained on with the same (seeds {_span(gains)}; paired t-test, "
-        f"{len(gains)} seeds: p = {p:.1g}). The gap to the flow is {at:.1f} points at the {forks.checks} failing "
+        f"{len(gains)} seeds: p = {gain.p:.1g}). The gap to the flow is {at:.1f} points at the {forks.checks} failing "
         f"checks, {alone:.1f} of the same weights with half the step, and {after:.1f} after training with it; the "
         f"control's is {control:.1f}"
     )
     return Finding(
         claim=CLAIM,
         ours=ours,
-        agrees=(fmean(gains) > 0 and p < LEVEL) if full else None,
+        agrees=judged(gain.above(), gain.below()) if full else None,
         case=f"{data_name(data)}, {methods(run)}, against a control",
     )
 

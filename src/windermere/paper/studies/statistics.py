@@ -141,11 +141,12 @@ def judged(holds: float, fails: float) -> bool | None:
 
 
 def surely(limit: float, *groups: Sequence[float]) -> bool | None:
-    """Whether the means over seeds are above a limit, by one-sided t-tests; of one seed, by itself."""
+    """Whether the means over seeds are above a limit, all of them, by one-sided t-tests; of one seed, by itself. That
+    one of several is not has as many chances to look so, and is corrected for them (Bonferroni)."""
     if any(len(values) < 2 for values in groups):
         return all(fmean(values) > limit for values in groups)
     tests = [against(values, limit) for values in groups]
-    return judged(max(test.above() for test in tests), min(test.below() for test in tests))
+    return judged(max(test.above() for test in tests), len(tests) * min(test.below() for test in tests))
 
 
 def told(p: float) -> str:
