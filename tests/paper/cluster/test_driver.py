@@ -214,6 +214,24 @@ def test_ten_thousand_pieces_of_work_are_handed_out_five_thousand_at_a_time() ->
     assert (len(done), counting.most) == (10_000, 5000)
 
 
-def test_a_client_of_ray_is_refused_in_a_sentence() -> None:
+def test_that_nothing_begins_is_told_once(tmp_path: Path) -> None:
+    """Each look at the clock is twenty seconds after the one before."""
+
+    class Full(PoolHere):
+        def wait(self, seconds: float) -> Sequence[tuple[str, Ending]]:
+            looks.append(seconds)
+            return [] if len(looks) < 20 else super().wait(seconds)
+
+    looks, told, clock = list[float](), list[str](), iter(range(0, 10_000, 20))
+    work = replace(some_work(tmp_path), resources=Resources(gpus=0.25))
+    Driver(Full(), StopSign(), tell=told.append, clock=lambda: float(next(clock))).drive([work], once)
+    (sentence,) = told
+    assert sentence.endswith("nowhere is there room yet for a process with 1 core, 0.25 of a GPU and 0.6 GiB")
+
+
+def test_a_client_of_ray_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="submit it as a job"):
         open_pool("ray://head:10001")
+    monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
+    with pytest.raises(UsageError, match="submit it as a job"):
+        open_pool(None)

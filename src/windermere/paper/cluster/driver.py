@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TypeAlias
 
@@ -24,6 +25,8 @@ IN_VAIN = 3
 """After so many attempts in a row that came no further, work is given up."""
 PAUSE = 0.5
 """Seconds between two looks at signs of life."""
+LONG = 120.0
+"""Seconds after which it is told that nothing begins."""
 Settle: TypeAlias = Callable[[Sequence[tuple[Work, Ending]]], Iterable[Work]]
 """Does what is to be done about work whose attempts have ended, and says what is to be handed out in turn."""
 
@@ -59,6 +62,8 @@ class Driver:
     _out: dict[str, _Out] = field(default_factory=dict)
     _attempts: dict[Path, int] = field(default_factory=dict)
     _vain: dict[Path, int] = field(default_factory=dict)
+    _heard: float = -inf
+    """When anything was at work; of what does not begin, it is told once."""
 
     def drive(self, works: Iterable[Work], settle: Settle) -> None:
         """Until all is done or given up, or a stop sign has been obeyed everywhere."""
@@ -111,6 +116,11 @@ class Driver:
                 known.heard, known.where = now, beat.where
                 for index, report in beat.reports.items():
                     self.watch(known.work, index, beat.where, report)
+        if held_up or self._heard == -inf or any(out.heard is not None for out in self._out.values()):
+            self._heard = now
+        elif self._out and now - self._heard > LONG:
+            work, self._heard = next(iter(self._out.values())).work, inf
+            self.tell(f"{work} waits: nowhere is there room yet for a process with {work.resources}")
 
     def _overdue(self, now: float) -> list[tuple[_Out, Ending]]:
         late = [k for k, out in self._out.items() if out.heard is not None and now - out.heard > self.patience]

@@ -1,5 +1,6 @@
 """Processes to hand work to: what the driver needs of them, whoever runs them."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ def open_pool(address: str | None) -> AbstractContextManager[Pool]:
 
 def check_address(address: str | None) -> None:
     """Refuses what cannot be, before anything is made."""
-    if address is not None and "://" in address:
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    if "://" in address:
         raise UsageError(
             f"Ray's client cannot be used ({address}), since the driver writes to the folder that all nodes see: start "
             "this on a machine of the cluster, or submit it as a job"

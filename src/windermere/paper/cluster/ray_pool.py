@@ -219,7 +219,7 @@ class _Heart(threading.Thread):
 
     def beat(self) -> None:
         fresh, self.fresh = self.fresh, {}
-        plain = {index: asdict(report) for index, report in fresh.items()}
+        plain = {index: asdict(report) for index, report in list(fresh.items())}  # one may just be added
         try:
             self.sign.reason = ray.get(self.board.beat.remote(self.label, self.where, plain)) or self.sign.reason
         except RayError:  # the driver is gone

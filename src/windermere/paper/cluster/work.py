@@ -38,6 +38,10 @@ class Resources:
     memory: int = SPHERE_MEMORY
     """Bytes."""
 
+    def __str__(self) -> str:
+        gpus = f", {self.gpus:g} of a GPU" if self.gpus else ""
+        return f"{self.cores} core{'s' if self.cores > 1 else ''}{gpus} and {self.memory / 2**30:.1f} GiB"
+
     @classmethod
     def of(cls, config: RunConfig, gpu_share: float | None = None) -> "Resources":
         images = config.data in IMAGES
