@@ -8,12 +8,23 @@ import torch
 import torch.nn.functional as F
 
 import windermere as wm
+from windermere.errors import StartedOtherwiseError
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.training import RunConfig, make_ensemble
 from windermere.paper.training.batches import Batches
 from windermere.paper.training.treatment import Treatment, penalised_features
 
-from .small import a_config, assert_same_run, checkpoint, model, optimizer_for, rows, some_spheres, trained
+from .small import (
+    a_config,
+    assert_same_bits,
+    assert_same_run,
+    checkpoint,
+    model,
+    optimizer_for,
+    rows,
+    some_spheres,
+    trained,
+)
 
 OWN = wm.FixedStep.of("midpoint", steps=8)
 DRAWN = wm.RandomSteps(mean=2, finish=0.4)
@@ -36,6 +47,21 @@ def test_a_run_stopped_and_resumed_equals_one_that_was_not(tmp_path: Path, chang
     trained(tmp_path / "pieces", own, stop_at=7)
     trained(tmp_path / "pieces", own, resume=True)
     assert_same_run(tmp_path / "pieces", tmp_path / "whole")
+
+
+@pytest.mark.parametrize("changes", [{"random_steps": DRAWN}, {"treatment": TREATMENTS[1]}], ids=str)
+def test_a_run_that_ends_with_other_steps_cannot_become_longer(tmp_path: Path, changes: dict[str, Any]) -> None:
+    trained(tmp_path, config(**changes))
+    with pytest.raises(StartedOtherwiseError, match="cannot become longer"):
+        trained(tmp_path, config(**changes, iterations=24), resume=True)
+
+
+def test_a_run_whose_steps_are_all_drawn_alike_may_become_longer(tmp_path: Path) -> None:
+    endless = {"random_steps": wm.RandomSteps(mean=2, finish=0)}
+    trained(tmp_path / "longer", config(**endless))
+    trained(tmp_path / "longer", config(**endless, iterations=24), resume=True)
+    trained(tmp_path / "whole", config(**endless, iterations=24))
+    assert_same_bits(model(tmp_path / "longer").tensors, model(tmp_path / "whole").tensors)
 
 
 def test_training_with_random_steps_is_a_plain_loop_that_uses_them(tmp_path: Path) -> None:

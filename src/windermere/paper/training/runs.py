@@ -171,6 +171,15 @@ def _refuse_a_contradiction(path: str | Path, stored: RunConfig, settings: Mappi
     if (iterations := settings.get("iterations", stored.iterations)) < stored.iterations:
         advice = "resumed, it may have more iterations, but not fewer"
         raise StartedOtherwiseError(Path(path), {"iterations": (stored.iterations, iterations)}, advice)
+    if iterations > stored.iterations and _is_planned(stored):
+        advice = "its last iterations are trained with other steps, so that it cannot become longer: start a new run"
+        raise StartedOtherwiseError(Path(path), {"iterations": (stored.iterations, iterations)}, advice)
+
+
+def _is_planned(config: RunConfig) -> bool:
+    """Whether what a batch is solved with depends on how many iterations there will be."""
+    drawn, treatment = config.random_steps, config.treatment
+    return (drawn is not None and drawn.finish > 0) or (treatment is not None and bool(treatment.stages))
 
 
 def _start(settings: Mapping[str, Any]) -> str:
