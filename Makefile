@@ -75,7 +75,7 @@ docs: $(DOCS_READY)
 	cp docs/_build/demo/index.html docs/_build/html/play-page.html
 
 # The built site in Chromium: axe on every page.
-try-docs:
+try-docs: docs
 	$(BIN)/python -m tests.site docs/_build/html
 
 clean:

@@ -25,7 +25,7 @@ class Sweep:
     """What is simulated; times in seconds."""
 
     seconds: float = 600.0
-    """Of training, for each run."""
+    """How long each run trains."""
     interval: float = 60.0
     """Between checkpoints."""
     write: float = 0.01

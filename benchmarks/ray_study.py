@@ -64,7 +64,7 @@ class Spent:
 
 
 def processor_seconds(process: int) -> float:
-    """Of a process and of those that it has started, and they in turn."""
+    """Processor time of a process and of those that it has started, and they in turn."""
     families: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):

@@ -101,7 +101,7 @@ def _simpson(heights: Sequence[float], width: float) -> float:
 
 
 def welch_p(one: tuple[float, float, int], other: tuple[float, float, int]) -> float:
-    """Of means, spreads and sizes."""
+    """The p-value of Welch's test of two means, each with its spread and its size."""
     parts = [spread**2 / size for _, spread, size in (one, other)]
     freedom = sum(parts) ** 2 / sum(part**2 / (size - 1) for part, (*_, size) in zip(parts, (one, other), strict=True))
     return p_value((one[0] - other[0]) / sqrt(sum(parts)), freedom)

@@ -106,7 +106,7 @@ def the_opening() -> Iterator[Sentence]:
 
 @of_page(PAGE)
 def reviews_of_images() -> Iterator[Sentence]:
-    """Of Algorithm 2 on CIFAR-10 at the printed rate, in the second half of training."""
+    """The reviews of Algorithm 2 on CIFAR-10 at the printed rate, in the second half of training."""
     late = [
         (int(row["steps"]), abs(float(row["trained"]) - float(row["checked"])))
         for row in of_run("step-adaptation-cifar10", "cifar10-euler-midpoint-paper-0.1", "curves")

@@ -50,7 +50,7 @@ def asked(*arguments: object) -> Answer:
 
 
 ANSWERS = (0, 10, 11, 12, 13)
-"""Of commands that did what they were asked for."""
+"""How commands end that did what they were asked for."""
 
 
 def assert_an_answer(answer: Answer) -> None:

@@ -23,7 +23,7 @@ from windermere.report.palette import FAINT, GRID, INK
 
 DPI = 150
 COLOURS = 256
-"""Of a PNG, whose letters and lines have soft edges."""
+"""How many a PNG has, whose letters and lines have soft edges."""
 FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}}
 """What a figure can be saved as, and what each says of itself: nothing that changes."""
 house_style = style.context(

@@ -80,7 +80,7 @@ class Diverged:
     """An attempt that ended since some seeds of a run diverged; the others can go on without them."""
 
     index: int
-    """Of the run."""
+    """The place of the run in the work."""
     seeds: tuple[int, ...]
     iteration: int
     why: str

@@ -21,7 +21,7 @@ from windermere.report.style import add_legend, in_few_colours
 WIDTH = 5.5
 """Inches: the text of the paper's class."""
 DPI, THUMBNAIL_DPI, COLUMNS, GAP = 200, 56, 4, 14
-"""Of what is drawn as pixels inside a PDF; of a contact sheet, which has so many columns, with gaps of pixels."""
+"""Dots per inch of what is drawn as pixels inside a PDF, and of a contact sheet, with its columns and gaps (pixels)."""
 PRINT: dict[str, Any] = {
     "font.size": 7.0,
     "axes.titlesize": 7.5,

@@ -142,14 +142,14 @@ def _solved_back(field: nn.Module, ends: Tensor, solver: wm.Solver) -> Tensor:
 
 
 def lost_share(inputs: Tensor, found: Tensor) -> float:
-    """Of inputs [n, d], those whose own point of `found` is nearer to another input."""
+    """The share of inputs [n, d] whose own point of `found` is nearer to another input."""
     nearest = torch.cdist(found.double(), inputs.double()).nan_to_num(torch.inf).argmin(dim=1)
     there = found.isfinite().all(dim=1) & (nearest == torch.arange(len(inputs), device=nearest.device))
     return float((~there).double().mean())
 
 
 def strayed_share(inputs: Tensor, found: Tensor) -> float:
-    """Of inputs [n, d], those whose own point of `found` is too far away."""
+    """The share of inputs [n, d] whose own point of `found` is too far away."""
     return float((~((found - inputs).norm(dim=1) <= FAR)).double().mean())
 
 

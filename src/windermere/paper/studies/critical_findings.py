@@ -197,7 +197,7 @@ def _estimates(tables: Tables) -> Iterator[Finding]:
 def _seed_means(
     rows: Sequence[RunRow], keys: set[tuple[str, int]], values: Mapping[tuple[str, int], float]
 ) -> list[float]:
-    """Of models of one seed, which share their data and weights at first, the mean."""
+    """The mean over each seed's models, which share their data and their weights at first."""
     found: dict[int, list[float]] = {}
     for row in rows:
         if row.key in keys:

@@ -34,7 +34,7 @@ SPHERE_TOLERANCES = {"fehlberg21": (1e-1, 1e-2, 1e-3, 1e-4), "dopri54": (1e-1, 1
 IMAGE_STEPS, IMAGE_RATES = (4, 8, 16, 32, 64), (1e-3, 1e-4)
 QUICK_STEPS = {"euler": (2, 32), "rk4": (1,)}
 MOST_BATCHES = 40
-"""Of an epoch, in the order of the data."""
+"""How many batches of an epoch are looked at, in the order of the data."""
 
 
 def runs(quick: bool) -> dict[str, RunConfig]:

@@ -38,7 +38,7 @@ class Results:
             return read_tables(path, find_study(name))
 
     def grids(self, name: str) -> list[GridFigure]:
-        """Of a study's training methods, at the paper's learning rate."""
+        """The grids of a study's training methods, at the paper's learning rate."""
         found = [
             grid for grid in grids_in(self[name][GRID]).values() if _printed_rate(grid.rows[0].data, grid.rows[0].lr)
         ]
@@ -75,7 +75,7 @@ def grid_panels(grids: Sequence[GridFigure]) -> Figure:
 
 
 def share_limits(axes: Axes, limits: Sequence[tuple[float, float]]) -> None:
-    """Of panels that have one axis of accuracy: what holds all of them."""
+    """Gives panels that have one axis of accuracy the limits that hold all of them."""
     axes.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
 
 

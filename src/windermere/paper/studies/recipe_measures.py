@@ -27,7 +27,7 @@ class RecipeRow(RunRow):
     """The run's name; other recipes may come from the same run."""
     method: str
     steps: float | None = None
-    """Of the model's own solver in the end; none where they are adaptive."""
+    """Those of the model's own solver in the end; none where they are adaptive."""
     iterations: int
     cost: float | None = None
     """Forward evaluations per iteration, those of all checks included."""

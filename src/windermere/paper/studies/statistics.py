@@ -10,7 +10,7 @@ from math import exp, inf, isinf, lgamma, log, log1p, sqrt
 from statistics import fmean, stdev, variance
 
 LEVEL = 0.05
-"""Of every test."""
+"""The level of every test."""
 SMALLEST, ROUNDING, TERMS = 1e-300, 1e-15, 10_000
 
 
@@ -120,7 +120,7 @@ def between_groups(groups: Sequence[Sequence[float]]) -> float:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the line through the points, by least squares."""
+    """The slope of the line through the points, by least squares."""
     middle, mean = fmean(x), fmean(y)
     return sum((a - middle) * (b - mean) for a, b in zip(x, y, strict=True)) / sum((a - middle) ** 2 for a in x)
 

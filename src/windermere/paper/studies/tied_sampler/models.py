@@ -15,7 +15,7 @@ from torch import Tensor, nn
 Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
 """So many real samples [n, 2]."""
 WIDTH, BATCH, RATE = 64, 512, 1e-2
-"""Of the networks and of flow matching."""
+"""The width of the networks, and the batches and learning rate of flow matching."""
 
 
 @dataclass(frozen=True, eq=False)

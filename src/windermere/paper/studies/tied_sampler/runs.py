@@ -60,7 +60,7 @@ class Setting:
     loss: str
     through: FixedStep | Controller
     name: str
-    """Of what it is tuned through: "euler-4", or a controller's."""
+    """What it is tuned through is called so: "euler-4", or by a controller's name."""
     longer: int = 1
     """How many times as long as others it is tuned."""
 
@@ -79,7 +79,7 @@ class TunedRow(RunRow):
     through: str
     method: str
     steps: int
-    """Of the own solver; where a controller chose it, at the end."""
+    """Those of the own solver; where a controller chose it, at the end."""
     iterations: int
     evaluations: float
     """Per iteration, those of checks included."""
@@ -94,7 +94,7 @@ class TunedRow(RunRow):
     gap_low: float
     gap_high: float
     excess_low: float
-    """Of the 95% interval of what the gap is above what is allowed."""
+    """The lower end of the 95% interval of what the gap is above what is allowed."""
     excess_high: float
     harm: float
     """How much worse the flow's samples are than they were before tuning."""
