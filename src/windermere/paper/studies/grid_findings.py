@@ -110,7 +110,7 @@ def _tested_drop(worst: Entry, fine: Sequence[Entry], tried: int) -> tuple[bool 
     drop = against([model.drop for model in worst.trained], THRESHOLD)
     gaps = [against([abs(model.drop) for model in entry.trained], THRESHOLD) for entry in fine]
     above, below = min(1.0, tried * drop.above()), max(gap.below() for gap in gaps)
-    fails = min(drop.below(), *(gap.above() for gap in gaps))
+    fails = min(drop.below(), len(gaps) * min(gap.above() for gap in gaps))
     agrees = judged(max(above, below), fails)
     if drop.value <= 0:  # a drop that is not seen is none
         agrees = False
@@ -126,7 +126,7 @@ def _no_drop(grid: Grid, whole: bool) -> Finding:
     holds: bool | None = _mean_drop(worst) <= THRESHOLD
     if not _is_of_one_seed(there):
         largest = against([model.drop for model in worst.trained], THRESHOLD)
-        holds = judged(largest.below(), largest.above())
+        holds = judged(largest.below(), len(there) * largest.above())  # the largest of so many
     agrees = holds if whole or not holds else None
     return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=apart, brief=_drop(worst))
 
