@@ -277,7 +277,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
         f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds"
         + (f"; no more than a point below: {told(behind.below(SAME_ACCURACY))})" if tested else ")"),
-        judged(behind.below(SAME_ACCURACY), behind.above()) if tested else close,
+        judged(behind.below(SAME_ACCURACY), behind.above(SAME_ACCURACY)) if tested else close,
         len(own),
         len(adapted),
     )
@@ -285,7 +285,7 @@ def _findings(line: Line) -> Iterator[Finding]:
         "Algorithm 2 costs no more than the coarsest run that passes",
         f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}"
         + (f" (by no more than a quarter: {told(dearer.below(SAME_COST))})" if len(costs) > 1 else ""),
-        judged(dearer.below(SAME_COST), dearer.above()) if len(costs) > 1 else cheap,
+        judged(dearer.below(SAME_COST), dearer.above(SAME_COST)) if len(costs) > 1 else cheap,
         len(costs),
     )
 
