@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS, BENCHMARKS = ROOT / "results", ROOT / "benchmarks" / "results"
-FILES = ("benchmarks.recompute_grids", "benchmarks.recompute_adaptation")
+FILES = ("benchmarks.recompute_grids", "benchmarks.recompute_adaptation", "benchmarks.recompute_studies")
 """The modules with sentences."""
 Sentence = tuple[Any, ...]
 """A template, and the values for its places."""
