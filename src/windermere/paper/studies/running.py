@@ -4,7 +4,7 @@ Killed or stopped at any moment, it goes on where it was, here or wherever its f
 are noted down, and the others of their run go on without them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cache
@@ -26,7 +26,7 @@ from windermere.paper.studies.folder import (
     run_of,
 )
 from windermere.paper.studies.own import carry_out, chosen_runs, missing_seeds
-from windermere.paper.studies.parts import groups, missing_parts
+from windermere.paper.studies.parts import Part, groups, missing_parts
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.runner import Load, Progress, Runner, Shares, Train, now
 from windermere.paper.studies.study import Share, Study
@@ -99,14 +99,7 @@ def run_study(
         folder.refuse_other_arithmetic(part.name, part.config.arithmetic)
         load(part.config.data, part.config.data_seed)
         gather(part.folder)
-    runner, failed = Runner(folder, sign, Shares(parts, report), load, train), dict[str, str]()
-    if cluster is not None and parts:
-        with cluster.open() as pool:
-            failed = Elsewhere(runner, pool, cluster).carry_out(parts)
-    else:
-        for group in groups(parts):
-            if sign.check() or not runner.carry_out(group):
-                break
+    failed = _carry_out(Runner(folder, sign, Shares(parts, report), load, train), parts, cluster)
     left = [name for name, config in chosen.items() if missing_parts(folder, name, config)]
     lost: dict[str, list[int]] = {}
     for row, _ in diverged(study.main.read(out)):
@@ -119,6 +112,17 @@ def run_study(
         figures=draw_study(study, out),
         failed=failed,
     )
+
+
+def _carry_out(runner: Runner, parts: Sequence[Part], cluster: Cluster | None) -> dict[str, str]:
+    """Train and measure, to the end or to a stop sign; returns why parts were given up elsewhere, by name."""
+    if cluster is not None and parts:
+        with cluster.open() as pool:
+            return Elsewhere(runner, pool, cluster).carry_out(parts)
+    for group in groups(parts):
+        if runner.sign.check() or not runner.carry_out(group):
+            break
+    return {}
 
 
 def _run_own(study: Study, out: Path, choice: Choice, sign: StopSign, report: Callable[[Progress], None]) -> Ended:
