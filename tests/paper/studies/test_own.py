@@ -2,15 +2,18 @@
 
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.paper.studies.own import NAMES, OWN, SQUARES, ran
+from tests.paper.studies.own import NAMES, OWN, SQUARES, do, ran
 from tests.processes import ROOT, by_signals, python
-from windermere.errors import UsageError
+from windermere.errors import DivergedError, UsageError
+from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.runner import Progress
 from windermere.paper.studies.running import Choice, run_study
+from windermere.paper.studies.study import OwnRun
 from windermere.paper.training import StopSign
 from windermere.records import read_json
 
@@ -66,6 +69,18 @@ def test_one_that_is_killed_goes_on_to_the_same_tables(tmp_path: Path) -> None:
     assert 2 <= len(SQUARES.read(there)) < 6
     ran(there)
     assert_same_tables(there, tmp_path / "whole")
+
+
+def test_a_seed_that_diverges_is_told_and_the_others_go_on_without_it(tmp_path: Path) -> None:
+    def diverging(seed: int) -> Tables:
+        if seed == 1:
+            raise DivergedError("the loss is not finite in iteration 3", iteration=3)
+        return do("a-name", seed)
+
+    study = replace(OWN, own_runs=lambda quick: {"a-name": OwnRun(seeds=(0, 1, 2), do=diverging)})
+    ended = run_study(study, tmp_path, Choice())
+    assert (ended.reason, ended.left, ended.diverged) == ("finished", [], {"a-name": [1]})
+    assert [row.key for row in SQUARES.read(tmp_path)] == [("a-name", 0), ("a-name", 2)]
 
 
 def test_runs_and_seeds_may_be_chosen_and_others_are_named(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
 """Runs that a study carries out itself: those that are missing, one seed after another; killed at any moment, it goes
 on with the seed that it was at."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from time import monotonic
 from typing import Any
 
-from windermere.errors import UsageError
+from windermere.errors import DivergedError, UsageError
 from windermere.paper.studies.folder import StudyFolder, read_provenance
 from windermere.paper.studies.study import OwnRun
 from windermere.paper.training import StopSign
@@ -35,17 +35,22 @@ def missing_seeds(folder: StudyFolder, runs: Mapping[str, OwnRun]) -> list[tuple
 
 def carry_out(
     folder: StudyFolder, runs: Mapping[str, OwnRun], sign: StopSign, tell: Callable[[str, float], None]
-) -> Sequence[tuple[str, int]]:
-    """Do what is missing, and add each seed's rows at once; returns what is still missing."""
-    missing, here = missing_seeds(folder, runs), environment("cpu")
+) -> dict[str, list[int]]:
+    """Do what is missing, and add each seed's rows at once; returns the seeds that diverged, by run: the others go on
+    without them."""
+    missing, here, diverged = missing_seeds(folder, runs), environment("cpu"), dict[str, list[int]]()
     for number, (run, seed) in enumerate(missing):
         if sign.check():
-            return missing[number:]
+            break
         tell(run, number / len(missing))
         begun = monotonic()
-        tables = runs[run].do(seed)
+        try:
+            tables = runs[run].do(seed)
+        except DivergedError:
+            diverged.setdefault(run, []).append(seed)
+            continue
         folder.add(tables, _provenance(folder, here, monotonic() - begun))
-    return []
+    return diverged
 
 
 def _provenance(folder: StudyFolder, here: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -130,12 +130,13 @@ def _run_own(study: Study, out: Path, choice: Choice, sign: StopSign, report: Ca
     runs = chosen_runs(study.name, study.own_runs(choice.quick), choice.only, choice.seeds)
     folder = StudyFolder(out, study, quick=choice.quick)
     idle = not missing_seeds(folder, runs)
-    left = carry_out(folder, runs, sign, lambda run, share: report(Progress(run, "", None, share)))
+    lost = carry_out(folder, runs, sign, lambda run, share: report(Progress(run, "", None, share)))
+    left = [(run, seed) for run, seed in missing_seeds(folder, runs) if seed not in lost.get(run, ())]
     return Ended(
         reason=sign.reason or "finished" if left else "finished",
         idle=idle,
         left=list(dict.fromkeys(run for run, _ in left)),
-        diverged={},
+        diverged=lost,
         figures=draw_study(study, out),
     )
 
