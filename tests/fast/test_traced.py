@@ -98,6 +98,18 @@ def test_and_in_c(function: Callable[[Tensor], Tensor], taken: list[str]) -> Non
     assert taken == ["there", "back"]
 
 
+@pytest.mark.parametrize("choice", [torch.maximum, lambda a, b: torch.minimum(b, a)])
+def test_a_choice_loses_no_number_that_is_none(choice: Callable[[Tensor, Tensor], Tensor], taken: list[str]) -> None:
+    def field(t: Tensor, z: Tensor) -> Tensor:
+        return 0.1 * choice(z, torch.sqrt(z + 1))
+
+    for _ in range(2):
+        end(field, samples(3, 2).abs())
+    assert taken == ["there", "there"]
+    with pytest.raises(wm.errors.NonFiniteError):
+        end(field, samples(3, 2).abs() - 9)
+
+
 @pytest.mark.parametrize("function", KINKED)
 def test_where_there_is_no_derivative_it_is_the_one_that_pytorch_chose(
     function: Callable[[Tensor], Tensor], taken: list[str]

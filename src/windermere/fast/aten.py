@@ -122,6 +122,17 @@ class Language:
         maximum."""
         return self.plus(self.choose(self.above(a, b), x, y), self.choose(self.at_least(a, b), x, y), 0.5, 0.5)
 
+    def maximum(self, a: Cells, b: Cells) -> Tensor:
+        """No number where one of them is none, as in PyTorch: `larger` alone takes a there."""
+        return self.spoiled(self.larger(a, b, a, b), b)
+
+    def minimum(self, a: Cells, b: Cells) -> Tensor:
+        return self.spoiled(self.larger(a, b, b, a), a)
+
+    def spoiled(self, x: Cells, by: Cells) -> Tensor:
+        """x; no number where `by` is none or infinite, so that such a solve goes step by step."""
+        return self.cells(x) if self.number(by) is not None else self.plus(x, by, 1.0, 0.0)
+
     def choose(self, which: Cells, a: Cells, b: Cells) -> Tensor:
         """a where `which` is 1 or more, b where it is 0."""
         return self.plus(self.gate(a, which), self.gate(b, self.plus(0.5, which, 1, -1)))
@@ -275,8 +286,8 @@ def vocabulary(say: Language) -> Mapping[str, Callable[..., Tensor]]:
         "le": lambda a, b: say.plus(1.0, say.above(a, b), 1, -1),
         "ge": lambda a, b: say.plus(1.0, say.above(b, a), 1, -1),
         "where": say.choose,
-        "maximum": lambda a, b: say.larger(a, b, a, b),
-        "minimum": lambda a, b: say.larger(a, b, b, a),
+        "maximum": say.maximum,
+        "minimum": say.minimum,
         "clamp": say.clamp,
         "clamp_min": lambda x, low: say.clamp(x, low),
         "clamp_max": lambda x, high: say.clamp(x, None, high),
