@@ -40,6 +40,7 @@ def test_a_saved_verdict_becomes_a_page_where_it_is_asked_for(run: Command, tmp_
         (("audit", "rotations:raising", "--html", "audit.htm"), r"'audit.htm' is not: call it audit.html"),
         (("audit", "rotations:raising", "--html", "nowhere/a.html"), r"a.html cannot be written, .* with --html"),
         (("report", "missing.json"), r"missing.json does not exist: give a .json file that verdict"),
+        (("report", "."), r"\. is a folder: give a .json file .* `windermere audit \. --html audit.html`"),
         (("report", "rotations.py", "-o", "a.html"), r"rotations.py is no JSON: give a .json file"),
         (("report", "empty.json"), r"this is no saved verdict"),
         (("report", "empty.json", "--out", "nowhere/a.html"), r"page nowhere/a.html cannot be written, .* with --out"),

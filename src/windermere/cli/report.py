@@ -12,9 +12,10 @@ from windermere.report.reading import saved_verdicts
 
 
 def write_report(verdict: Path, out: Path | None) -> None:
+    saved = _read(verdict)
     page = out or verdict.with_suffix(".html")
     check_page(page, "out")
-    write_atomically(page, page_of(_read(verdict)).encode())
+    write_atomically(page, page_of(saved).encode())
     stdout.print(f"page: {page}", soft_wrap=True)
 
 
@@ -33,6 +34,11 @@ def page_of(value: Any) -> str:
 
 def _read(verdict: Path) -> Any:
     """A verdict may lie anywhere: words about folders of runs would mislead."""
+    if verdict.is_dir():
+        raise UsageError(
+            f"{verdict} is a folder: give a .json file that verdict.save(...) has written; for that of a run make a "
+            f"page with `windermere audit {verdict} --html audit.html`"
+        )
     try:
         return read_json(verdict)
     except StorageError:
