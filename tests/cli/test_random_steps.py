@@ -37,6 +37,7 @@ def test_a_run_without_them_cannot_get_them(run: Command) -> None:
     ("flags", "words"),
     [
         (("--random-steps", 1), "--random-steps is a mean number of steps, at least 2, not 1"),
+        (("--random-steps", 10**20), f"mean must be at most 5000000 steps, not {10**20}"),
         (("--random-steps", 3, "--finish", 1), "--finish is a share of all iterations"),
         (("--finish", 0.1), "--finish says how random steps end: give --random-steps, or leave it out"),
         (("--random-steps", 3, "--adapt", "paper"), "random steps are not adapted: leave --random-steps out"),

@@ -16,7 +16,7 @@ from windermere.adaptation.controller import check_positive
 from windermere.checks import as_number, is_whole
 from windermere.errors import UsageError, describe_value
 from windermere.solvers import FixedStep
-from windermere.solvers.solver import SAME_STEP
+from windermere.solvers.solver import MOST_STEPS, SAME_STEP
 
 Chooser: TypeAlias = Callable[[Any], FixedStep]
 """From a block's own solver to the one for a batch: what `using` takes."""
@@ -54,6 +54,8 @@ class RandomSteps:
         check_positive(span=self.span)
         if not is_whole(self.mean, least=2):
             raise UsageError(f"mean must be a whole number of steps, at least 2, not {describe_value(self.mean)}")
+        if self.mean > MOST_STEPS // 2:  # up to twice as many are drawn
+            raise UsageError(f"mean must be at most {MOST_STEPS // 2} steps, not {describe_value(self.mean)}")
         if not 0 <= as_number(self.finish) < 1:
             raise UsageError(
                 f"finish must be a share of all iterations, from 0 to less than 1, not {describe_value(self.finish)}"
