@@ -67,6 +67,13 @@ def test_more_seeds_of_a_studys_run_have_lines_too(capsys: pytest.CaptureFixture
     assert all(line.endswith("; of the study 10% done") for line in lines)
 
 
+def test_rounding_leaves_no_time_below_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    with study_progress("small", StopSign()) as report:
+        for iteration, share in ((500, 0.5), (1000, 1 + 1e-12)):
+            report(Progress("euler-1", "step", replace(REPORT, iteration=iteration), share))
+    assert capsys.readouterr().err.endswith("of the study 100% done, 0 s left\n")
+
+
 def test_the_bar_of_a_study_that_trains_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(force_terminal=True, width=80, record=True, file=StringIO())
     monkeypatch.setattr(terminal, "stderr", console)

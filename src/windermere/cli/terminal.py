@@ -135,7 +135,7 @@ def _study_lines() -> Callable[[Progress], None]:
             return
         begun = begun or (time.monotonic(), now.share)
         seconds, done = time.monotonic() - begun[0], now.share - begun[1]
-        left = f", {seconds / done * (1 - now.share):.0f} s left" if done > 0 else ""
+        left = f", {seconds / done * max(0.0, 1 - now.share):.0f} s left" if done > 0 else ""
         writer = writers.setdefault(_titled(now), _line_writer(_titled(now), now.precision_name))
         writer(now.report, f"; of the study {100 * now.share:.0f}% done{left}")
 

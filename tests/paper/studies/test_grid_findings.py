@@ -81,6 +81,7 @@ def test_findings_say_which_entries_of_a_grid_are_of_one_seed() -> None:
     two = [row for steps in (1, 64) for seed in (0, 1) for row in a_model(steps, seed=seed, checked=steps / 64)]
     drop, own, critical = fixed_findings([*two, *a_model(128)])
     assert "the largest drop is 0.984 ± 0.000 at 1 step; at 64 steps it is 0.000 ± 0.000" in drop.ours
+    assert "of 1 entry)" in drop.ours
     assert drop.apart == ""  # the entry of one seed is left out
     assert own.ours.startswith("from 1.000 ± 0.000 at 1 step to 1.000 ± 0.000 at 1 step")
     assert critical.ours.endswith("(1 to 2 seeds)")

@@ -114,7 +114,7 @@ def _tested_drop(worst: Entry, fine: Sequence[Entry], tried: int) -> tuple[bool 
     agrees = judged(max(above, below), fails)
     if drop.value <= 0:  # a drop that is not seen is none
         agrees = False
-    return agrees, f" ({told(above)} for the drop, of {tried} entries)"
+    return agrees, f" ({told(above)} for the drop, of {tried} {'entry' if tried == 1 else 'entries'})"
 
 
 def _no_drop(grid: Grid, whole: bool) -> Finding:
