@@ -60,6 +60,8 @@ def test_paper_is_light_has_every_figure_and_no_controls_and_cuts_no_table(
 
 def test_images_change_with_the_steps_and_real_ones_do_not(browser: Any, tmp_path: Path) -> None:
     here = opened(browser, tmp_path, "image sampler")
+    assert here.page.locator("#as-trained").inner_text() == "Own solver"  # flow matching trains without one
+    assert here.page.locator(".legend").first.inner_text() == "its own solver"
     real, drawn = here.pixels(0), here.pixels(1)
     here.page.locator("#step").press("End")
     assert here.pixels(0) == real

@@ -35,9 +35,11 @@ def numbers(record: Record) -> str:
     """The five numbers of a verdict, each with its name and what it rests on."""
     own, reference = _part(record, "own"), _part(record, "reference")
     about = f"{record.get('samples', NOT_KNOWN)} samples ({record.get('population') or 'all'})"
-    under = "Changed under the flow" if record.get("kind") in words.WITHOUT_LABELS else "Under the flow"
+    changed = record.get("kind") in words.WITHOUT_LABELS
+    with_own = "Changed with its own solver" if changed else "With its own solver"
+    under = "Changed under the flow" if changed else "Under the flow"
     cards = (
-        _card("With its own solver", words.score_words(record, words.own_score(record)), str(own.get("solver", ""))),
+        _card(with_own, words.score_words(record, words.own_score(record)), str(own.get("solver", ""))),
         _card(under, words.score_words(record, words.flow_score(record)), _reference(reference)),
         _gap_card(record),
         _card("Same outputs", words.share_words(record.get("agreement")), f"own solver and flow, on {about}"),

@@ -59,6 +59,9 @@ const isShare = (record) => record.metric === "accuracy" || ["classes", "decisio
 /** Whether the verdict looks at the flow, and at no other solver. */
 const isOfFlowAlone = (record) => ["movement", "sets"].includes(record.kind);
 
+/** Whether it draws samples: nothing says that it was trained with a solver. */
+const isSampler = (record) => record.kind === "sets";
+
 const metricName = (record) => String(record.metric || "score").replaceAll("_", " ");
 
 /** The mean score in words of its own: "63.0% right" for accuracies. */

@@ -5,7 +5,7 @@ function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
   const name = make("output", { for: "step", "aria-live": "off" });
   const said = make("p", { class: "visually-hidden", "aria-live": "polite", id: "said" });
   const play = make("button", { type: "button", id: "play", onclick: toggle });
-  const trained = make("button", { type: "button", id: "as-trained", text: "As trained", onclick: () => go(trainedStop(stops)) });
+  const trained = make("button", { type: "button", id: "as-trained", text: isSampler(entries[0].record) ? "Own solver" : "As trained", onclick: () => go(trainedStop(stops)) });
   const flow = stops.some((stop) => stop.flow) ? make("button", { type: "button", id: "as-flow", text: "As the flow", onclick: () => go(stops.length - 1) }) : null;
   const words = make("p", { id: "follow-words", "aria-live": "polite" });
   slider.addEventListener("input", () => go(Number(slider.value)));

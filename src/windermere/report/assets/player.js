@@ -58,7 +58,7 @@ function makePlayer(place, entries, onStop) {
     controls.bar, controls.tools,
     make("div", { class: "columns" }, ...columns.map((column) => column.element)),
     ...columns.map((column) => column.below),
-    playerLegend(entries[0].scene),
+    playerLegend(entries[0].record, entries[0].scene),
   );
   controls.show();
   columns.forEach((column) => column.words());
@@ -196,7 +196,7 @@ function thumbnailPicture(title, scene, bytesNow, redraw, more = () => "") {
   return pictureOf(canvas, () => drawThumbnails(canvas, bytesNow(), scene.thumbnail), title, (rung) => [`The first ${title.toLowerCase()} as images${more(rung)}`, title + more(rung)]);
 }
 
-function playerLegend(scene) {
+function playerLegend(record, scene) {
   const items = [];
   const shaded = Boolean(scene.background) || scene.rungs.some((rung) => rung.map);
   for (let kind = 0; kind < (scene.classes || 0); kind++) {
@@ -204,6 +204,6 @@ function playerLegend(scene) {
     items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), !scene.labels ? `decided as class ${kind}` : shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
   }
   if (scene.labels) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
-  items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), "the solver it was trained with"));
+  items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), isSampler(record) ? "its own solver" : "the solver it was trained with"));
   return make("ul", { class: "legend" }, ...items);
 }
