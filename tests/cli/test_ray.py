@@ -112,3 +112,14 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(run: Command, flags: tuple
 
 def test_a_study_that_trains_nothing_refuses_it(run: Command) -> None:
     assert_one_sentence(run("study", "run", "sphere2-data", "--ray"), "--ray is for studies that train models")
+
+
+@pytest.mark.parametrize(
+    "command", [("train", *SPHERES, *EULER, "--out", "a"), ("study", "run", "small", "--out", "a")]
+)
+def test_a_gpu_that_is_nowhere_is_refused_before_any_run_is_begun(
+    run: Command, addresses: list[str | None], command: tuple[str, ...]
+) -> None:
+    answer = run(*command, "--device", "cuda", "--ray")
+    assert_one_sentence(answer, "there is no GPU")
+    assert not [path for path in files(Path()) if "config" in path]

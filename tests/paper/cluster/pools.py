@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.paper.studies.small import SEEDS, SMALL
 from tests.paper.training.small import a_config, some_spheres
+from windermere.errors import UsageError
 from windermere.paper.cluster.pool import Beat, Cluster, Pool
 from windermere.paper.cluster.work import Ending, Lost, Resources, Work, carry_out
 from windermere.paper.studies.running import Choice, Ended, run_study
@@ -32,6 +33,10 @@ class PoolHere:
     reason: str | None = None
     beaten: dict[str, Beat] = field(default_factory=dict)
     seen: Callable[[Work, Report], None] = lambda work, report: None
+
+    def check(self, resources: Resources) -> None:
+        if resources.gpus:
+            raise UsageError("there is no GPU")
 
     def submit(self, label: str, work: Work) -> None:
         self.waiting.append((label, work))

@@ -8,6 +8,8 @@ import pytest
 from tests.paper.cluster.rays import LONGER, SEEDS
 from tests.paper.studies.small import SMALL, assert_same_tables
 from tests.processes import ROOT, by_signals, python
+from windermere.errors import UsageError
+from windermere.paper.cluster.work import Resources
 from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Study
 
@@ -47,3 +49,20 @@ def test_what_was_cut_off_and_goes_on_beside_its_successor_changes_nothing_in_th
 ) -> None:
     told = played(scene, tmp_path, LONGER)
     assert "it goes on from iteration" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("there", "has"), [({"CPU": 2.0}, "none"), ({"CPU": 2.0, "GPU": 0.2}, "at most 0.2 on one machine")]
+)
+def test_a_share_of_a_gpu_that_no_machine_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch, there: dict[str, float], has: str
+) -> None:
+    from windermere.paper.cluster.ray_pool import refuse_missing_gpus
+
+    dead = {"Alive": False, "Resources": {"GPU": 8.0}}
+    monkeypatch.setattr("ray.nodes", lambda: [dead, {"Alive": True, "Resources": there}])
+    with pytest.raises(UsageError, match=f"0.25 of a GPU, and the cluster at HEAD:6379 has {has}: "):
+        refuse_missing_gpus(Resources(gpus=0.25), "the cluster at HEAD:6379")
+    refuse_missing_gpus(Resources(gpus=0.0), "the cluster at HEAD:6379")
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"GPU": 1.0}}])
+    refuse_missing_gpus(Resources(gpus=0.25), "the cluster at HEAD:6379")

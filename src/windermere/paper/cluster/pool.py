@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from windermere.errors import UsageError
-from windermere.paper.cluster.work import Ending, Work
+from windermere.paper.cluster.work import Ending, Resources, Work
 from windermere.paper.training import Report
 
 
@@ -23,6 +23,9 @@ class Beat:
 
 class Pool(Protocol):
     """Attempts are known by their labels."""
+
+    def check(self, resources: Resources) -> None:
+        """Refuse what no node has: it would wait for ever."""
 
     def submit(self, label: str, work: Work) -> None:
         """Hand out the work; it begins when there is room for it."""

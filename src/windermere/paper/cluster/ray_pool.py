@@ -54,13 +54,16 @@ WHY: Mapping[type[BaseException], str] = {
 class RayPool:
     """Ray's tasks, one for each attempt. Data sets are put into Ray's store, which brings each to a node once."""
 
-    def __init__(self, every: float = EVERY) -> None:
-        self.every = every
+    def __init__(self, place: str, every: float = EVERY) -> None:
+        self.place, self.every = place, every
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._board: Any = ray.remote(Board).options(num_cpus=0, scheduling_strategy=here).remote()
         self._task = ray.remote(_carry_out)
         self._stored: dict[tuple[int, int], tuple[Any, Sets]] = {}
         self._labels: dict[Any, str] = {}
+
+    def check(self, resources: Resources) -> None:
+        refuse_missing_gpus(resources, self.place)
 
     def submit(self, label: str, work: Work) -> None:
         options = _options(work.resources)
@@ -122,9 +125,21 @@ def open_ray(address: str | None) -> Iterator[Pool]:
         try:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, terminated)  # Ray has put its own in the place of ours
-            yield RayPool()
+            yield RayPool("this machine" if address == "local" else f"the cluster at {address}")
         finally:
             ray.shutdown()
+
+
+def refuse_missing_gpus(resources: Resources, place: str) -> None:
+    """Refuses a share of a GPU that no node has, though no other work were there; cores and memory may come later."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    most = max((node["Resources"].get("GPU", 0.0) for node in nodes if node["Alive"]), default=0.0)
+    if resources.gpus > most:
+        has = f"at most {most:g} on one machine" if most else "none"
+        raise UsageError(
+            f"Ray was to give each run {resources.gpus:g} of a GPU, and {place} has {has}: add a machine that has it "
+            "to Ray first, ask for less, or train on the device cpu"
+        )
 
 
 def _allow_open_files() -> None:

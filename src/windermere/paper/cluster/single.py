@@ -41,6 +41,7 @@ def train_elsewhere(
 
     resources = Resources.of(config, cluster.gpu_share)
     with cluster.open() as pool:
+        pool.check(resources)
         with hold_run(run, config, resume=resume):
             pass
         driver = Driver(pool, sign, patience=cluster.patience, tell=cluster.tell, watch=watch)

@@ -45,6 +45,8 @@ class Elsewhere:
         """Train and measure; returns why parts were given up, by name."""
         self.parts = {part.folder: part for part in parts}
         given = self.cluster
+        for resources in {Resources.of(part.config, given.gpu_share) for part in parts}:
+            self.pool.check(resources)
         driver = Driver(self.pool, self.runner.sign, given.patience, tell=given.tell, watch=self._watch)
         try:
             driver.drive(self._works(parts), self._settle)
