@@ -20,7 +20,7 @@ from windermere.paper.cluster.pool import Cluster, open_pool
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Finished
-from windermere.paper.training import RunConfig
+from windermere.paper.training import RunConfig, StopSign, stop_sign
 
 SEEDS = (0, 1)
 QUICKLY = {f"health_check_{name}": value for name, value in (("period_ms", 500), ("failure_threshold", 3))}
@@ -72,6 +72,11 @@ def cutting_off(out: Path, told: list[str], *, with_node: bool) -> None:
         os.kill(number, signal.SIGCONT)
 
 
+def over_once_at_work(out: Path, sign: StopSign) -> None:
+    first_at_work(out, set())
+    sign.time_limit = 0.0
+
+
 def run(scene: str, out: Path) -> None:
     told: list[str] = []
 
@@ -79,6 +84,13 @@ def run(scene: str, out: Path) -> None:
         told.append(sentence)
         print(sentence, file=sys.__stdout__, flush=True)
 
+    if scene in ("nothing happens", "time limit"):
+        with stop_sign() as sign:
+            if scene == "time limit":
+                beside(partial(over_once_at_work, out, sign))
+            local = Cluster(open=partial(open_pool, None), tell=tell)
+            tell(run_study(LONGER, out, Choice(seeds=SEEDS), sign=sign, cluster=local).reason)
+        return
     if scene == "process dies":
         run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
         return

@@ -1,10 +1,16 @@
 """Real Ray: processes and nodes die or are cut off, and the tables are those of one process without Ray."""
 
+import os
+import shutil
+import signal
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from benchmarks.ray_nodes import first_at_work
 from tests.paper.cluster.rays import LONGER, SEEDS
 from tests.paper.studies.small import SMALL, assert_same_tables
 from tests.processes import ROOT, by_signals, python
@@ -12,6 +18,7 @@ from windermere.errors import UsageError
 from windermere.paper.cluster.work import Resources
 from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Study
+from windermere.records import reached
 
 pytest.importorskip("ray")
 pytestmark = by_signals
@@ -49,6 +56,45 @@ def test_what_was_cut_off_and_goes_on_beside_its_successor_changes_nothing_in_th
 ) -> None:
     told = played(scene, tmp_path, LONGER)
     assert "it goes on from iteration" in told[0]
+
+
+def processes_of(scene: Path) -> list[int]:
+    """Those that were started by a scene in this folder, and still live."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"PLAYED_IN={scene}".encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("how", ["Ctrl-C", "time limit", "SIGKILL"])
+def test_a_command_that_is_stopped_or_killed_leaves_no_process_and_goes_on_with_ray_and_without(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAYED_IN", str(tmp_path))
+    out, scene = tmp_path / "ray", "time limit" if how == "time limit" else "nothing happens"
+    command = ("-m", "tests.paper.cluster.rays", scene, out)
+    with python(*command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True) as process:
+        first_at_work(out, set())
+        if how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        elif how == "SIGKILL":
+            process.kill()
+        told, _ = process.communicate()
+    assert told.splitlines() == {"Ctrl-C": ["interrupted"], "time limit": ["time limit"], "SIGKILL": []}[how]
+    monkeypatch.delenv("PLAYED_IN")
+    latest = time.monotonic() + 60
+    while processes_of(tmp_path) and time.monotonic() < latest:
+        time.sleep(0.05)
+    assert processes_of(tmp_path) == []
+    taken_over = [path for path in out.glob("runs/*_*") if not (path / ".attempts").exists()]
+    assert (max(map(reached, taken_over), default=0) > 0) == (how != "SIGKILL")
+    shutil.copytree(out, tmp_path / "alone")
+    assert run_study(LONGER, tmp_path / "alone", Choice(seeds=SEEDS)).reason == "finished"
+    assert played("nothing happens", tmp_path, LONGER) == ["finished"]
+    assert_same_tables(tmp_path / "alone", tmp_path / "here")
 
 
 @pytest.mark.parametrize(
