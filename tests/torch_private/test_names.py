@@ -19,6 +19,7 @@ def private_names(file: Path) -> Iterator[str]:
     tree = ast.parse(file.read_text())
     own = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     own |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    own |= {n.target.id for n in ast.walk(tree) if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torch":
             yield from filter(PRIVATE.fullmatch, [*str(node.module).split("."), *(alias.name for alias in node.names)])

@@ -16,7 +16,7 @@ WORDS = """\
 **Critical numbers of steps by several rules**, of models that were trained with constant steps: the largest number that
 fails, and the smallest from which on all pass. Own and check solver are compared on the test set, or on training
 batches as Algorithm 2 does (the whole ones of an epoch, with the weights at the end of training). The printed brackets
-are {printed}. Not scored yet: `windermere study run critical-steps --device cuda` trains and scores these.
+are {printed}. Not scored yet: the study `critical-steps`, run on a GPU, trains and scores these.
 """
 Column = tuple[str, Sequence[Scored], Sequence[Scored]]
 """What a column is about, and its models on the test set and on training batches."""
