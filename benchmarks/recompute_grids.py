@@ -216,5 +216,18 @@ def torchdiffeqs_fehlberg2() -> Iterator[Sentence]:
     )
 
 
+@of_page(PAGE)
+def torchdiffeqs_fehlberg2_at_a_small_tolerance() -> Iterator[Sentence]:
+    run = benchmark("torchdiffeq_methods")["runs"]["fehlberg2 0.0001"]
+    ours = [row for row in rows("critical-steps", "audits") if row["run"] == "sphere2-fehlberg21-1e-4"]
+    yield (
+        "At 1e-4 accuracy is {:.3f} (ours {:.3f}, p = {:.2f}), and the flow takes {:.3f} away",
+        fmean(run["own"]),
+        fmean(numbers(ours, "own")),
+        _welch(run["own"], numbers(ours, "own")),
+        fmean(a - b for a, b in zip(run["own"], run["flow"], strict=True)),
+    )
+
+
 def _welch(one: Sequence[float], other: Sequence[float]) -> float:
     return welch_p((fmean(one), stdev(one), len(one)), (fmean(other), stdev(other), len(other)))
