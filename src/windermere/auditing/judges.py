@@ -255,7 +255,7 @@ class Explained(Errors):
 
 
 def _variance(targets: Numbers) -> float:
-    """Of the targets about the mean of each of their entries over samples; of a single sample, over all of them."""
+    """The targets' variance about the mean of each entry over samples; for a single sample, over all entries."""
     about = np.nanmean(targets, axis=0) if len(targets) > 1 else np.nanmean(targets)
     found = float(np.nanmean((targets - about) ** 2))
     if found == 0:

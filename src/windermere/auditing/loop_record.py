@@ -18,7 +18,7 @@ from windermere.checks import is_whole
 from windermere.errors import UsageError
 
 Place: TypeAlias = int | str
-"""Of an argument: its position, or its name."""
+"""Where an argument stands in a call: its position, or its name."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,13 +28,13 @@ LEAST_BUDGET, TIMES_OWN = 8192, 62
 ROUNDING = {"float64": 1e-12, "float16": 2e-4, "bfloat16": 1.6e-3}
 """How far refinements may differ by rounding alone, relative to the state; 1e-5 in float32."""
 MOST = 0.95
-"""Of all samples."""
+"""The share of all samples that have to hold still."""
 Still: TypeAlias = Callable[[Pass, Pass], bool]
 """Whether two refinements decide alike."""
 Flaw: TypeAlias = Callable[[Pass], str | None]
 """What makes a refinement useless, such as scores that are not finite; None where nothing does."""
 Solvers: TypeAlias = tuple[Solver, ...]
-"""Of all solves of a pass."""
+"""The solvers of all solves of a pass."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,12 +53,12 @@ class Stage:
     inputs: Any
     targets: Any
     own: Pass
-    """Of the same samples, with the own solver."""
+    """The pass of the same samples with the own solver."""
     flow: Pass | None
     """None where the flow is not known."""
     judge: Judge
     real: Any = None
-    """Of a sampler: real samples to look at beside its own."""
+    """Real samples to look at beside a sampler's own."""
 
     @property
     def classes(self) -> bool:

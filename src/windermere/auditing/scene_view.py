@@ -36,7 +36,7 @@ class Projection:
 
     @classmethod
     def of(cls, states: Array) -> Self:
-        """Of states [..., D]; those of two entries stay as they are."""
+        """A view of states [..., D]; those of two entries stay as they are."""
         flat = _finite(states.reshape(-1, states.shape[-1]))
         if flat.shape[1] == 2:
             return cls(mean=np.zeros(2), axes=np.eye(2), explained=1.0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from windermere.auditing.verdict import Verdict
 
 VERSION = 1
-"""Of the schema. It rises where a field changes its meaning or goes; a new field alone does not raise it."""
+"""The schema's version. It rises where a field changes its meaning or goes; a new field alone does not raise it."""
 DERIVED = ("version", "safe_step", "safe_solver", "scene")
 """What is written for readers' convenience, and not read."""
 LOST = {"low": -inf, "high": inf, "evaluations": nan}

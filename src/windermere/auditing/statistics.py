@@ -21,7 +21,7 @@ ENOUGH, SHORTEST, FEWEST = 20, 4, 4
 """From so many samples on they are the units; else blocks of no fewer times than that; and the fewest units that have
 an interval of a ratio."""
 RESAMPLES, GROUPS = 999, 1000
-"""Of the bootstrap, and how many units it draws at most: more are added up in groups first."""
+"""How often the bootstrap draws, and how many units at most: more are added up in groups first."""
 
 
 @dataclass(frozen=True, kw_only=True)

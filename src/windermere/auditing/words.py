@@ -24,7 +24,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Words:
-    """Of scores whose means are apart."""
+    """Words about scores whose means are apart."""
 
     judge: Judge
     own: Line
@@ -85,7 +85,7 @@ class Words:
 
 @dataclass(frozen=True)
 class ErrorWords(Words):
-    """Of errors, which are multiples of the own one."""
+    """Words about errors, which are multiples of the own one."""
 
     def size(self, gap: Gap) -> str:
         return f"{times(gap.value)} times its own"
@@ -124,7 +124,7 @@ class ErrorWords(Words):
 
 @dataclass(frozen=True)
 class DecisionWords(Words):
-    """Of decisions that change, where nobody knows which are right."""
+    """Words about decisions that change, where nobody knows which are right."""
 
     @property
     def limit(self) -> str:
@@ -162,7 +162,7 @@ class DecisionWords(Words):
 
 @dataclass(frozen=True)
 class MovementWords(DecisionWords):
-    """Of outputs that move."""
+    """Words about outputs that move."""
 
     def size(self, gap: Gap) -> str:
         return f"{percent(gap.value)} of their spread"
@@ -193,7 +193,7 @@ class MovementWords(DecisionWords):
 
 @dataclass(frozen=True)
 class SetWords(Words):
-    """Of sets of samples, and how far they are from the data."""
+    """Words about sets of samples, and how far they are from the data."""
 
     def both(self) -> str:
         """The estimates have no bias, so that those of sets as good as the data may fall below 0."""
@@ -214,7 +214,7 @@ WORDS: dict[Kind, type[Words]] = {
     Kind.DECISIONS: DecisionWords,
     Kind.MOVEMENT: MovementWords,
 }
-"""Of the kinds whose words are not those of scores."""
+"""The kinds whose words are not those of scores."""
 
 
 def words_of(judge: Judge, own: Line, reference: ReferenceFacts) -> Words:

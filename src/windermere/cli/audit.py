@@ -124,7 +124,7 @@ def audit_target(
 
 
 def _show_all(audited: Sequence[tuple[Target, Verdict]], *, verbose: bool) -> None:
-    """Of several seeds a table first, and all about each of them only where that is asked for."""
+    """For several seeds a table first, and all about each of them only where that is asked for."""
     several = len(audited) > 1
     if several:
         show_seeds({str(found.seed): verdict for found, verdict in audited}, stdout)

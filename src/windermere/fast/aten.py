@@ -11,7 +11,7 @@ from windermere.fast.cells import Builder, UnknownRowError
 from windermere.fast.program import UNARY
 
 Cells: TypeAlias = Any
-"""Of a tensor; or a number."""
+"""The cells of a tensor; or a number."""
 
 MOVING = frozenset(
     {

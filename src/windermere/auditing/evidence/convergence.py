@@ -24,7 +24,7 @@ FALLING = 0.5
 FLOOR = 3.0
 """Errors up to so many times the reference's own are as small as can be measured."""
 ROUNDING = 1e-13
-"""Of float64, as a share of the state."""
+"""The rounding of float64, as a share of the state."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Convergence:
     errors: tuple[float, ...]
     """The median distance from the flow."""
     slopes: tuple[float, ...]
-    """Of log error against log step between neighbours, as far as errors can be measured."""
+    """The slopes of log error against log step between neighbours, as far as errors can be measured."""
     stops: float | None
     """The step at which the error has come down to what the reference itself may err by, None where it has not."""
     proves: ClassVar[str] = (

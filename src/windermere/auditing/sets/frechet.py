@@ -15,7 +15,7 @@ from torch import Tensor
 from windermere.auditing.sets.measured import Measured
 
 MANY, FEW_SPLITS = 256, 20
-"""Of so many features, a distance takes seconds, and few random splits have to do."""
+"""With so many features, a distance takes seconds, and few random splits have to do."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def _distance(one: Tensor, other: Tensor) -> Tensor:
 
 
 def _influence(centred: Tensor, shift: Tensor, linear: Tensor) -> Tensor:
-    """Of each sample on |shift|^2 + tr(C) - 2 tr((C C')^(1/2)), where `linear` takes N(0, C) to N(0, C')."""
+    """Each sample's influence on |shift|^2 + tr(C) - 2 tr((C C')^(1/2)), where `linear` takes N(0, C) to N(0, C')."""
     return 2 * centred @ shift + centred.square().sum(dim=1) - (centred @ linear * centred).sum(dim=1)
 
 
@@ -74,7 +74,7 @@ def _moments(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _power(matrix: Tensor, exponent: float) -> Tensor:
-    """Of a symmetric matrix without negative eigenvalues; directions in which it is 0 stay so."""
+    """A power of a symmetric matrix without negative eigenvalues; directions in which it is 0 stay so."""
     values, vectors = torch.linalg.eigh(matrix)
     nothing = values <= 1e-12 * values[-1].clamp(min=1e-300)
     powers = torch.where(nothing, 0.0, values.clamp(min=1e-300) ** exponent)

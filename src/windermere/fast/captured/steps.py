@@ -233,7 +233,7 @@ class StepsBack:
         return leaves, rates
 
     def _cotangents(self, h: Tensor) -> list[Tensor | None]:
-        """Of each stage's rate, from the end of the step and from states interpolated within it."""
+        """The cotangent of each stage's rate, from the end of the step and from states interpolated within it."""
         b = self.motion.tableau.b
         found: list[Tensor | None] = [self.on_z * (h * b[i]) if b[i] != 0.0 else None for i in range(self.count)]
         if self.dense:

@@ -57,7 +57,7 @@ class Code:
     """How many of these blocks are laid out; the others have gradients."""
     constants: NDArray[np.float64]
     sizes: dict[str, int]
-    """Of layers and shares in numbers, of notes and room to work in in vectors."""
+    """The sizes of layers and shares in numbers, those of notes and room to work in in vectors."""
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +76,7 @@ class _Compiler:
     back: list[Instruction] = field(default_factory=list)
     values: dict[int, Slot] = field(default_factory=dict)
     derivatives: dict[int, Place] = field(default_factory=dict)
-    """Of functions that note them, by the number of their value."""
+    """Derivatives of functions that note them, by the number of their value."""
     cotangents: dict[int, Slot] = field(default_factory=dict)
     written: set[int] = field(default_factory=set)
     """Values whose cotangent has been begun."""

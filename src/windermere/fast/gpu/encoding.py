@@ -79,7 +79,7 @@ class Step:
     matrix: int = 0
     adds: bool = False
     derived: bool = False
-    """Of a product: whether it goes on to the way back through a function, whose value is b."""
+    """Whether a product goes on to the way back through a function, whose value is b."""
     x: float = 1.0
     y: float = 1.0
 

@@ -60,7 +60,7 @@ class ScoreRow(RunRow):
     data: str
     method: str
     steps: int | None = None
-    """Of training, as all before `test_method`."""
+    """The number of steps in training; all fields before `test_method` tell of training."""
     tolerance: float | None = None
     gradient: str | None = None
     lr: float

@@ -50,7 +50,7 @@ class AccuracyRow(RunRow):
 
     method: str
     steps: int
-    """Of training."""
+    """The number of steps in training."""
     test_method: str = "euler"
     test_steps: int
     own: bool
