@@ -10,10 +10,9 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -96,9 +95,9 @@ def warm(address: str, begun: list[Spent]) -> Iterator[Pool]:
         begun.append(Spent.now())
 
 
-def by_ray(out: Path, study: Study, choice: Choice, address: str, told: list[str]) -> Spent:
+def by_ray(out: Path, study: Study, choice: Choice, address: str, tell: Callable[[str], None]) -> Spent:
     times: list[Spent] = []
-    cluster = Cluster(open=lambda: warm(address, times), tell=told.append)
+    cluster = Cluster(open=lambda: warm(address, times), tell=tell)
     run_study(study, out, choice, cluster=cluster)
     return times[1].since(times[0])
 
@@ -109,7 +108,7 @@ def side_by_side(folder: Path) -> dict[str, Any]:
     for number in range(ROUNDS):
         spent["plain"].append(plainly(folder / f"plain-{number}", QUICK, Choice(quick=True)))
         with nodes(1) as started:
-            spent["ray"].append(by_ray(folder / f"ray-{number}", QUICK, Choice(quick=True), started.address, []))
+            spent["ray"].append(by_ray(folder / f"ray-{number}", QUICK, Choice(quick=True), started.address, print))
     found: dict[str, Any] = {}
     for kind in ("clock", "processors"):
         seconds = {name: [round(getattr(one, kind), 1) for one in each] for name, each in spent.items()}
@@ -124,7 +123,7 @@ def killing(folder: Path) -> dict[str, Any]:
     killed: list[float] = []
     out, begun = folder / "killed", time.perf_counter()
 
-    def kill_twice(started: Any) -> None:
+    def kill_twice() -> None:
         met: set[int] = set()
         for after in (4, 10):
             while len(list(out.glob("runs/*/model.safetensors"))) < after:
@@ -134,12 +133,17 @@ def killing(folder: Path) -> dict[str, Any]:
             for number in (raylet_of(process), process):
                 os.kill(number, signal.SIGKILL)
             killed.append(round(time.perf_counter() - begun, 1))
-        for _ in range(2):
-            started.add_node(num_cpus=1)
 
     with nodes(3) as started:
-        threading.Thread(target=partial(kill_twice, started), daemon=True).start()
-        by_ray(out, STUDY, Choice(seeds=SEEDS), started.address, told)
+
+        def tell(sentence: str) -> None:
+            """Ray starts nodes from the main thread only, which this is."""
+            told.append(sentence)
+            if len(told) <= 2:
+                started.add_node(num_cpus=1)
+
+        threading.Thread(target=kill_twice, daemon=True).start()
+        by_ray(out, STUDY, Choice(seeds=SEEDS), started.address, tell)
     plainly(folder / "whole", STUDY, Choice(seeds=SEEDS))
     equal = tables_of(out) == tables_of(folder / "whole")
     return {

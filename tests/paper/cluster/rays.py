@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from benchmarks.ray_nodes import first_at_work, nodes, raylet_of
 from tests.paper.studies import small
@@ -47,16 +46,14 @@ def beside(act: Callable[[], None]) -> None:
     threading.Thread(target=act, daemon=True).start()
 
 
-def killing_twice(cluster: Any, out: Path) -> None:
-    """A node dies, with all of its processes, then another; two others come."""
+def killing_twice(out: Path) -> None:
+    """A node dies, with all of its processes, then another."""
     met: set[int] = set()
     for _ in range(2):
         process = first_at_work(out, met)
         met.add(process)
         for number in (raylet_of(process), process):
             os.kill(number, signal.SIGKILL)
-    for _ in range(2):
-        cluster.add_node(num_cpus=1)
 
 
 def cutting_off(out: Path, told: list[str], *, with_node: bool) -> None:
@@ -95,9 +92,16 @@ def run(scene: str, out: Path) -> None:
         run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
         return
     with nodes(3, **QUICKLY) as started:
-        cluster = Cluster(open=partial(open_pool, started.address), tell=tell, patience=8.0)
+
+        def tell_and_add(sentence: str) -> None:
+            """Two others come. Ray starts nodes from the main thread only, which this is."""
+            tell(sentence)
+            if scene == "nodes die" and len(told) <= 2:
+                started.add_node(num_cpus=1)
+
+        cluster = Cluster(open=partial(open_pool, started.address), tell=tell_and_add, patience=8.0)
         acts: Mapping[str, Callable[[], None]] = {
-            "nodes die": partial(killing_twice, started, out),
+            "nodes die": partial(killing_twice, out),
             "process stops": partial(cutting_off, out, told, with_node=False),
             "node stops": partial(cutting_off, out, told, with_node=True),
         }
