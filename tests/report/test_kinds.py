@@ -96,3 +96,17 @@ def test_the_keyboard_meets_the_controls_in_the_order_in_which_they_stand(browse
         met.append(here.page.evaluate("document.activeElement.id || document.activeElement.className"))
     assert met == ["skip", "theme", "step", "play", "as-trained", "as-flow", "ghost", "follow"]
     here.close()
+
+
+COVERED = """() => [...document.querySelectorAll(".curve svg")].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text, circle")].map((e) => [e, e.getBoundingClientRect()]);
+  return boxes.flatMap(([e, a]) => e.tagName !== "text" ? [] : boxes.filter(([other, b]) => other !== e
+    && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom).map(() => e.textContent)); })"""
+
+
+def test_no_mark_and_no_other_name_covers_a_name_beside_a_curve(browser: Any, tmp_path: Path) -> None:
+    here = opened(browser, tmp_path, "demo")
+    here.page.set_viewport_size({"width": 320, "height": 900})
+    here.page.wait_for_function("document.querySelector('.curve svg').viewBox.baseVal.width < 400")
+    assert here.page.evaluate(COVERED) == []
+    here.close()

@@ -42,7 +42,7 @@ function makeCurve(record, scene, stops, entry, range, choose) {
 }
 
 function drawCurve(place, record, scene, stops, entry, range, choose) {
-  const [width, height, left, right, top, bottom] = [clampTo(place.clientWidth, 280, 1200), 132, 50, 14, 12, 22];
+  const [width, height, left, right, top, bottom] = [clampTo(place.clientWidth, 280, 1200), 132, 55, 14, 12, 22];
   const x = (i) => left + (stops.length > 1 ? i / (stops.length - 1) : 0.5) * (width - left - right);
   const powers = byPowers(record, range);
   const y = scale(range[0], range[1], height - bottom, top, powers);
@@ -50,17 +50,18 @@ function drawCurve(place, record, scene, stops, entry, range, choose) {
   for (const tick of powers ? powersOfTen(...range).filter((_, i, all) => i % Math.ceil(all.length / 4) === 0) : ticksBetween(range[0], range[1], 3)) {
     svg.append(
       draw("line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), stroke: "var(--line)" }),
-      draw("text", { x: left - 7, y: y(tick) + 4, "text-anchor": "end", text: tickWords(record, tick) }),
+      draw("text", { x: left - 12, y: y(tick) + 4, "text-anchor": "end", text: tickWords(record, tick) }),
     );
   }
   const known = stops.map((stop, i) => ({ i, score: scene.rungs[stop.rungs[entry]].score, stop })).filter(({ score }) => isNumber(score));
   const ladder = known.filter(({ stop }) => !stop.apart);
   svg.append(draw("path", { d: ladder.map(({ i, score }, k) => `${k ? "L" : "M"}${x(i)},${y(score)}`).join(""), fill: "none", stroke: "var(--coarse)", "stroke-width": 2 }));
   const every = Math.ceil((stops.length * 52) / width);
+  const clear = (i) => x(i) - x(0) > 6.3 * stops[0].short.length + 10; // the first name begins at its mark, and may be long
   for (const { i, score, stop } of known) {
     const trained = stop.trained[entry];
     svg.append(draw("circle", { cx: x(i), cy: y(score), r: trained ? 5.5 : 3, fill: trained ? "var(--ink)" : "var(--paper)", stroke: trained ? "var(--ink)" : "var(--coarse)", "stroke-width": 1.6 }));
-    if (i === 0 || i === stops.length - 1 || (i % every === 0 && i < stops.length - every)) svg.append(draw("text", { x: x(i), y: height - 4, "text-anchor": i === 0 ? "start" : i === stops.length - 1 ? "end" : "middle", text: stop.short }));
+    if (i === 0 || i === stops.length - 1 || (i % every === 0 && clear(i) && i < stops.length - every)) svg.append(draw("text", { x: x(i), y: height - 4, "text-anchor": i === 0 ? "start" : i === stops.length - 1 ? "end" : "middle", text: stop.short }));
   }
   const mark = draw("circle", { r: 8, fill: "none", stroke: "var(--accent)", "stroke-width": 3.5 });
   svg.append(mark);
