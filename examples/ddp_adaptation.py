@@ -6,7 +6,6 @@ If a rank dies, torchrun starts all of them again, and they go on from the last 
 """
 
 import argparse
-import os
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 import windermere as wm
 from windermere.adaptation import ControllerState
 from windermere.paper.data import load
+from windermere.records import read_tensors, write_tensors
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--out", type=Path, required=True)
@@ -26,7 +26,7 @@ given = parser.parse_args()
 
 dist.init_process_group("gloo")  # on GPUs "nccl", after torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 rank = dist.get_rank()
-checkpoint = given.out / "checkpoint.pt"
+checkpoint = given.out / "checkpoint.safetensors"
 given.out.mkdir(parents=True, exist_ok=True)
 
 torch.manual_seed(0)  # the same weights on every rank
@@ -38,21 +38,23 @@ block = wm.ODEBlock(field, controller.solver(state))
 model = nn.Sequential(block, nn.Linear(2, 2))
 parallel = DistributedDataParallel(model)
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-done = 0
+MOMENTS, done = ("step", "exp_avg", "exp_avg_sq"), 0  # what Adam keeps of each parameter
 
 if checkpoint.exists():
-    saved = torch.load(checkpoint, weights_only=True)
-    model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    state, done = ControllerState.from_dict(saved["controller"]), saved["iteration"]
+    saved = read_tensors(checkpoint)
+    model.load_state_dict({name: saved.tensors[f"model {name}"] for name in model.state_dict()})
+    moments = [{name: saved.tensors[f"{name} {k}"] for name in MOMENTS} for k in range(len([*model.parameters()]))]
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": dict(enumerate(moments))})
+    state, done = ControllerState.from_dict(saved.meta["controller"]), saved.meta["iteration"]
     block.solver = controller.solver(state)
 
 
 def save():
-    """In one step, so that a kill leaves the checkpoint before it or this one."""
-    kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "controller": state.to_dict()}
-    torch.save({**kept, "iteration": iteration}, checkpoint.with_suffix(".new"))
-    os.replace(checkpoint.with_suffix(".new"), checkpoint)
+    """As safetensors, in one step, so that a kill leaves the checkpoint before it or this one."""
+    moments = optimizer.state_dict()["state"]
+    kept = {f"{name} {k}": own[name] for k, own in moments.items() for name in MOMENTS}
+    kept |= {f"model {name}": tensor for name, tensor in model.state_dict().items()}
+    write_tensors(checkpoint, kept, {"controller": state.to_dict(), "iteration": iteration})
 
 
 for iteration in range(done + 1, given.iterations + 1):
@@ -79,4 +81,5 @@ for iteration in range(done + 1, given.iterations + 1):
     if rank == 0 and iteration % controller.every == 0:
         save()
 
+# At a process's very end, after all is saved, gloo of PyTorch 2.13 may abort it: see docs/faq.md.
 dist.destroy_process_group()

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from tests.processes import leave
+
 
 def dying(step: Callable[..., Any], left: int) -> Callable[..., Any]:
     def taken(*given: Any, **named: Any) -> Any:
@@ -28,3 +30,4 @@ if __name__ == "__main__":
     if (os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]) == (rank, "0"):
         torch.optim.Adam.step = dying(torch.optim.Adam.step, int(after))  # type: ignore[method-assign]
     runpy.run_path(sys.argv[0], run_name="__main__")
+    leave()

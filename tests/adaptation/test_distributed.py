@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 
 from tests.adaptation.kit import INSTALLED, Kit, batches
+from tests.processes import leave
 from tests.torches import TORCH
 from windermere.adaptation import (
     Controller,
@@ -90,21 +91,24 @@ def fit_data_parallel(rank: int) -> dict[str, Any]:
     return {"distances": distances, "steps": steps, "state": adapt.state.to_dict()}
 
 
-def work(rank: int, folder: str, task: Callable[[int], dict[str, Any]]) -> None:
+def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     try:
-        found = task(rank)
+        found = {"decided": decide_all(rank), "fitted": fit_data_parallel(rank) if INSTALLED else {}}
         dist.barrier()  # or one rank might close what the other still needs for its end, and gloo would abort it
     finally:
         dist.destroy_process_group()
     Path(folder, f"{rank}.json").write_text(json.dumps(plain(found)))
+    leave()
 
 
-def on_two_ranks(folder: Path, task: Callable[[int], dict[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    spawn(work, args=(str(folder), task), nprocs=RANKS)  # type: ignore[no-untyped-call]
-    first, second = (json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS))
-    return first, second
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of two ranks has found."""
+    folder = tmp_path_factory.mktemp("ranks")
+    spawn(work, args=(str(folder),), nprocs=RANKS)  # type: ignore[no-untyped-call]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 
 
 def test_a_score_is_its_own_average_where_nothing_is_distributed() -> None:
@@ -113,8 +117,8 @@ def test_a_score_is_its_own_average_where_nothing_is_distributed() -> None:
 
 
 @meets
-def test_two_ranks_with_different_batches_take_the_same_decisions(tmp_path: Path) -> None:
-    first, second = on_two_ranks(tmp_path, decide_all)
+def test_two_ranks_with_different_batches_take_the_same_decisions(ranks: list[dict[str, Any]]) -> None:
+    first, second = (found["decided"] for found in ranks)
     assert first["score"] == second["score"] == {"value": 0.5, "distance": 0.25, "steps": 11, "evaluations": 40}
     assert first["plain"] == second["plain"] == {"value": 0.5, "distance": None, "steps": None, "evaluations": 0}
     for name in ("paper", "steady"):
@@ -132,8 +136,8 @@ def test_two_ranks_with_different_batches_take_the_same_decisions(tmp_path: Path
 
 @meets
 @pytest.mark.skipif(not INSTALLED, reason="needs Lightning")
-def test_two_ranks_of_a_lightning_trainer_follow_the_mean_of_their_distances(tmp_path: Path) -> None:
-    first, second = on_two_ranks(tmp_path, fit_data_parallel)
+def test_two_ranks_of_a_lightning_trainer_follow_the_mean_of_their_distances(ranks: list[dict[str, Any]]) -> None:
+    first, second = (found["fitted"] for found in ranks)
     (nothing, one), (nothing_either, other) = first["distances"], second["distances"]
     assert nothing == nothing_either == 0  # the first batch is compared with itself, to see that it can be
     assert one != other
