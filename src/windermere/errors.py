@@ -97,7 +97,8 @@ class ToleranceError(SolverError):
 
 
 class VanishingStepError(SolverError):
-    """The step shrank until it no longer advances the time: the field is stiff or not smooth there."""
+    """The step no longer advances the time: it shrank, as the field is stiff or not smooth there, or is too small for
+    times so late."""
 
 
 class DataError(WindermereError):

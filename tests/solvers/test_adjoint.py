@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.solvers.fields import DOUBLE, Network, some_states
 from tests.solvers.test_gradients import gradients, loss_of
@@ -268,6 +268,36 @@ def test_a_tensor_that_the_adjoint_is_told_of_has_its_gradient(solver: Any) -> N
         loss_of(final).backward()  # type: ignore[no-untyped-call]
 
 
+class OwnDerivatives(nn.Module):
+    """As FFJORD's code has it: the field asks for derivatives by what it is given, the time too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = Network()
+
+    def forward(self, t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            z, t = state[0].requires_grad_(), t.requires_grad_()
+            rate = self.inner(t, z)
+            (pulled,) = torch.autograd.grad(rate, z, torch.ones_like(z), create_graph=True)
+        return rate, pulled.sum(dim=1)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_field_that_asks_for_derivatives_by_its_own_arguments_hides_nothing(trains: bool) -> None:
+    field = OwnDerivatives().requires_grad_(trains)
+    z, solver = (some_states(3, 2), torch.zeros(3, dtype=DOUBLE)), FixedStep("rk4", step=1 / 64)
+    adjoint, backprop = (solve(field, z, solver, gradient=way).final for way in ("adjoint", "backprop"))
+    torch.testing.assert_close(adjoint, backprop)
+    if trains:
+        found, expected = (
+            torch.autograd.grad(loss_of(end[0]) + loss_of(end[1]), list(field.parameters()), allow_unused=True)
+            for end in (adjoint, backprop)
+        )
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, torch.zeros_like(one) if other is None else other, rtol=1e-6, atol=1e-6)
+
+
 def test_looking_for_what_is_hidden_takes_no_evaluation() -> None:
     field = Driven(some_states(2))
     with counting() as count:
@@ -295,3 +325,22 @@ def test_what_is_recorded_on_the_way_has_no_gradient_rather_than_a_wrong_one() -
     assert solution.trajectory is not None
     assert not torch.as_tensor(solution.trajectory.states).requires_grad
     assert torch.as_tensor(solution.final).requires_grad
+
+
+def test_an_end_that_is_changed_in_place_has_the_same_gradient() -> None:
+    """A layer such as nn.ReLU(inplace=True) writes to what the solve has handed on, and the way back starts from it."""
+    found = []
+    for in_place in (True, False):
+        field, z = Network(), some_states(4, 2).requires_grad_()
+        end: Any = solve(field, z, Adaptive("dopri54", tolerance=1e-6), gradient="adjoint").final
+        doubled = end.mul_(2) if in_place else 2 * end
+        found.append(torch.autograd.grad(doubled.square().sum(), [z, *field.parameters()]))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_a_loss_on_the_first_and_the_last_state_has_both_gradients() -> None:
+    field, z = Network(), some_states(4, 2).requires_grad_()
+    states: Any = solve(field, z, FixedStep("rk4", step=1 / 8), gradient="adjoint").states
+    (both,) = torch.autograd.grad(states.square().sum(), z, retain_graph=True)
+    (last,) = torch.autograd.grad(states[1].square().sum(), z)
+    assert torch.equal(both, last + 2 * z)

@@ -178,7 +178,7 @@ def test_without_gradients_nothing_is_kept(gradient: Gradient) -> None:
 
 def test_an_unknown_gradient_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UnknownNameError, match="no gradient 'adjiont': did you mean 'adjoint'"):
-        solve(Network(), some_states(3, 2), FixedStep("rk4", step=1 / 3), gradient="adjiont")  # type: ignore[call-overload]
+        solve(Network(), some_states(3, 2), FixedStep("rk4", step=1 / 3), gradient="adjiont")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)], ids=named)

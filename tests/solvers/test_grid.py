@@ -4,14 +4,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.solvers.fields import DOUBLE, Recorder, elementwise, some_states
-from windermere.errors import StepBudgetError, UsageError
+from windermere.errors import StepBudgetError, UsageError, VanishingStepError
+from windermere.nn import Autonomous
 from windermere.solvers import FixedStep, OnGrid, solve
 from windermere.solvers.grid import make_grid
 
@@ -139,6 +141,15 @@ def test_a_time_that_is_not_on_the_grid_is_refused() -> None:
 def test_two_times_on_one_node_of_the_grid_are_refused() -> None:
     with pytest.raises(UsageError, match="one and the same node"):
         solve(elementwise, some_states(2), OnGrid("euler", (0, 0.5, 1)), (0, 1e-9, 1))
+
+
+@pytest.mark.parametrize("times", [(1.7e9, 1.7e9 + 1e-5), [[1.7e9, 1.7e9 + 1e-5], [1.7e9, 1.7e9 - 2e-5], [2.0, 2.0]]])
+def test_a_step_that_vanishes_beside_the_time_is_refused(times: Any) -> None:
+    field, z = nn.Tanh().to(DOUBLE), some_states(3, 2)
+    with pytest.raises(VanishingStepError, match=r"a step of 1e-07 does not advance .* are 2\.4e-07 apart: take"):
+        solve(Autonomous(field), z, FixedStep("euler", step=1e-7), times)
+    apart = 2.0**-22
+    assert solve(Autonomous(field), z, FixedStep("euler", step=apart), (1.7e9, 1.7e9 + 4 * apart)).stats.accepted == 4
 
 
 def test_a_grid_too_long_for_any_memory_is_refused() -> None:

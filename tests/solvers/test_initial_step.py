@@ -72,6 +72,14 @@ def test_backwards_in_time_the_probe_goes_backwards_and_the_step_is_positive() -
     assert h == initial_step(lambda t, z: z, state([1.0]), order=1, times=(0.0, 2.0)) == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0)])
+def test_a_slow_field_is_probed_no_further_than_the_end_where_it_may_end_as_well(times: tuple[float, float]) -> None:
+    """The root of t (1 - t) is none before 0 or after 1; at z = 1000 the rule alone would probe at 10."""
+    field = Recorder(lambda t, z: 1 + (t * (1 - t)).sqrt() + 0 * z)
+    assert initial_step(field, state([1000.0]), order=1, times=times) <= 1
+    assert field.times == list(times)
+
+
 def test_norms_are_means_over_samples_of_norms_over_all_their_entries() -> None:
     """Not a root mean square: one sample of norm 10 and one of norm 0 are as two of norm 5."""
     images = torch.zeros(2, 1, 4, 4, dtype=DOUBLE)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torchdiffeq
 from torch import Tensor, nn
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import windermere as wm
 from tests.solvers.fields import DOUBLE, Network, Recorder, coupled, elementwise, some_states
@@ -45,6 +45,23 @@ def outcome(odeint: Any, times: tuple[float, ...], **how: Any) -> tuple[Tensor, 
 def assert_same(got: tuple[Tensor, ...], want: tuple[Tensor, ...], to: float) -> None:
     for one, other in zip(got, want, strict=True):
         torch.testing.assert_close(one, other, rtol=to, atol=to)
+
+
+@pytest.mark.parametrize("how", [{"method": "rk4"}, {"method": "euler", "options": {"step_size": 0.3}}, {"rtol": 1e-8}])
+def test_derivatives_by_the_times_are_the_same_in_forward_mode(how: dict[str, Any]) -> None:
+    t, field, y0 = at(0.0, 0.15, 0.4, 1.0), Network(), some_states(4, 2)
+
+    def total(t: Tensor) -> Any:
+        return wm.odeint(field, y0, t, **how).square().sum()
+
+    along = torch.tensor([1.0, -2.0, 3.0, 4.0], dtype=DOUBLE)
+    want = torch.autograd.functional.jacobian(total, t) @ along  # type: ignore[no-untyped-call]
+    with forward_ad.dual_level():
+        got = forward_ad.unpack_dual(total(forward_ad.make_dual(t, along))).tangent  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(got, want)
+    if "method" in how:  # transforms do not show the numbers that adaptive steps are chosen by
+        torch.testing.assert_close(torch.func.jvp(total, (t,), (along,))[1], want)
+        torch.testing.assert_close(torch.func.jacfwd(total)(t) @ along, want)
 
 
 @EVERY_FIXED

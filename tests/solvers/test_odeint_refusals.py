@@ -23,16 +23,20 @@ MISSING: list[tuple[dict[str, Any], str]] = [
     ({"options": {"max_step": 0.1}}, "solves with max_step=inf only"),
     ({"options": {"norm": torch.norm}}, "solves with norm=None only"),
     ({"options": {"dtype": torch.float32}}, "solves with dtype=torch.float64 only"),
-    ({"options": {"step_size": 0.1}}, "no option of 'dopri5' 'step_size'"),
+    ({"options": {"step_size": 0.1}}, "'dopri5' has adaptive steps, and 'step_size' is .* fixed ones: leave it out"),
+    ({"method": "euler", "options": {"max_num_steps": 9}}, r"'euler' has fixed steps, .* adaptive ones: .*\(dopri5,"),
     ({"options": [("step_size", 0.1)]}, "options must be a dict, not a list"),
-    ({"method": "rk4", "options": {"step_sise": 0.1}}, "did you mean 'step_size'"),
+    ({"method": "rk4", "options": {"step_sise": 0.1}}, "for 'rk4' called 'step_sise': did you mean 'step_size'"),
     ({"method": "rk4", "options": {"step_size": 0}}, "step must be positive"),
     ({"method": "rk4", "options": {"perturb": True}}, "solves with perturb=False only"),
     ({"method": "rk4", "options": {"interp": "square"}}, "no interpolation 'square'.*cubic, linear"),
     ({"method": "rk4", "options": {"step_size": 1, "grid_constructor": print}}, "are two grids: give one of them"),
     ({"rtol": "small"}, "rtol must be a number, a tensor or a tuple of these, not 'small'"),
     ({"rtol": -2.0}, "rtol and atol must be finite and not negative"),
+    ({"rtol": (1e-3, torch.nan)}, r"rtol must be a number, a tensor or a tuple of these, not \(0.001, nan\)"),
     ({"options": {"jump_t": "now"}}, "jump_t must be a 1-D tensor of times, not 'now'"),
+    ({"options": {"step_t": torch.ones(2, 2)}}, r"step_t must be a 1-D tensor of times, not a .* of shape \(2, 2\)"),
+    ({"method": "rk4", "options": {"grid_constructor": 3}}, "grid_constructor must be a function of func, .* not 3"),
 ]
 
 
@@ -58,6 +62,13 @@ def test_times_that_neither_rise_nor_fall_are_refused(times: tuple[float, ...]) 
 def test_states_that_are_no_tensors_are_refused(y0: Any) -> None:
     with pytest.raises(UsageError, match="y0 must be a tensor or a tuple of tensors"):
         wm.odeint(coupled, y0, at(0.0, 1.0))
+
+
+@pytest.mark.parametrize("method", ["euler", "dopri5"])
+def test_states_that_are_whole_numbers_are_refused(method: str) -> None:
+    for y0 in (torch.ones(3, dtype=torch.long), (torch.ones(3), torch.ones(2, dtype=torch.bool))):
+        with pytest.raises(UsageError, match=r"y0 must be real or complex numbers, not torch\.\w+: call \.float\(\)"):
+            wm.odeint(coupled, y0, at(0.0, 1.0), method=method)
 
 
 @pytest.mark.parametrize("name", ["callback_step", "callback_accept_step", "callback_reject_step_adjoint"])

@@ -272,3 +272,15 @@ def test_times_have_no_gradient_and_one_that_is_wanted_is_refused(times: Any) ->
         solve(elementwise, torch.ones(2), FIXED, times)
     with torch.no_grad():
         assert solve(elementwise, torch.ones(2), FIXED, times).times == (0.0, 1.0)
+
+
+def test_a_derivative_by_the_times_in_forward_mode_is_refused_and_one_by_the_state_is_not() -> None:
+    def by_time(last: torch.Tensor) -> torch.Tensor:
+        return solve(elementwise, torch.ones(2), FIXED, (0.0, last)).final
+
+    one = torch.tensor(1.0)
+    with pytest.raises(UsageError, match="no gradient with respect to its times"):
+        torch.func.jvp(by_time, (one,), (one,))
+    state = torch.ones(2)
+    found = torch.func.jvp(lambda z: solve(elementwise, z, FIXED, (0.0, one)).final, (state,), (state,))
+    assert found[1].abs().max() > 0

@@ -1,6 +1,9 @@
 """Inside of torch.func's transforms and of autocast a solve is right, or says why it cannot be."""
 
+import gc
+import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +15,8 @@ from tests.solvers.fields import Network, some_states
 from tests.torches import needs_compile, needs_torch
 from windermere.errors import FieldError, NonFiniteError, UsageError
 from windermere.nn import ODEBlock
-from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, initial_step, solve
+from windermere.solvers import Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, initial_step, odeint, solve
+from windermere.solvers.paths import fast_paths
 from windermere.solvers.torch_modes import as_if_uncompiled
 
 FIXED = FixedStep("rk4", step=1 / 4)
@@ -45,6 +49,22 @@ def test_transforms_of_a_solve_with_fixed_steps_are_those_of_its_operations() ->
     torch.testing.assert_close(torch.func.grad(lambda x: end(x).sum())(z), jacobian.sum(dim=(0, 1)))
     direction = some_states(3, 2, seed=1)
     torch.testing.assert_close(torch.func.jvp(end, (z,), (direction,))[1], (jacobian * direction).sum(dim=(2, 3)))
+
+
+@FUNCTIONS
+@pytest.mark.parametrize("step_size", [None, 0.3])
+def test_transforms_of_odeint_with_fixed_steps_are_those_of_its_operations(step_size: float | None) -> None:
+    """The times, which may be made inside of the transform, are asked for as numbers."""
+    field, z = Network(), some_states(3, 2)
+
+    def end(x: Tensor) -> Any:
+        options = {} if step_size is None else {"step_size": step_size}
+        return odeint(field, x, torch.tensor([0.0, 0.5, 1.0]), method="rk4", options=options)
+
+    jacobian = torch.autograd.functional.jacobian(end, z)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(torch.func.jacrev(end)(z), jacobian)
+    torch.testing.assert_close(torch.func.jacfwd(end)(z), jacobian)
+    torch.testing.assert_close(torch.func.vmap(end)(z), end(z).transpose(0, 1))
 
 
 def test_a_batch_of_solves_with_fixed_steps_is_solved_as_one_by_one() -> None:
@@ -202,6 +222,18 @@ def test_the_gradient_of_backprop_can_be_differentiated_again_and_the_adjoints_s
         penalised(Network(), "adjoint")
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_adjoint_says_that_it_takes_one_cotangent_after_the_other(fast: bool) -> None:
+    z = some_states(3, 2).requires_grad_()
+    with fast_paths(fast):
+        end: Any = solve(Network(), z, FIXED, gradient="adjoint").final
+    many = torch.eye(6, dtype=z.dtype).view(6, 3, 2)
+    with pytest.raises(UsageError, match=r"cannot be taken of many cotangents at once .*: take one after the other"):
+        torch.autograd.grad(end, z, many, is_grads_batched=True, retain_graph=True)
+    with pytest.raises(UsageError, match="many cotangents"):
+        torch.vmap(lambda on: torch.autograd.grad(end, z, on)[0])(many)
+
+
 @needs_compile
 @COMPILING
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
@@ -217,6 +249,33 @@ def test_a_compiled_solve_is_the_same(solver: Any, gradient: Any) -> None:
     torch.testing.assert_close(compiled, plain)
     found, wanted = (torch.autograd.grad(end.sum(), list(field.parameters())) for end in (compiled, plain))
     torch.testing.assert_close(found, wanted)
+
+
+@needs_compile
+@COMPILING
+def test_a_field_is_compiled_for_its_first_solve_and_goes_when_its_user_lets_it_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    graphs: list[int] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(len(graphs))
+        return graph.forward
+
+    torch.compiler.reset()
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    field, z = Network(), some_states(3, 2)
+    with fast_paths(False), torch.no_grad():
+        wanted = solve(field, z, FIXED).final
+        made = []
+        for _ in range(3):
+            torch.testing.assert_close(solve(field, z, FIXED, compile=True).final, wanted)
+            made.append(len(graphs))
+    assert made == [made[0]] * 3 != [0] * 3
+    gone = weakref.ref(field)
+    del field
+    gc.collect()
+    assert gone() is None
 
 
 @needs_torch(6, "that can be told to run what is compiled as it was written")

@@ -4,7 +4,7 @@ Shapes: a state and its gradient are stacked along an axis of 2, right after the
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import gradient_edge, is_forward_mode, times_written
+from windermere._torch_private import gradient_edge, is_forward_mode, pulled_back, times_written
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -20,7 +20,7 @@ from windermere.solvers.integrate import integrate
 from windermere.solvers.layout import Layout
 from windermere.solvers.members import by_sample, members_of
 from windermere.solvers.paths import FastAdjoint
-from windermere.solvers.problem import Problem, Walked
+from windermere.solvers.problem import Problem, Stacked, Walked
 from windermere.solvers.runge_kutta import check_kept
 from windermere.solvers.sample_times import check_steps_by_sample
 from windermere.solvers.solver import Solver, stopping_at
@@ -45,13 +45,14 @@ def solve_with_adjoint(problem: Problem, settings: Adjoint) -> Walked:
     def forward(z: Tensor) -> Tensor:
         # Detached: a field that takes derivatives itself would not find its way through views of a graded state.
         found.append(integrate(problem.but(z0=z.detach(), gradient="backprop")))
-        return torch.stack(found[0].states)
+        return found[0].stacked if way_back.has_stops else found[0].states[-1]
 
     solve = _AdjointSolve.apply
-    states = cast(Tensor, solve(forward, way_back, z0, *way_back.parameters))  # type: ignore[no-untyped-call]
+    ends = cast(Tensor, solve(forward, way_back, z0, *way_back.parameters))  # type: ignore[no-untyped-call]
+    walked, states = found[0], Stacked(ends) if way_back.has_stops else [z0, ends]
     # What was recorded on the way is no part of the adjoint equation: better no gradient than zero.
-    recorded = [(t, z.detach()) for t, z in found[0].recorded]
-    return replace(found[0], states=list(states.unbind(0)), recorded=recorded)
+    recorded = [(t, z.detach()) for t, z in walked.recorded]
+    return Walked(states, walked.evaluations, walked.accepted, walked.rejected, recorded, walked.recomputed)
 
 
 class _AdjointSolve(torch.autograd.Function):
@@ -62,7 +63,7 @@ class _AdjointSolve(torch.autograd.Function):
         states = forward(z0)
         ctx.way_back = way_back
         ctx.save_for_backward(states, *parameters)  # so that parameters changed in between are an error
-        return states
+        return states if way_back.has_stops else states.clone()  # an end is handed on, and may be changed in place
 
     @staticmethod
     @differentiable_once
@@ -80,22 +81,32 @@ class _WayBack:
     parameters: tuple[Tensor, ...]
     fast: FastAdjoint | None
 
+    @property
+    def has_stops(self) -> bool:
+        """Whether there are times between the first and the last, and so gradients of more than one state."""
+        return len(self.problem.times) > 2
+
     def take(self, states: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-        """Gradients of the first state and of the parameters, from those of all states, [times, ...]."""
-        problem, times, on_states = self.problem, self.problem.times, grad.unbind(0)
+        """Gradients of the first state and of the parameters, from those of all states, [times, ...]; or of the last
+        one alone, where nothing lies between."""
+        problem, times = self.problem, self.problem.times
         rate = AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
+        if not self.has_stops:
+            return self._between(rate, (times[1], times[0]), states, grad), *rate.gradient
+        on_states = grad.unbind(0)
         a = on_states[-1]
         for i in range(len(times) - 1, 0, -1):
             a = self._between(rate, (times[i], times[i - 1]), states[i], a) + on_states[i - 1]
         return a, *rate.gradient
 
     def _between(self, rate: "AdjointRate", times: tuple[Any, Any], z: Tensor, a: Tensor) -> Tensor:
-        done = None if self.fast is None else self.fast.adjoin(times, z, a)
-        if self.fast is not None and done is not None:
-            rate.take_over([part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad])
-            self.problem.count("backward", done.evaluations.reshape(self.problem.layout.groups))
-            return done.a
         try:
+            done = None if self.fast is None else self.fast.adjoin(times, z, a)
+            if self.fast is not None and done is not None:
+                own = [part for p, part in zip(self.fast.tensors, done.gradient, strict=True) if p.requires_grad]
+                rate.take_over(own)
+                self.problem.count("backward", done.evaluations.reshape(self.problem.layout.groups))
+                return done.a
             with torch.no_grad(), as_if_uncompiled():  # its rate is differentiated by the state, then by parameters
                 walked = integrate(self._reversed(rate, times, z, a))
         except SolverError as error:
@@ -180,13 +191,13 @@ class AdjointRate:
     def __call__(self, t: Tensor, stacked: Tensor) -> Tensor:
         z, a = stacked.unbind(self.axis)
         with torch.enable_grad():
-            z = z.detach().requires_grad_()
-            k = self.rate(t.squeeze(-1) if t.ndim == stacked.ndim else t, z)
+            z, t = z.detach().requires_grad_(), t.squeeze(-1) if t.ndim == stacked.ndim else t
+            k = self.rate(t, z)
         if not self.checked:
-            check_nothing_is_hidden(k, (z, *self.parameters))
+            check_nothing_is_hidden(k, (z, *self.parameters), given=(t,))
             self.checked = True
         if k.requires_grad:
-            (da,) = torch.autograd.grad(k, z, a, retain_graph=True, allow_unused=True)
+            (da,) = pulled_back([k], [z], [a], retain_graph=True)
         else:
             da = None
         self.tape.append((k, a))
@@ -207,6 +218,10 @@ class AdjointRate:
 
     def add_share(self, taken: Tape, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add the share of a step of this size."""
+        self.add(self.share(taken, h, accepted))
+
+    def share(self, taken: Tape, h: float | Tensor, accepted: Tensor | None) -> Sequence[Tensor | None]:
+        """What a step of this size adds to the gradient of each parameter."""
         if isinstance(h, Tensor) and h.ndim:
             h = h.squeeze(-1)
             accepted = None if accepted is None else accepted.squeeze(-1)
@@ -217,7 +232,8 @@ class AdjointRate:
                 outputs.append(k)
                 cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
         if outputs and self.parameters:
-            self.add(torch.autograd.grad(outputs, self.parameters, cotangents, allow_unused=True))
+            return pulled_back(outputs, self.parameters, cotangents)
+        return [None] * len(self.parameters)
 
     def take_over(self, shares: list[Tensor]) -> None:
         """Add shares that are nobody else's: the first need no zeros to be added to."""
@@ -234,18 +250,32 @@ class AdjointRate:
 
 def _check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> None:
     """A field may hide tensors that need gradients; the adjoint would leave these out without a word."""
+    z = z.detach().clone()  # memory that is nobody else's
     with torch.enable_grad():
-        k = rate(t, z.detach())
-    if plain and k.requires_grad:
+        k = rate(t, z)
+    if plain and _hidden(k, (), (t, z)) is not None:
         raise FieldError(
             "the field depends on tensors that need gradients, but as a plain function it does not say which: "
-            "make it an nn.Module, or give gradient=Adjoint(parameters=...)"
+            "make it an nn.Module, or give gradient=Adjoint(parameters=...), which odeint_adjoint calls adjoint_params"
         )
-    check_nothing_is_hidden(k, ())
+    check_nothing_is_hidden(k, (), given=(t, z))
 
 
-def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
-    """The graph of an evaluation may lead to tensors that need gradients only by way of those known."""
+def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor], given: Sequence[Tensor] = ()) -> None:
+    """The graph of an evaluation may lead to tensors that need gradients only by way of those known, or to those that
+    the field was given."""
+    if (leaf := _hidden(k, known, given)) is not None:
+        raise FieldError(
+            f"the field depends on a tensor of shape {tuple(leaf.shape)} that needs a gradient and that the "
+            "adjoint does not know of: make it a parameter of the field or part of the state, give all that the "
+            "field depends on in gradient=Adjoint(parameters=...), or take gradient='backprop' (with torchdiffeq's "
+            "calls: give adjoint_params=..., or take odeint)"
+        )
+
+
+def _hidden(k: Tensor, known: Iterable[Tensor], given: Sequence[Tensor]) -> Tensor | None:
+    """A tensor that needs a gradient, by another way than over those known. A field that takes derivatives itself may
+    have asked for them by what it was given: by the time, or parts of a state that needs none."""
     seen = {gradient_edge(x) for x in known}
     ahead: list[Any] = [gradient_edge(k)] if k.requires_grad else []
     while ahead:
@@ -253,10 +283,12 @@ def check_nothing_is_hidden(k: Tensor, known: Iterable[Tensor]) -> None:
         if edge[0] is None or edge in seen:
             continue
         seen.add(edge)
-        if (leaf := getattr(edge[0], "variable", None)) is not None:
-            raise FieldError(
-                f"the field depends on a tensor of shape {tuple(leaf.shape)} that needs a gradient and that the "
-                "adjoint does not know of: make it a parameter of the field or part of the state, give all that the "
-                "field depends on in gradient=Adjoint(parameters=...), or take gradient='backprop'"
-            )
+        leaf: Tensor | None = getattr(edge[0], "variable", None)
+        if leaf is not None and not any(_share_memory(leaf, own) for own in given):
+            return leaf
         ahead += edge[0].next_functions
+    return None
+
+
+def _share_memory(one: Tensor, other: Tensor) -> bool:
+    return one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()

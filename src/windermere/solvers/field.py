@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -35,17 +34,6 @@ class Prepared:
 def as_it_is(field: Any) -> Prepared:
     """A field that is called as it was given."""
     return Prepared(field, parameters_of(field) if callable(getattr(field, "parameters", None)) else None)
-
-
-def compiled(field: Any) -> Any:
-    """The field compiled by torch.compile at its first evaluation; the same one for the same field."""
-    try:
-        return _compiled.setdefault(field, torch.compile(field))
-    except TypeError:  # nothing that could be remembered
-        return torch.compile(field)
-
-
-_compiled: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()
 
 
 def parameters_of(module: Any) -> Tensors:

@@ -141,8 +141,24 @@ def differentiable_once(backward: Backward) -> Backward:
         if torch.is_grad_enabled():
             raise UsageError(
                 "the gradient of this solve, by the adjoint or by a field's own fast way, cannot be differentiated "
-                "again (create_graph=True): take gradient='backprop', and wrap a field of Windermere's in a module"
+                "again (create_graph=True): take gradient='backprop' (odeint in place of odeint_adjoint), and wrap a "
+                "field of Windermere's in a module"
+            )
+        if not all(map(_has_memory, grads)):
+            raise UsageError(
+                "the gradient of this solve, by the adjoint or by a field's own fast way, cannot be taken of many "
+                "cotangents at once (is_grads_batched=True, vectorize=True, torch.vmap): take one after the other, or "
+                "gradient='backprop' (odeint in place of odeint_adjoint)"
             )
         return backward(ctx, *grads)
 
     return guarded
+
+
+def _has_memory(grad: Tensor) -> bool:
+    """A tensor that stands for many has none of its own."""
+    try:
+        grad.data_ptr()
+    except RuntimeError:
+        return False
+    return True

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.solvers.solver import MOST_STEPS, SAME_STEP, FixedStep, OnGrid, Times
+from windermere.solvers.solver import MOST_STEPS, SAME_STEP, FixedStep, OnGrid, Times, may_vanish
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ def make_grid(solvers: Sequence[FixedStep | OnGrid], times: Times) -> Grid:
     """One grid for solvers that are all the same, else one for each, as long as the longest."""
     if isinstance(times[0], np.ndarray) and isinstance(solvers[0], FixedStep):
         return _grid_by_sample(solvers[0], times)
-    distinct = solvers[:1] if all(s is solvers[0] or s == solvers[0] for s in solvers) else solvers
-    return _grid(tuple(distinct), tuple(times))
+    alone = len(solvers) == 1 or all(s is solvers[0] or s == solvers[0] for s in solvers)
+    return _grid(tuple(solvers[:1] if alone else solvers), tuple(times))
 
 
 @lru_cache(maxsize=8)
@@ -77,8 +77,8 @@ def _legs(solver: FixedStep, start: NDArray[np.float64], end: NDArray[np.float64
     """[S, N]: `solver.nodes` without the first, of all samples at once, with the last one repeated."""
     span = end - start
     exact = abs(span) / solver.step
-    for i in np.flatnonzero(exact > MOST_STEPS)[:1]:
-        solver.nodes(float(start[i]), float(end[i]))  # says what is wrong
+    for i in np.flatnonzero((exact > MOST_STEPS) | may_vanish(solver.step, start, end)):
+        solver.nodes(float(start[i]), float(end[i]))  # says what is wrong, if anything is
     whole = np.round(exact)
     even = abs(whole - exact) <= SAME_STEP * exact
     steps = np.where(even, whole, np.ceil(exact))[:, None]

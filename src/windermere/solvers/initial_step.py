@@ -68,7 +68,7 @@ def initial_step(
         k = rate(t, z)
         written = times_written(k)
         d0, d1 = _mean_norm(z, layout), _mean_norm(k, layout)
-        h0 = np.sign(span) * probing_step(d0, d1)
+        h0 = np.sign(span) * np.minimum(probing_step(d0, d1), abs(span))  # behind its end a field may be anything
         probe = combine(z, by_group(h0, layout, z), (1.0,), (k,))
         probed = rate(layout.columns(start + h0, z), probe)
         check_kept([k], [written])

@@ -6,7 +6,7 @@ own: all of the state (groups = ()), a member (S,), a sample (B,) or a member's 
 
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from torch import Tensor
 from windermere.errors import UsageError
 
 State: TypeAlias = Tensor | tuple[Tensor, ...]
+AnyState = TypeVar("AnyState", Tensor, tuple[Tensor, ...], State)
+"""The kind of state that is given, where the same is returned."""
 Groups: TypeAlias = tuple[int, ...]
 
 

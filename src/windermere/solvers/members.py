@@ -10,6 +10,8 @@ def members_of(solver: Solvers) -> tuple[tuple[Solver, ...], int | None]:
     """The solvers one by one, and how many members they are for: None for a single solver, which is no ensemble's."""
     if isinstance(solver, Solver):
         return (solver,), None
+    if type(solver) is tuple and len(solver) == 1 and isinstance(solver[0], Solver):  # nearly always
+        return solver, 1
     several = type(solver) in (list, tuple) or (isinstance(solver, Sequence) and not isinstance(solver, str))
     if not several or not all(isinstance(s, Solver) for s in solver):
         raise UsageError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from windermere.errors import UsageError, describe_value
 from windermere.solvers import odeint_call
 from windermere.solvers.field import Field
 from windermere.solvers.gradients import Adjoint
-from windermere.solvers.layout import State
+from windermere.solvers.layout import AnyState, State
 from windermere.solvers.legs import combined
 from windermere.solvers.odeint_call import Call
 from windermere.solvers.odeint_options import (
@@ -30,33 +30,9 @@ CALLBACKS = tuple(f"callback_{what}step{way}" for way in ("", "_adjoint") for wh
 """What torchdiffeq calls at each step, where a field has it."""
 
 
-@overload
 def odeint(
     func: Field,
-    y0: Tensor,
-    t: Tensor,
-    *,
-    rtol: Any = ...,
-    atol: Any = ...,
-    method: str | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    event_fn: None = ...,
-) -> Tensor: ...
-@overload
-def odeint(
-    func: Field,
-    y0: tuple[Tensor, ...],
-    t: Tensor,
-    *,
-    rtol: Any = ...,
-    atol: Any = ...,
-    method: str | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    event_fn: None = ...,
-) -> tuple[Tensor, ...]: ...
-def odeint(
-    func: Field,
-    y0: State,
+    y0: AnyState,
     t: Tensor,
     *,
     rtol: Any = 1e-7,
@@ -64,7 +40,7 @@ def odeint(
     method: str | None = None,
     options: Mapping[str, Any] | None = None,
     event_fn: None = None,
-) -> State:
+) -> AnyState:
     """Integrate dy/dt = func(t, y) from y0 at t[0] through all times of t: torchdiffeq's call, on our solvers.
 
     func: a module or a function of a time and a state.
@@ -86,46 +62,13 @@ def odeint(
     torch.Size([5, 3])
     """
     _refuse(func, event_fn)
-    return _solved(func, y0, t, (method, options, rtol, atol), None)
+    states: AnyState = _solved(func, y0, t, (method, options, rtol, atol), None)
+    return states
 
 
-@overload
 def odeint_adjoint(
     func: Field,
-    y0: Tensor,
-    t: Tensor,
-    *,
-    rtol: Any = ...,
-    atol: Any = ...,
-    method: str | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    event_fn: None = ...,
-    adjoint_rtol: Any = ...,
-    adjoint_atol: Any = ...,
-    adjoint_method: str | None = ...,
-    adjoint_options: Mapping[str, Any] | None = ...,
-    adjoint_params: Iterable[Tensor] | None = ...,
-) -> Tensor: ...
-@overload
-def odeint_adjoint(
-    func: Field,
-    y0: tuple[Tensor, ...],
-    t: Tensor,
-    *,
-    rtol: Any = ...,
-    atol: Any = ...,
-    method: str | None = ...,
-    options: Mapping[str, Any] | None = ...,
-    event_fn: None = ...,
-    adjoint_rtol: Any = ...,
-    adjoint_atol: Any = ...,
-    adjoint_method: str | None = ...,
-    adjoint_options: Mapping[str, Any] | None = ...,
-    adjoint_params: Iterable[Tensor] | None = ...,
-) -> tuple[Tensor, ...]: ...
-def odeint_adjoint(
-    func: Field,
-    y0: State,
+    y0: AnyState,
     t: Tensor,
     *,
     rtol: Any = 1e-7,
@@ -138,7 +81,7 @@ def odeint_adjoint(
     adjoint_method: str | None = None,
     adjoint_options: Mapping[str, Any] | None = None,
     adjoint_params: Iterable[Tensor] | None = None,
-) -> State:
+) -> AnyState:
     """`odeint` with the gradient of the continuous adjoint, which needs memory for the states at t only.
 
     adjoint_rtol, adjoint_atol, adjoint_method, adjoint_options: settings of the solve backwards; those of the solve
@@ -172,7 +115,8 @@ def odeint_adjoint(
         atol if adjoint_atol is None else adjoint_atol,
     )
     known = None if adjoint_params is None else tuple(adjoint_params)
-    return _solved(func, y0, t, (method, options, rtol, atol), (asked, known))
+    states: AnyState = _solved(func, y0, t, (method, options, rtol, atol), (asked, known))
+    return states
 
 
 Asked = tuple[str | None, Mapping[str, Any] | None, Any, Any]
@@ -181,7 +125,7 @@ WayBack = tuple[Asked, tuple[Tensor, ...] | None]
 """What is asked for backwards, and the parameters where they are given."""
 
 
-def _solved(func: Field, y0: State, t: Tensor, asked: Asked, back: WayBack | None) -> State:
+def _solved(func: Field, y0: State, t: Tensor, asked: Asked, back: WayBack | None) -> Any:
     if is_dynamo_compiling():  # numbers decide here, which compiled code would have to wait for
         return uncompiled(_solved)(func, y0, t, asked, back)
     _check_state(y0)
@@ -245,6 +189,9 @@ def _check_state(y0: Any) -> None:
     parts = y0 if isinstance(y0, tuple | list) and y0 else (y0,)
     if not all(isinstance(part, Tensor) for part in parts):
         raise UsageError(f"y0 must be a tensor or a tuple of tensors, not {describe_value(y0)}")
+    for part in parts:
+        if not part.is_floating_point() and not part.is_complex():
+            raise UsageError(f"y0 must be real or complex numbers, not {part.dtype}: call .float() on it")
 
 
 def _dtypes(state: State) -> list[torch.dtype]:

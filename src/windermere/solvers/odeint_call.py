@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from windermere._torch_private import numbers_in
 from windermere.solvers.field import Field
 from windermere.solvers.gradients import Adjoint, Gradient
 from windermere.solvers.layout import State
@@ -15,6 +16,7 @@ from windermere.solvers.legs import Knot, combined, solve_in_legs, stacked, unst
 from windermere.solvers.odeint_options import AdaptiveSteps, FixedSteps
 from windermere.solvers.solve import solve
 from windermere.solvers.solver import SAME_STEP, OnGrid, Solver
+from windermere.solvers.torch_modes import has_tangent
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +42,13 @@ class Call:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the times need a gradient."""
-        return self.t.requires_grad and torch.is_grad_enabled()
+        """Whether the times need a gradient, or carry a derivative along."""
+        return (self.t.requires_grad and torch.is_grad_enabled()) or has_tangent(self.t)
+
+    @property
+    def interpolates(self) -> bool:
+        """Whether some of the times asked for lie between two nodes of fixed steps."""
+        return isinstance(self.steps, FixedSteps) and not bool(_Places(self, self.steps).on_node.all())
 
     def states(self) -> State:
         """The states at all times, stacked along a first axis."""
@@ -51,11 +58,11 @@ class Call:
 
     def notes(self) -> Iterator[str]:
         """In which way another solver answers this call otherwise."""
-        if isinstance(self.steps, FixedSteps) and not _Places(self, self.steps).on_node.all():
+        if isinstance(self.steps, FixedSteps) and self.interpolates:
             yield (
                 f"some of the {len(self.times)} times asked for lie between the steps of {self.solver}: "
-                f"windermere.odeint interpolates there (interp='{self.steps.interp}'), other solvers follow the curve "
-                "of each step"
+                f"windermere.odeint interpolates there (interp='{self.steps.interp}'), and so do all fixed steps of an "
+                "audit's table; its reference flow lands on each"
             )
         if isinstance(self.steps, AdaptiveSteps) and (self.steps.step_t or self.steps.jump_t):
             yield "other solvers do not stop at the times of step_t and jump_t"
@@ -92,7 +99,7 @@ class _Places:
 
     def __init__(self, call: Call, steps: FixedSteps) -> None:
         sign = 1.0 if call.times[-1] > call.times[0] else -1.0
-        nodes, times = sign * np.asarray(steps.nodes.detach().cpu()), sign * np.asarray(call.times)
+        nodes, times = sign * np.asarray(numbers_in(steps.nodes)), sign * np.asarray(call.times)
         least = float(np.diff(nodes).min())
         rounding = 4 * torch.finfo(call.t.dtype).eps * float(np.abs(times).max())
         near = min(SAME_STEP * least + rounding, least / 4)
@@ -104,7 +111,7 @@ class _Places:
 
 def _on_grid(call: Call, steps: FixedSteps) -> State:
     """Walk the grid, and interpolate between two nodes where a time lies there."""
-    places, values = _Places(call, steps), steps.nodes.detach().tolist()
+    places, values = _Places(call, steps), numbers_in(steps.nodes)
     after: list[int] = places.after.tolist()
     if not call.is_moving and places.on_node.all() and len(set(after)) == len(after):
         return _at_nodes(call, steps, [values[i] for i in after])
@@ -129,7 +136,7 @@ def _at_nodes(call: Call, steps: FixedSteps, times: list[float]) -> State:
 
 
 def _with_moving_nodes(call: Call, steps: FixedSteps, times: list[float]) -> list[State]:
-    values, shift = steps.nodes.detach().tolist(), (steps.nodes - steps.nodes.detach()).unbind(0)
+    values, shift = numbers_in(steps.nodes), (steps.nodes - steps.nodes.detach()).unbind(0)
     knots = [Knot(values[i], shift[i]) for i in steps.anchors]
     grid = OnGrid(steps.solver.method, tuple(values))
     return solve_in_legs(call.field, call.start, grid, knots, times, call.gradient)

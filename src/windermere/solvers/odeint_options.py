@@ -4,13 +4,14 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from math import inf
+from math import inf, isnan
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from windermere._torch_private import numbers_in
 from windermere.checks import as_number
 from windermere.errors import UnknownNameError, UsageError, describe_value
 from windermere.solvers.solver import SAME_STEP, Adaptive, FixedStep, OnGrid, check_times
@@ -99,6 +100,8 @@ def read_fixed(method: str, options: Mapping[str, Any], grid_of: Callable[[Any],
         raise UnknownNameError("interpolation", interp, INTERPOLATIONS)
     if step is not None and construct is not None:
         raise UsageError("step_size and grid_constructor are two grids: give one of them")
+    if construct is not None and not callable(construct):
+        raise UsageError(f"grid_constructor must be a function of func, y0 and t, not {_told(construct)}")
     name = FIXED[method]
     if step is not None:
         stepping = FixedStep(name, step=step)
@@ -127,7 +130,7 @@ def times_of(t: Any) -> tuple[float, ...]:
     """The times of a 1-D tensor as numbers: one, or several that rise or fall."""
     if not isinstance(t, Tensor) or t.ndim != 1 or not t.is_floating_point() or not len(t):
         raise UsageError(f"t must be a 1-D floating tensor of times, as torch.tensor([0.0, 1.0]), not {_told(t)}")
-    values = t.detach().tolist()
+    values = numbers_in(t)
     return (float(values[0]),) if len(values) == 1 else check_times(values)
 
 
@@ -145,10 +148,8 @@ def constructed(construct: Callable[..., Any], func: Any, y0: Any, t: Tensor) ->
 
 def _stepped(solver: FixedStep, t: Tensor) -> Tensor:
     """A grid of equal steps: all of its nodes move with the first time, but the last one."""
-    first, *_, last = t.detach().tolist()
+    first, *_, last = numbers_in(t)
     values = torch.as_tensor(solver.nodes(first, last), device=t.device)
-    if not t.requires_grad:
-        return values
     shift = t - t.detach()
     return values + torch.cat([shift[:1].expand(len(values) - 1), shift[-1:]])
 
@@ -156,12 +157,22 @@ def _stepped(solver: FixedStep, t: Tensor) -> Tensor:
 def _check_options(method: str, options: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for name, value in options.items():
         if name not in known:
-            raise UnknownNameError(f"option of '{method}'", name, known)
+            _refuse_option(method, name, known)
         if name in ALWAYS and not _is_same(value, ALWAYS[name]) and not (name == "norm" and value == "seminorm"):
             raise UsageError(
                 f"windermere.odeint solves with {name}={ALWAYS[name]} only, not {_told(value)}: leave the option "
                 f"'{name}' out, or take torchdiffeq's own odeint"
             )
+
+
+def _refuse_option(method: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in FIXED_OPTIONS + ADAPTIVE_OPTIONS:
+        raise UnknownNameError(f"option for '{method}' called", name, known)
+    what, other, alike = ("fixed", "adaptive", ADAPTIVE) if method in FIXED else ("adaptive", "fixed", FIXED)
+    raise UsageError(
+        f"'{method}' has {what} steps, and '{name}' is an option of {other} ones: leave it out, or take a method with "
+        f"{other} steps ({', '.join(alike)})"
+    )
 
 
 def _is_same(value: Any, own: Any) -> bool:
@@ -172,7 +183,10 @@ def _smallest(name: str, value: Any) -> float:
     """One tolerance. Of several, for entries or parts of the state, the tightest, which keeps within all of them."""
     try:
         parts = value if isinstance(value, tuple | list) else (value,)
-        return min(float(part.min() if isinstance(part, Tensor) else part) for part in parts)
+        found = [float(part.min() if isinstance(part, Tensor) else part) for part in parts]
+        if any(map(isnan, found)):
+            raise ValueError
+        return min(found)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise UsageError(f"{name} must be a number, a tensor or a tuple of these, not {_told(value)}") from error
 
@@ -209,6 +223,8 @@ def _stops(name: str, options: Mapping[str, Any]) -> tuple[float, ...]:
         return ()
     try:
         times = np.atleast_1d(np.asarray(torch.as_tensor(value).detach().cpu(), dtype=np.float64))
+        if times.ndim > 1:
+            raise ValueError
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(f"{name} must be a 1-D tensor of times, not {_told(value)}") from error
     return tuple(times.tolist())

@@ -95,10 +95,15 @@ def fast_paths(enabled: bool) -> Iterator[None]:
         _enabled.reset(token)
 
 
+def are_asked() -> bool:
+    """Whether fast paths are asked here at all."""
+    return _enabled.get()
+
+
 def prepare(field: Any, z: Tensor, *, captured: bool = False) -> tuple[Prepared, tuple[FastPath, ...]]:
     """A field ready to be solved from z, and the paths to ask: none where PyTorch wants to see, or round, each
     operation; and if it is to be captured, only the one that does so."""
-    paths = _paths if _enabled.get() else ()
+    paths = _paths if are_asked() else ()
     if captured:
         paths = tuple(path for path in paths if path.captures)
         if not paths or is_mixed(z) or may_be_transformed():

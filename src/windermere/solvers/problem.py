@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -71,19 +72,19 @@ class Problem:
     settle: Settle | None = None
     """Told after each step (its size by group, and which groups accepted it); the adjoint collects here."""
 
-    @cached_property
+    @property
     def tableau(self) -> Tableau:
         return self.solvers[0].tableau
 
-    @cached_property
+    @property
     def adaptive(self) -> tuple[Adaptive, ...]:
         """The solvers, if they choose their steps; else none."""
-        return tuple(s for s in self.solvers if isinstance(s, Adaptive))
+        return cast(Any, self.solvers) if isinstance(self.solvers[0], Adaptive) else ()
 
-    @cached_property
+    @property
     def fixed(self) -> tuple[FixedStep | OnGrid, ...]:
         """The solvers, if their steps are fixed; else none."""
-        return tuple(s for s in self.solvers if not isinstance(s, Adaptive))
+        return () if isinstance(self.solvers[0], Adaptive) else cast(Any, self.solvers)
 
     @cached_property
     def grid(self) -> Grid:
@@ -105,7 +106,7 @@ class Problem:
         start, end = self.ends
         return float(np.max(abs(end - start), initial=0.0)) if self.by_sample else abs(end - start)
 
-    @cached_property
+    @property
     def is_plain(self) -> bool:
         """Whether one tensor is taken from a first time to a last, and nothing else is wanted on the way."""
         return len(self.times) == 2 and not (self.record or self.by_sample) and self.layout.parts is None
@@ -143,11 +144,24 @@ _FOUND = tuple(name for name, value in vars(Problem).items() if isinstance(value
 """What a problem finds out about itself, and another one anew."""
 
 
+@dataclass(frozen=True, eq=False)
+class Stacked(Sequence[Tensor]):
+    """States that lie in one tensor, [times, ...]: to take them apart and put them together again takes a while."""
+
+    whole: Tensor
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.whole[k]
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+
 @dataclass(frozen=True)
 class Walked:
     """Where a walk over time led."""
 
-    states: list[Tensor]
+    states: Sequence[Tensor]
     """At the times asked for, the first included."""
     evaluations: Evaluations
     accepted: NDArray[np.int64]
@@ -157,8 +171,18 @@ class Walked:
     recomputed: Evaluations | None = None
     """How often a path's way back evaluates the field again, where that is not as often as the way there."""
 
+    @property
+    def stacked(self) -> Tensor:
+        """The states, [times, ...]."""
+        return self.states.whole if isinstance(self.states, Stacked) else torch.stack(list(self.states))
+
+    @property
+    def final(self) -> Tensor:
+        """The last state, which shares no memory with the others."""
+        return self.states[-1].clone() if isinstance(self.states, Stacked) else self.states[-1]
+
     @classmethod
-    def adapted(cls, problem: Problem, states: list[Tensor], costs: Sequence[NDArray[np.int64]]) -> "Walked":
+    def adapted(cls, problem: Problem, states: Sequence[Tensor], costs: Sequence[NDArray[np.int64]]) -> "Walked":
         """An adaptive walk to each time, with its costs: evaluations, steps accepted and rejected, of all groups."""
         evaluations, accepted, rejected = (n.reshape(problem.layout.groups) for n in costs)
         return cls(states, evaluations, accepted, rejected, [])
@@ -168,7 +192,7 @@ class Walked:
         cls,
         cost: int,
         taken: NDArray[np.int64],
-        states: list[Tensor],
+        states: Sequence[Tensor],
         recorded: list[tuple[NDArray[np.float64], Tensor]] | None = None,
     ) -> "Walked":
         """A fixed grid's walk: every step is accepted, and each costs the same."""

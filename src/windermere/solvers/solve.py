@@ -2,23 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, overload
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from typing_extensions import TypeVar
 
 from windermere._torch_private import is_dynamo_compiling, is_forward_mode, uncompiled
 from windermere.errors import SolverError, UsageError
 from windermere.solvers.adjoint import solve_with_adjoint
 from windermere.solvers.counting import Ledger, note_span
-from windermere.solvers.field import Field, compiled, packed_rate
+from windermere.solvers.field import Field, packed_rate
 from windermere.solvers.gradients import Adjoint, Gradient, check_gradient, solve_with_checkpoints
 from windermere.solvers.integrate import integrate
 from windermere.solvers.landing import has_to_land
-from windermere.solvers.layout import Layout, State, lay_out
+from windermere.solvers.layout import AnyState, Layout, State, lay_out
 from windermere.solvers.members import by_sample, members_of
 from windermere.solvers.paths import prepare
 from windermere.solvers.problem import Problem, Walked
@@ -91,10 +90,9 @@ class Solution(Generic[Kind]):
     trajectory: Trajectory[Kind] | None
 
 
-@overload
 def solve(
     field: Field,
-    z0: Tensor,
+    z0: AnyState,
     solver: Solvers,
     times: TimesGiven | None = None,
     *,
@@ -103,36 +101,7 @@ def solve(
     record: bool = False,
     compile: bool = False,
     captured: bool | None = None,
-) -> Solution[Tensor]: ...
-
-
-@overload
-def solve(
-    field: Field,
-    z0: tuple[Tensor, ...],
-    solver: Solvers,
-    times: TimesGiven | None = None,
-    *,
-    gradient: Gradient = "backprop",
-    interpolate: bool | None = None,
-    record: bool = False,
-    compile: bool = False,
-    captured: bool | None = None,
-) -> Solution[tuple[Tensor, ...]]: ...
-
-
-def solve(
-    field: Field,
-    z0: State,
-    solver: Solvers,
-    times: TimesGiven | None = None,
-    *,
-    gradient: Gradient = "backprop",
-    interpolate: bool | None = None,
-    record: bool = False,
-    compile: bool = False,
-    captured: bool | None = None,
-) -> Solution[Any]:
+) -> Solution[AnyState]:
     """Integrate dz/dt = field(t, z) from z0 at times[0] through all times, and return a `Solution`.
 
     field: a module or a function of a time and a state.
@@ -159,15 +128,16 @@ def solve(
     >>> solution.states.shape, solution.stats.evaluations
     (torch.Size([3, 3, 2]), 32)
     """
-    return _solution(*_solved(field, z0, solver, times, gradient, record, interpolate, compile, captured))
+    asked: Any = {"gradient": gradient, "record": record, "compile": compile, "captured": captured}
+    return _solution(*_solved(field, z0, solver, times, interpolate, **asked))
 
 
 def _solution(problem: Problem, walked: Walked) -> Solution[Any]:
     layout = problem.layout
     return Solution(
         times=np.stack(problem.times, axis=-1) if problem.by_sample else problem.times,
-        states=layout.unpack(torch.stack(walked.states), extra=1),
-        final=layout.unpack(walked.states[-1]),
+        states=layout.unpack(walked.stacked, extra=1),
+        final=layout.unpack(walked.final),
         stats=Stats(*(_plain(n) for n in (walked.evaluations, walked.accepted, walked.rejected))),
         trajectory=_trajectory(walked, layout) if problem.record else None,
     )
@@ -184,24 +154,16 @@ def final_state(
     captured: bool | None = None,
 ) -> State:
     """The last state of such a solution, for those who want nothing else of it."""
-    problem, walked = _solved(field, z0, solver, times, gradient, record=False, compile=compile, captured=captured)
-    return problem.layout.unpack(walked.states[-1])
+    problem, walked = _solved(field, z0, solver, times, gradient=gradient, compile=compile, captured=captured)
+    return problem.layout.unpack(walked.final)
 
 
 def _solved(
-    field: Field,
-    z0: State,
-    solver: Solvers,
-    times: TimesGiven | None,
-    gradient: Gradient,
-    record: bool,
-    interpolate: bool | None = None,
-    compile: bool = False,
-    captured: bool | None = None,
+    field: Field, z0: State, solver: Solvers, times: TimesGiven | None, interpolate: bool | None = None, **asked: Any
 ) -> tuple[Problem, Walked]:
     if is_dynamo_compiling():  # in pieces, it would take a minute to compile and be slower
-        return uncompiled(_solved)(field, z0, solver, times, gradient, record, interpolate, compile, captured)
-    problem = _pose(field, z0, solver, times, gradient, record, interpolate, compile, captured)
+        return uncompiled(_solved)(field, z0, solver, times, interpolate, **asked)
+    problem = _pose(field, z0, solver, times, interpolate, **asked)
     return problem, _walk(problem)
 
 
@@ -210,18 +172,20 @@ def _pose(
     z0: State,
     solver: Solvers,
     times: TimesGiven | None,
-    gradient: Gradient,
-    record: bool,
     interpolate: bool | None,
+    *,
+    gradient: Gradient,
     compile: bool,
     captured: bool | None,
+    record: bool = False,
 ) -> Problem:
     """All that a solve needs, checked and made ready once."""
     solvers, members = members_of(solver)
     adaptive = isinstance(solvers[0], Adaptive)
     moments, layout = _moments(times, z0, solvers, members)
     z = layout.pack(z0)
-    prepared, paths = prepare(compiled(field) if compile else field, z, captured=bool(captured))
+    # Dynamo itself remembers what it compiled, and forgets it with the field.
+    prepared, paths = prepare(torch.compile(field) if compile else field, z, captured=bool(captured))
     between = len(moments) > 2 and (adaptive if interpolate is None else interpolate)
     if has_to_land(len(moments) - 2):
         between, solvers = False, tuple(stopping_at(moments, solvers))
@@ -230,19 +194,13 @@ def _pose(
         check_transforms(adaptive=adaptive, gradient=gradient)
     if not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
         gradient = "backprop"
-    rate, ledger = packed_rate(layout, prepared.rate), Ledger.current()
-    asked: Any = {
-        "gradient": gradient,
-        "record": record,
-        "interpolate": between,
-        "compile": compile,
-        "captured": captured,
-    }
     if isinstance(moments[0], np.ndarray):  # no fast path has times by sample
         if captured:
             raise UsageError("captured=True, but this solve cannot be captured: each sample has times of its own")
         paths = ()
-    return Problem(field, rate, prepared.tensors, z, layout, solvers, moments, **asked, paths=paths, ledger=ledger)
+    rate, known = packed_rate(layout, prepared.rate), prepared.tensors
+    asked: Any = {"record": record, "compile": compile, "interpolate": between, "captured": captured, "paths": paths}
+    return Problem(field, rate, known, z, layout, solvers, moments, gradient, **asked, ledger=Ledger.current())
 
 
 def _moments(times: Any, z0: State, solvers: Sequence[Solver], members: int | None) -> tuple[Times, Layout]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, replace
 from itertools import pairwise
 from math import ceil, isfinite, nan
+from operator import gt, lt
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from windermere.checks import as_number, is_whole, tidy
-from windermere.errors import StepBudgetError, UnknownNameError, UsageError, describe_value
+from windermere.errors import StepBudgetError, UnknownNameError, UsageError, VanishingStepError, describe_value
 from windermere.solvers.tableaus import Tableau, tableau
+from windermere.solvers.torch_modes import shows_tangent
 
 SAME_STEP = 1e-6
 """A step within this relative distance of T/N counts as T/N: rounding must not add a step of 1e-8."""
@@ -87,14 +89,25 @@ class FixedStep(_Method):
             )
         whole = round(exact)
         if abs(whole - exact) <= SAME_STEP * exact:
-            return np.linspace(start, end, whole + 1)
-        steps = ceil(exact)
-        grid: NDArray[np.float64] = start + np.copysign(self.step, end - start) * np.arange(steps + 1.0)
-        grid[-1] = end
+            grid: NDArray[np.float64] = np.linspace(start, end, whole + 1)
+        else:
+            grid = start + np.copysign(self.step, end - start) * np.arange(ceil(exact) + 1.0)
+            grid[-1] = end
+        if may_vanish(self.step, start, end) and not np.diff(grid).all():
+            raise VanishingStepError(
+                f"a step of {self.step:.3g} does not advance the time from {start} to {end}, where numbers are "
+                f"{np.spacing(max(abs(start), abs(end))):.2g} apart: take a larger step, or measure the time from the "
+                "start"
+            )
         return grid
 
     def __str__(self) -> str:
         return f"{self.method}, h = {_readable(self.step)}"
+
+
+def may_vanish(step: float, start: Any, end: Any) -> Any:
+    """Whether this step is about as small as the rounding of times from a start to an end; of several by array."""
+    return step < 2 * np.spacing(np.maximum(np.abs(start), np.abs(end)))
 
 
 @dataclass(frozen=True)
@@ -261,10 +274,10 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
 
 def check_times(times: Sequence[float]) -> tuple[float, ...]:
     """At least two finite times, each after the one before, or each before it."""
-    if type(times) is tuple and len(times) == 2 and type(times[0]) is type(times[1]) is float:  # nearly always
-        start, end = times
-        if isfinite(start) and isfinite(end) and start != end:
-            return times
+    if isinstance(times, tuple | list) and len(times) > 1 and set(map(type, times)) == {float}:  # nearly always
+        later = times[1:]
+        if all(map(isfinite, times)) and (all(map(lt, times, later)) or all(map(gt, times, later))):
+            return tuple(times)
     check_times_are_numbers(times)
     try:
         values = None if isinstance(times, UNORDERED) else tuple(float(t) for t in times)
@@ -279,7 +292,7 @@ def check_times(times: Sequence[float]) -> tuple[float, ...]:
 
 
 def check_times_are_numbers(times: Any) -> None:
-    """Times are numbers to a solve: those that need a gradient would go without it."""
+    """Times are numbers to a solve: those that need a gradient, or carry one along, would go without it."""
     if _needs_gradient(times):
         raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
 
@@ -295,14 +308,14 @@ def default_times(solver: Solver) -> tuple[float, ...]:
 
 def _needs_gradient(times: Any) -> bool:
     entries = times if isinstance(times, tuple | list) else (times,)
-    wanting = any(type(t) is not float and _wants_gradient(t) for t in entries)
-    return wanting and torch.is_grad_enabled()
+    return any(type(t) is not float and _wants_gradient(t) for t in entries)
 
 
 def _wants_gradient(time: Any) -> bool:
     """Whether one time, or any in a row of times, asks for a gradient."""
     entries = time if isinstance(time, tuple | list) else (time,)
-    return any(getattr(t, "requires_grad", False) for t in entries)
+    wanting = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in entries)
+    return wanting or any(map(shows_tangent, entries))
 
 
 def _number(name: str, value: float) -> float:

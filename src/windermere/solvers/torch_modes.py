@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from windermere._torch_private import (
     PERHAPS,
@@ -44,6 +45,19 @@ def is_looked_through() -> bool:
     derivatives in forward mode."""
     traced = is_compiling() or tracing_state() is not None
     return traced or innermost_transform() is not None or is_forward_mode()
+
+
+def has_tangent(t: Tensor) -> bool:
+    """Whether a tensor carries a derivative along (jvp, jacfwd, torch.autograd.forward_ad). In a transform of
+    torch.func it may do so unseen, inside of another one."""
+    return shows_tangent(t) or (not is_compiling() and is_forward_mode() and is_transformed())
+
+
+def shows_tangent(t: Any) -> bool:
+    """Whether it is seen of a value that it is a tensor which carries a derivative along."""
+    if not isinstance(t, Tensor) or is_compiling() or not is_forward_mode():
+        return False
+    return forward_ad.unpack_dual(t).tangent is not None  # type: ignore[no-untyped-call]
 
 
 def check_transforms(*, adaptive: bool, gradient: Any) -> None:
