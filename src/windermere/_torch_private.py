@@ -7,7 +7,7 @@ import.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from importlib import import_module
@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
+from torch.overrides import has_torch_function
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 PERHAPS = object()
@@ -49,22 +50,16 @@ def transforms() -> set[str]:
     return {"Vmap", "Grad"} if _all_transforms is None else {level.key().name for level in _all_transforms()}
 
 
-if hasattr(forward_ad, "_current_level"):
-
-    def is_forward_mode() -> bool:
-        """Whether derivatives are carried along (torch.autograd.forward_ad): a function of our own has none to give.
-        Without it: make_dual refuses to work where they are not."""
+def is_forward_mode() -> bool:
+    """Whether derivatives are carried along (torch.autograd.forward_ad): a function of our own has none to give.
+    Without it: make_dual refuses to work where they are not."""
+    if hasattr(forward_ad, "_current_level"):
         return forward_ad._current_level >= 0
-
-else:
-
-    def is_forward_mode() -> bool:
-        """By what users may call."""
-        try:
-            forward_ad.make_dual(torch.zeros(()), torch.zeros(()))  # type: ignore[no-untyped-call]
-        except RuntimeError:
-            return False
-        return True
+    try:
+        forward_ad.make_dual(torch.zeros(()), torch.zeros(()))  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return False
+    return True
 
 
 is_any_autocast_enabled: Callable[[], bool] = _find("torch._C._is_any_autocast_enabled", lambda: True)
@@ -76,21 +71,14 @@ _function_modes = _find("torch._C._len_torch_function_stack")
 _function_mode_at = _find("torch._C._get_function_stack_at")
 _DefaultDevice: Any = _find("torch.utils._device.DeviceContext", ())
 
-if None not in (_dispatch_modes, _function_modes, _function_mode_at):
 
-    def is_in_a_mode() -> bool:
-        """Whether someone wants to see every operation, or to put others in their place: to count them, say. A default
-        device, which is such a mode too, does neither. Without it: perhaps, so True."""
-        if _dispatch_modes() > 0:
-            return True
-        modes = _function_modes()
-        return modes > 0 and any(not isinstance(_function_mode_at(k), _DefaultDevice) for k in range(modes))
-
-else:
-
-    def is_in_a_mode() -> bool:
-        """Perhaps."""
+def is_in_a_mode() -> bool:
+    """Whether someone wants to see every operation, or to put others in their place: to count them, say. A default
+    device, which is such a mode too, does neither. Without it: perhaps, so True."""
+    if None in (_dispatch_modes, _function_modes, _function_mode_at) or _dispatch_modes() > 0:
         return True
+    modes = _function_modes()
+    return modes > 0 and any(not isinstance(_function_mode_at(k), _DefaultDevice) for k in range(modes))
 
 
 _saving_hooks = _find("torch._C._autograd._top_saved_tensors_default_hooks")
@@ -154,6 +142,51 @@ def argument_of(operation: Any, name: str, args: Sequence[Any], named: dict[str,
         if argument.name == name:
             return args[place] if place < len(args) else named.get(name, argument.default_value)
     return PERHAPS
+
+
+_run_backward = _find("torch.autograd.graph._engine_run_backward")
+
+
+def pulled_back(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], given: Sequence[Tensor], *, retain_graph: bool = False
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs from those `given` of the outputs, None where there is none: torch.autograd.grad,
+    which first compares their shapes, and to do so imports what takes over a second. The engine compares them as well.
+    Without it: torch.autograd.grad."""
+    if _run_backward is None or has_torch_function((*outputs, *inputs)):
+        return torch.autograd.grad(outputs, inputs, given, retain_graph, allow_unused=True)
+    return _run_backward(  # type: ignore[no-any-return]
+        tuple(outputs), tuple(given), retain_graph, False, tuple(inputs), True, accumulate_grad=False
+    )
+
+
+_OneLevel: Any = _find("torch.autograd.function._SingleLevelFunction")
+
+
+def put_on_tape(function: Any, *given: Any) -> Any:
+    """`function.apply`, where no transform of torch.func is in force: what it does in case there is one takes longer
+    than a small solve's arithmetic. Without it: `function.apply`."""
+    return function.apply(*given) if _OneLevel is None else super(_OneLevel, function).apply(*given)
+
+
+_set_grad_enabled = _find("torch._C._set_grad_enabled")
+
+
+class _Ungraded:
+    """One `with ungraded():`."""
+
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        self.before = torch.is_grad_enabled()
+        _set_grad_enabled(False)
+
+    def __exit__(self, *_: object) -> None:
+        _set_grad_enabled(self.before)
+
+
+ungraded: Any = torch.no_grad if _set_grad_enabled is None else _Ungraded
+"""torch.no_grad without the two objects that it makes on its way in and out. Without it: torch.no_grad."""
 
 
 # What PyTorch knows of tensors and modules
@@ -229,29 +262,48 @@ def eager_stance() -> AbstractContextManager[Any] | None:
     return None if stance is None or nothing_compiled else stance("force_eager")  # in force from here on
 
 
+def numbers_in(vector: Tensor) -> list[float]:
+    """Its entries as numbers. In one go inside of torch.func's transforms too, in later releases than 2.4; before, one
+    by one there."""
+    try:
+        return vector.detach().tolist()
+    except RuntimeError:
+        return [entry.item() for entry in vector.detach()]
+
+
+_custom_op = _find("torch.library.custom_op")
+HAS_OPERATIONS: bool = _custom_op is not None
+"""Whether `operation` makes one. Public since 2.4."""
+
+
+def operation(name: str, function: Function, *, shaped: Callable[..., Tensor], back: Callable[..., Any]) -> Function:
+    """The function as one operation to autograd and to torch.compile, which looks no further: `shaped` gives an empty
+    result, `back` the cotangents of its arguments, which are all that is kept. Before 2.4: the function as it is."""
+    if _custom_op is None:
+        return function
+    made = _custom_op(name, function, mutates_args=())
+    made.register_fake(shaped)
+    made.register_autograd(back, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+    return made  # type: ignore[no-any-return]
+
+
 _AUTOCAST = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast"}
 _AUTOCAST_DTYPE = {"cpu": "autocast_cpu", "xpu": "autocast_xpu", "cuda": "autocast_gpu"}
 
-if hasattr(torch, "get_autocast_dtype"):
 
-    def is_autocast_enabled(device: str) -> bool:
-        """Whether autocast rounds operations on such a device. A question for any device since 2.4; before, each has
-        its own."""
+def is_autocast_enabled(device: str) -> bool:
+    """Whether autocast rounds operations on such a device. A question for any device since 2.4; before, each has its
+    own."""
+    if hasattr(torch, "get_autocast_dtype"):
         return device in ("cpu", "cuda", "mps", "xpu") and torch.is_autocast_enabled(device)
+    return device in _AUTOCAST and bool(getattr(torch, f"is_{_AUTOCAST[device]}_enabled")())
 
-    def autocast_dtype(device: str) -> torch.dtype:
-        """What autocast rounds to on such a device. Since 2.4, as above."""
+
+def autocast_dtype(device: str) -> torch.dtype:
+    """What autocast rounds to on such a device. Since 2.4, as above."""
+    if hasattr(torch, "get_autocast_dtype"):
         return torch.get_autocast_dtype(device)
-
-else:
-
-    def is_autocast_enabled(device: str) -> bool:
-        """By a function of this device."""
-        return device in _AUTOCAST and bool(getattr(torch, f"is_{_AUTOCAST[device]}_enabled")())
-
-    def autocast_dtype(device: str) -> torch.dtype:
-        """By a function of this device."""
-        return getattr(torch, f"get_{_AUTOCAST_DTYPE[device]}_dtype")()  # type: ignore[no-any-return]
+    return getattr(torch, f"get_{_AUTOCAST_DTYPE[device]}_dtype")()  # type: ignore[no-any-return]
 
 
 _gradient_edge = _find("torch.autograd.graph.get_gradient_edge")
@@ -276,6 +328,13 @@ def accelerator() -> torch.device:
     if _accelerator is not None:
         return _accelerator() or torch.device("cpu")
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+stream_of: Callable[[int], int] = _find(
+    "torch._C._cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+)
+"""The address of the current stream of the GPU with this number. Without it, and in PyTorch for CPUs alone: by way of
+an object, which takes as long as a launch."""
 
 
 # Many small operations in one, for training
@@ -319,30 +378,33 @@ _fused_adam = _find("torch._fused_adam_")
 
 
 def step_adam(
-    parameters: Sequence[Tensor],
-    gradients: Sequence[Tensor | None],
-    moments: tuple[Sequence[Tensor], Sequence[Tensor]],
-    taken: Sequence[Tensor],
-    settings: dict[str, Any],
+    parameters: Sequence[Tensor], gradients: Sequence[Tensor | None], slots: Sequence[Any], settings: dict[str, Any]
 ) -> bool:
     """Adam's step with a group's settings, without what PyTorch wraps around it, which for a small model takes longer.
     Without it: False, and nothing done."""
-    if _fused_adam is None or _add_each is None:
+    if _fused_adam is None:
         return False
     beta1, beta2 = settings["betas"]
     plain = {name: settings[name] for name in ("lr", "weight_decay", "eps")}
-    with torch.no_grad():
-        _add_each(taken, 1)
+    with ungraded():
+        _counts_of(slots).add_(1)
+        first, second, taken = ([slot[name] for slot in slots] for name in ("exp_avg", "exp_avg_sq", "step"))
         _fused_adam(
-            *(parameters, gradients, *moments, [], taken),
+            *(parameters, gradients, first, second, [], taken),
             **{"beta1": beta1, "beta2": beta2, "amsgrad": False, "maximize": False, **plain},
         )
     return True
 
 
-def held_by(module: nn.Module) -> tuple[Iterable[Tensor | None], Iterable[nn.Module | None]]:
-    """What a module itself holds, parameters and modules: PyTorch's own iterators take five times as long."""
-    return module._parameters.values(), module._modules.values()
+def _counts_of(slots: Sequence[Any]) -> Tensor:
+    """The slots' counts of steps as one tensor, of which each slot holds an entry from then on: to add to many tensors
+    takes longer than Adam's step. Without `_base`: one made anew each time."""
+    whole: Tensor | None = getattr(slots[0]["step"], "_base", None)
+    if whole is None or whole.numel() != len(slots) or any(slot["step"]._base is not whole for slot in slots):
+        whole = torch.stack([slot["step"] for slot in slots])
+        for slot, own in zip(slots, whole.unbind(), strict=True):
+            slot["step"] = own
+    return whole
 
 
 @cache

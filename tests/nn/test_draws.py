@@ -19,6 +19,7 @@ def drawn(dtype: torch.dtype) -> list[Tensor]:
         torch.rand(33, dtype=dtype),
         torch.randn_like(like),
         torch.zeros(20, dtype=dtype).normal_(),
+        nn.init.uniform_(torch.zeros(20, dtype=dtype)),
         torch.bernoulli(0.5 * like),
         MultivariateNormal(torch.zeros(2), torch.eye(2)).sample((3,)),
         nn.functional.dropout(like, 0.5, training=True),

@@ -328,3 +328,9 @@ def test_what_is_compiled_is_audited_as_it_was_before_and_not_compiled_for_it(pa
     }
     assert audit(forms[part], data()).to_dict() == audit(model, data()).to_dict()
     assert graphs == []
+
+
+def test_a_module_that_is_scripted_in_part_is_copied_and_audited_in_float64() -> None:
+    net = torch.jit.script(network())
+    verdict = audit(Registered(net, head()), data())
+    assert (verdict.reference.dtype, verdict.notes) == ("float64", audit(Registered(network(), head()), data()).notes)

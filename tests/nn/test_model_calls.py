@@ -70,7 +70,7 @@ def test_a_model_of_any_signature_gets_the_verdict_of_the_plain_one_in_float64(m
     assert gap_of(verdict).value == pytest.approx(gap_of(plain).value, abs=0.01)
     assert verdict.reference.dtype == "float64"
     assert {e.name for e in verdict.evidence} >= {"crossings", "orientation"}  # it sees the states
-    assert verdict.notes == (("of the tuple it returns, one tensor is audited",) if model is WithExtra else ())
+    assert verdict.notes == (("of the tuple it returns, its entry 0 alone is audited",) if model is WithExtra else ())
 
 
 def test_a_state_of_two_parts_is_one_input_of_a_sequence() -> None:
@@ -100,7 +100,7 @@ def test_outputs_at_several_times_come_sample_by_sample() -> None:
     verdict = wm.audit(nn.Sequential(block), (ring(), targets), metric=far, threshold=0.1)
     assert verdict.own.metric == 0
     assert verdict.samples == 400
-    with pytest.raises(UsageError, match=r"one row of outputs for each sample, but they have shape \(3, 2\)"):
+    with pytest.raises(UsageError, match=r"one row of outputs for each sample, .* have shape \(3, 2\)"):
         wm.audit(nn.Sequential(block), (ring(), labels()))
 
 
@@ -154,3 +154,39 @@ def test_a_block_inside_the_field_of_another_is_no_solve_beside_blocks() -> None
 
     model = nn.Sequential(wm.ODEBlock(Nested(), TWO), right_of_zero())
     assert wm.audit(model, (ring(), labelled_by_itself(model, ring())), evidence=False).samples == 400
+
+
+class WithTorchdiffeq(nn.Module):
+    """Its grid of steps reads the times, of which there are none on meta."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.field = nn.Linear(2, 2)
+
+    def forward(self, x: Tensor) -> Any:
+        how: dict[str, Any] = {"method": "euler", "options": {"step_size": 0.5}}
+        return odeint(lambda t, z: self.field(z), x, torch.tensor([0.0, 1.0]), **how)[-1]
+
+
+@pytest.mark.parametrize("made", [Rotating, WithTorchdiffeq])
+def test_a_model_whose_weights_have_no_values_is_told_so(made: Any) -> None:
+    with pytest.raises(AuditError, match=r"weights of this .* are on the device 'meta'"):
+        wm.audit(made().to("meta"), ring())
+
+
+class Writing(Rotating):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x.mul_(1.5).add_(0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_model_that_writes_to_its_inputs_meets_them_as_they_were_in_each_pass(dtype: torch.dtype) -> None:
+    """Else the second pass would give other outputs than the first, and the caller's data would be spoilt."""
+    x, model = ring().to(dtype), Writing()
+
+    def predict(x: Tensor, solver: Any) -> Any:
+        return wm.solve(lambda t, z: 3 * torch.stack([-z[:, 1], z[:, 0]], dim=1), x.mul_(1.5), solver).final
+
+    audits = [wm.audit(model, x), wm.audit(model, x.numpy()), wm.audit(predict, x, trained_with=TWO)]
+    assert [verdict.outcome for verdict in audits] == ["MOVED"] * 3
+    assert torch.equal(x, ring().to(dtype))

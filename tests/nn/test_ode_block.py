@@ -111,6 +111,17 @@ def test_layers_before_between_and_after_blocks_are_all_trained(gradient: Gradie
         torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
+def test_the_layer_behind_a_block_may_work_in_place(gradient: Gradient) -> None:
+    found = []
+    for in_place in (True, False):
+        block = ODEBlock(Network(), FixedStep("rk4", step=1 / 4), gradient=gradient)
+        model, z = nn.Sequential(block, nn.ReLU(inplace=in_place)), some_states(3, 2).requires_grad_()
+        model(z).square().sum().backward()
+        found.append(z.grad)
+    torch.testing.assert_close(*found)
+
+
 def test_blocks_inside_modules_inside_modules_are_found_once_each() -> None:
     shared = ODEBlock(Network(), COARSE)
 

@@ -24,13 +24,18 @@ NAMES = [
     "torch.utils._device.DeviceContext",
     "torch.utils._python_dispatch.TorchDispatchMode",
     "torch._C._autograd._top_saved_tensors_default_hooks",
+    "torch.autograd.graph._engine_run_backward",
     "torch.nn.modules.module._has_any_global_hook",
     "torch.autograd.forward_ad._current_level",
     "torch._foreach_add_",
     "torch._amp_foreach_non_finite_check_and_unscale_",
     "torch._log_softmax_backward_data",
     "torch._fused_adam_",
+    "torch.autograd.function._SingleLevelFunction",
+    "torch._C._set_grad_enabled",
 ]
+OF_CUDA = ["torch._C._cuda_getCurrentRawStream"]
+"""What PyTorch for CPUs alone does not have."""
 GLOBAL_HOOKS = [
     f"torch.nn.modules.module._global_{kind}_hooks" for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
@@ -42,14 +47,17 @@ YOUNG = {
     "torch.compiler.set_stance": 6,
     "torch.get_autocast_dtype": 4,
     "torch.autograd.graph.get_gradient_edge": 1,
+    "torch.autograd.graph._engine_run_backward": 4,
     "torch.accelerator.current_accelerator": 6,
+    "torch.library.custom_op": 4,
+    "torch._C._autograd._top_saved_tensors_default_hooks": 8,
     HOOKED: 8,
 }
 """A minor release of PyTorch 2 that has it, in most cases the first."""
 PATHS = [path for path in NAMES if YOUNG.get(path, 0) <= TORCH[1]]
 KEPT = (HOOKED, "torch.compiler.is_compiling")  # what PyTorch 2.0 to 2.2 had in its place warns today
-PUBLIC = [path for path, minor in YOUNG.items() if path not in KEPT and minor <= TORCH[1]]
-OF_TENSORS = ["_version", "_backward_hooks", "_post_accumulate_grad_hooks"]
+PUBLIC = [path for path, minor in YOUNG.items() if path not in (*KEPT, *NAMES) and minor <= TORCH[1]]
+OF_TENSORS = ["_version", "_base", "_backward_hooks", "_post_accumulate_grad_hooks"]
 Without: TypeAlias = Callable[..., Any]
 FUNCTIONS = pytest.mark.filterwarnings("ignore:.torch.jit.script. is")  # PyTorch's own, of itself
 DEPRECATED = pytest.mark.filterwarnings("ignore:.*autocast.* is deprecated")  # since they were asked for a device

@@ -211,6 +211,12 @@ def test_code_knows_that_it_is_compiled_and_can_be_left_alone(hidden: list[str])
 
 
 @DEPRECATED
+def test_a_function_that_cannot_be_made_an_operation_stays_as_it_is() -> None:
+    other = load_without("torch.library.custom_op")
+    assert not other.HAS_OPERATIONS
+    assert other.operation("windermere::nothing", len, shaped=len, back=len) is len
+
+
 @pytest.mark.parametrize("hidden", [[], PUBLIC], ids=["with them", "without them"])
 def test_autocast_is_known_by_device(hidden: list[str]) -> None:
     module = load_without(*hidden)
@@ -263,6 +269,17 @@ def test_the_way_back_through_log_softmax_is_autograds(path: str | None, dim: in
     (wanted,) = torch.autograd.grad(result, x, on_result)
     found = load_without(*filter(None, [path])).log_softmax_back(on_result, result.detach(), dim)
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_numbers_of_a_vector_are_told_inside_of_transforms_too(monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
+    def without_memory(self: Tensor) -> Any:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+
+    if old:
+        monkeypatch.setattr(Tensor, "tolist", without_memory)
+    told = inside(torch.func.grad, lambda: _torch_private.numbers_in(torch.tensor([0.5, 2.0])))
+    assert told == [0.5, 2.0]
 
 
 @pytest.mark.parametrize("hidden", [[], ["torch._fused_adam_"], ["torch._foreach_add_"]], ids=str)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torch_private.names import GLOBAL_HOOKS, NAMES, OF_TENSORS, PATHS, PUBLIC, SOURCE, YOUNG
+from tests.torch_private.names import GLOBAL_HOOKS, NAMES, OF_CUDA, OF_TENSORS, PATHS, PUBLIC, SOURCE, YOUNG
 from tests.torches import needs_torch
 
 pytestmark = needs_torch(4, "that has nearly all of them")
@@ -45,8 +45,8 @@ def test_these_are_the_private_names_of_that_file() -> None:
     named = re.findall(r'_find\(\s*"([\w.]+)"', SOURCE.read_text())
     named = [*named, "torch.autograd.forward_ad._current_level", "torch.get_autocast_dtype"]
     others = {"torch._utils.is_compiling", "torch._dynamo.exc.TorchDynamoException"}
-    assert {*named} == {*NAMES, *YOUNG, *GLOBAL_HOOKS, *others}
-    of_modules = {"_forward_hooks", "_forward_pre_hooks", "_backward_pre_hooks", "_parameters", "_modules"}
+    assert {*named} == {*NAMES, *YOUNG, *GLOBAL_HOOKS, *OF_CUDA, *others}
+    of_modules = {"_forward_hooks", "_forward_pre_hooks", "_backward_pre_hooks"}
     assert set(private_names(SOURCE)) == {"_current_level", *OF_TENSORS, *of_modules}
 
 

@@ -27,7 +27,7 @@ def convolving_in(arithmetic: str, *, tuned: bool = False) -> Iterator[None]:
     flags = cast(Any, cudnn)
     newer = [flags.conv, flags.rnn] if hasattr(cudnn, "conv") else []  # since PyTorch 2.9
     own = [flag.fp32_precision for flag in newer]
-    benchmark, legacy = flags.benchmark, _legacy_flag()
+    benchmark, legacy = flags.benchmark, is_tf32_allowed()
     try:
         # Not by `conv.fp32_precision` alone: PyTorch's own readers of `allow_tf32` refuse a mixture of both.
         flags.allow_tf32, flags.benchmark = check_arithmetic(arithmetic) == "tf32", benchmark or tuned
@@ -40,8 +40,9 @@ def convolving_in(arithmetic: str, *, tuned: bool = False) -> Iterator[None]:
             flag.fp32_precision = precision
 
 
-def _legacy_flag() -> bool | None:
-    """None where it cannot be read, as the user has set its newer forms apart from each other."""
+def is_tf32_allowed() -> bool | None:
+    """Whether cuDNN may convolve in TF32. None where it cannot be read, as the user has set the newer forms of its flag
+    apart from each other."""
     try:
         return cudnn.allow_tf32
     except RuntimeError:

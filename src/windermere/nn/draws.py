@@ -95,8 +95,8 @@ class Draws(TorchFunctionMode):
         if not self.double:
             return func(*args, **named)
         drawn = func(*map(self._lowered, args), **{key: self._lowered(value) for key, value in named.items()})
-        if name.endswith("_"):
-            return args[0].copy_(drawn)
+        if name.endswith("_"):  # nn.init's functions come with their tensor by name
+            return next(value for value in (*args, *named.values()) if isinstance(value, Tensor)).copy_(drawn)
         return drawn.double() if drawn.dtype.is_floating_point else drawn
 
     def _lowered(self, value: Any) -> Any:

@@ -14,6 +14,7 @@ from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from windermere.errors import AuditError, describe_error
@@ -167,7 +168,8 @@ def deep_copy(model: nn.Module) -> Copy:
     Raises `CopyError`.
     """
     try:
-        made = _deep_copied(model)
+        with torch.no_grad():  # or the copies of a scripted module's weights would have graphs behind them
+            made = _deep_copied(model)
     except Exception as error:  # whatever a class of the user's raises
         raise CopyError(describe_error(error)) from error
     if made.model is model:
@@ -210,7 +212,7 @@ def _deep_copied(model: nn.Module) -> Copy:
 def _uncompiled(one: Any) -> Any:
     """What torch.compile was given."""
     if isinstance(one, nn.Module):
-        return vars(one).get("_modules", {}).get("_orig_mod", one)
+        return dict(one.named_children()).get("_orig_mod", one)
     return vars(one).get("_torchdynamo_orig_callable", one) if isinstance(one, FunctionType) else one
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from windermere.errors import AuditError
-from windermere.nn.shared import plain
+from windermere.nn.shared import places_of, plain
 from windermere.solvers import State, checking
 
 
@@ -36,6 +36,11 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
     A tuple is several arguments and a mapping names them, where the model's forward takes them so; else it is one.
     """
     like = floating_parameter(model)
+    if like is not None and like.device.type == "meta":
+        raise AuditError(
+            f"the weights of this {type(model).__name__} are on the device 'meta', where they have no values: load "
+            "them on another, as the cpu"
+        )
 
     def placed(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -45,7 +50,7 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
         value = torch.as_tensor(value) if isinstance(value, np.ndarray) else value
         if not isinstance(value, Tensor):
             return value
-        alone = value.detach()  # a field may call requires_grad_ on what it is given: that stays inside
+        alone = copied(value)
         if alone.dtype.is_floating_point and (double or like is not None):
             alone = alone.to(torch.float64 if double or like is None else like.dtype)
         return alone if like is None else alone.to(like.device)
@@ -57,6 +62,22 @@ def inputs_for(model: nn.Module, x: Any, *, double: bool) -> tuple[tuple[Any, ..
             "field, which takes (t, z), goes into a windermere.ODEBlock"
         )
     return found
+
+
+def copied(x: Any) -> Any:
+    """Inputs that a model may write to, and call requires_grad_ on: what it does to them stays inside of a pass."""
+    if isinstance(x, Mapping):
+        return {name: copied(part) for name, part in x.items()}
+    if isinstance(x, tuple | list):
+        return tuple(copied(part) for part in x)
+    if isinstance(x, Tensor):
+        return x.detach().clone()
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
+def takes_hooks(called: Any) -> bool:
+    """Whether hooks see its calls: those of a module, unless TorchScript has compiled it."""
+    return isinstance(called, nn.Module) and not isinstance(called, torch.jit.ScriptModule)
 
 
 def floating_parameter(model: nn.Module) -> Tensor | None:
@@ -105,11 +126,15 @@ def output_of(result: Any) -> Tensor:
     """What is audited of what a model returns: the first tensor in it."""
     first = next((value for value in values_of(result) if isinstance(value, Tensor)), None)
     if first is None or first.ndim == 0:
-        what = "a single number" if first is not None else f"a {type(result).__name__} without a tensor"
-        raise AuditError(f"the model returns {what}: wrap it so that it returns one output for each sample")
+        what = "a single number" if first is not None else f"a {type(result).__name__}"
+        raise AuditError(f"the model returns {what}: wrap it so that it returns a tensor, one output for each sample")
     return first
 
 
-def about(result: Any) -> tuple[str, ...]:
+def about(result: Any, audited: Tensor) -> tuple[str, ...]:
     """Which of several results is looked at."""
-    return () if isinstance(result, Tensor) else (f"of the {type(result).__name__} it returns, one tensor is audited",)
+    if isinstance(result, Tensor):
+        return ()
+    places = ((place, part) for place, part in places_of(result).items() if part is audited)
+    place = next((f"its entry {place!r}" for place, _ in places), "one tensor")
+    return (f"of the {type(result).__name__} it returns, {place} alone is audited",)
