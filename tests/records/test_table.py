@@ -1,12 +1,12 @@
 """Tidy tables come back from their files as they went."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from windermere.errors import RunError
-from windermere.records import read_rows, sparse, write_rows
+from windermere.records import RowFile, read_rows, sparse, write_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,31 @@ def test_a_column_that_may_be_left_out_is_where_it_is_empty(tmp_path: Path) -> N
 
 def test_a_table_that_is_not_there_is_empty(tmp_path: Path) -> None:
     assert read_rows(tmp_path / "t.csv", SomeRow) == []
+
+
+def test_rows_are_read_again_only_where_another_has_changed_the_file(tmp_path: Path) -> None:
+    mine, others = (RowFile(tmp_path / "t.csv", SomeRow) for _ in range(2))
+    assert mine.read() == []
+    mine.write([ONE])
+    assert mine.read() is mine.read()
+    assert mine.read()[0] is ONE
+    others.write([*others.read(), replace(ONE, seed=1)])
+    assert [row.seed for row in mine.read()] == [0, 1]
+    (tmp_path / "t.csv").unlink()
+    assert mine.read() == []
+
+
+def test_a_file_that_grows_is_written_as_if_at_once(tmp_path: Path) -> None:
+    """Also where a row makes a column appear, or vanish, that the rows before it did without."""
+    growing, rows = RowFile(tmp_path / "growing.csv", SomeRow), list[SomeRow]()
+    for row in (ONE, replace(ONE, seed=1), replace(ONE, seed=2, diverged_at=7), replace(ONE, run="a, b")):
+        rows.insert(0, row)
+        growing.write([row, *growing.read()])
+        write_rows(tmp_path / "at-once.csv", SomeRow, rows)
+        assert (tmp_path / "growing.csv").read_bytes() == (tmp_path / "at-once.csv").read_bytes()
+    growing.write(rows[2:])
+    assert (tmp_path / "growing.csv").read_text().count("\n") == 3
+    assert "diverged_at" not in (tmp_path / "growing.csv").read_text()
 
 
 @pytest.mark.parametrize("text", ["1", "-1", "true", "1e5"])

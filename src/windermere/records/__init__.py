@@ -14,14 +14,16 @@ from windermere.records.attempts import ATTEMPTS, AttemptFolder, copy_run, hand_
 from windermere.records.environment import environment
 from windermere.records.integrity import CONFIGS
 from windermere.records.lock import not_in_use, other_files
-from windermere.records.run_folder import Run, RunFolder, plain, read_metrics, read_run
-from windermere.records.table import read_rows, sparse, write_rows
-from windermere.records.tensors import TensorFile, read_tensors, write_tensors
+from windermere.records.run_files import Run, read_metrics, read_run
+from windermere.records.run_folder import RunFolder
+from windermere.records.table import RowFile, read_rows, sparse, write_rows
+from windermere.records.tensors import TensorFile, plain, read_tensors, write_tensors
 
 __all__ = [
     "ATTEMPTS",
     "CONFIGS",
     "AttemptFolder",
+    "RowFile",
     "Run",
     "RunFolder",
     "TensorFile",

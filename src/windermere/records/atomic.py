@@ -15,8 +15,9 @@ from typing import Any, BinaryIO
 from windermere.errors import RunError, StorageError, UsageError
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replaces `path` by `data` in one step: a reader, or a kill, finds the old file or the new one whole."""
+def write_atomically(path: Path, data: bytes) -> os.stat_result:
+    """Replaces `path` by `data` in one step: a reader, or a kill, finds the old file or the new one whole. Returns what
+    the system says of the new one."""
     refuse_unless_file(path, "written")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with storing(path, "written"):
@@ -25,12 +26,14 @@ def write_atomically(path: Path, data: bytes) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+                written = os.fstat(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
+    return written
 
 
 _KINDS = {

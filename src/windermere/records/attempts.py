@@ -19,7 +19,8 @@ from torch import Tensor
 
 from windermere.errors import RunError, StorageError
 from windermere.records.atomic import read_bytes, read_json, storing, write_atomically
-from windermere.records.run_folder import CHECKPOINT, CONFIG, ENVIRONMENT, METRICS, MODEL, RunFolder
+from windermere.records.run_files import CHECKPOINT, CONFIG, ENVIRONMENT, METRICS, MODEL
+from windermere.records.run_folder import RunFolder
 from windermere.records.tensors import read_tensors
 
 ATTEMPTS, CLOSED = ".attempts", ".closed"
@@ -34,18 +35,18 @@ class AttemptFolder(RunFolder):
     def begin(cls, run: Path, label: str, config: Mapping[str, Any], environment: Mapping[str, Any]) -> Self:
         """Starts an attempt that was handed out, with the run's own settings, from where the run is by now."""
         path = run / ATTEMPTS / label
+        if not run.is_dir():
+            raise StorageError(
+                f"{run} is not there on this machine: choose a folder that all machines of the cluster see"
+            )
         if not path.is_dir():
             raise StorageError(f"the attempt {label} at {run} is over: another one has taken its place")
         state = State.of(run)
         attempt = cls.create(path, config, environment)
-        if state is None:
-            return attempt
-        try:
-            state.copy_to(path, path / _name(1))
-            attempt.note_environment(environment)
-        except BaseException:
-            attempt.close()
-            raise
+        if state is not None:
+            with attempt.or_closed():
+                state.copy_to(path, path / _name(1))
+                attempt.note_environment(environment)
         return attempt
 
     @property

@@ -16,28 +16,24 @@ run is resumed, since the iterations that wrote them are carried out again.
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-import numpy as np
 from torch import Tensor
 
-from windermere.errors import FolderTakenError, RunError, UnfinishedRunError, is_out_of_memory
+from windermere.errors import FolderTakenError, RunError, is_out_of_memory
 from windermere.records.atomic import (
     append,
     damaged,
     in_the_way,
     open_file,
-    read_bytes,
     read_json,
     refuse_unless_file,
     storing,
@@ -46,13 +42,19 @@ from windermere.records.atomic import (
 from windermere.records.environment import is_environment
 from windermere.records.integrity import CONFIGS, check_config, config_digest, digest_of_file
 from windermere.records.lock import LOCK, holder_of, locked, not_in_use, other_files
-from windermere.records.tensors import TensorFile, read_tensors, write_tensors
+from windermere.records.run_files import (
+    CHECKPOINT,
+    CONFIG,
+    ENVIRONMENT,
+    METRICS,
+    MODEL,
+    is_run,
+    read_config,
+    read_environment,
+    refuse_unless_run,
+)
+from windermere.records.tensors import TensorFile, plain, read_tensors, write_tensors
 
-CONFIG = "config.json"
-ENVIRONMENT = "environment.json"
-METRICS = "metrics.jsonl"
-CHECKPOINT = "checkpoint.safetensors"
-MODEL = "model.safetensors"
 Check: TypeAlias = Callable[[Mapping[str, Any]], None]
 """Refuses a checkpoint, by the plain values that are stored in it, where it is not the run's."""
 
@@ -71,7 +73,7 @@ class RunFolder:
     def __init__(self, path: Path, lock: FileIO | None) -> None:
         """For `create`, `reopen` and `glance` only."""
         self.path = path
-        self.config = _read_config(path)
+        self.config = read_config(path)
         self._lock = lock
 
     @cached_property
@@ -101,7 +103,7 @@ class RunFolder:
     @classmethod
     def reopen(cls, path: Path) -> Self:
         """Opens a run to go on with it; call `load_checkpoint` before anything is logged."""
-        _refuse_unless_run(path)
+        refuse_unless_run(path)
         with locked(path) as lock:
             _remove_partial_files(path)
             return cls(path, lock)
@@ -110,20 +112,29 @@ class RunFolder:
     @contextmanager
     def glance(cls, path: Path) -> Iterator[Self]:
         """A run that nobody writes, to look at: none of its files is touched, not even the lock's."""
-        _refuse_unless_run(path)
+        refuse_unless_run(path)
         with not_in_use(path):
             yield cls(path, None)
 
+    @contextmanager
+    def or_closed(self) -> Iterator[None]:
+        """Closes the folder where what is done inside fails."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
     def look_over(self, check: Check = lambda meta: None) -> None:
         """Refuses a run that cannot go on, because a file is damaged, missing or not its own; nothing is written."""
-        check_config(self.path, self.config, _read_environment(self.path))
+        check_config(self.path, self.config, read_environment(self.path))
         for path in (self.path / METRICS, self.checkpoint, self.path / MODEL):
             refuse_unless_file(path, "written")
         self._read_checkpoint(check)
 
     def note_environment(self, environment: Mapping[str, Any]) -> None:
         """Adds to environment.json where the run goes on, if that is elsewhere, or with other code, than before."""
-        noted = _read_environment(self.path)
+        noted = read_environment(self.path)
         before = noted.get("resumed", [])
         last = [noted, *before][-1]
         if any(last.get(name) != value for name, value in environment.items() if name != "started"):
@@ -131,12 +142,12 @@ class RunFolder:
 
     def rewrite_config(self, config: Mapping[str, Any]) -> None:
         """Replaces config.json, where a run is to go on for longer than it was started for."""
-        noted = _read_environment(self.path)
+        noted = read_environment(self.path)
         check_config(self.path, self.config, noted)
         known = noted.get(CONFIGS, [config_digest(self.config)])
         write_json(self.path / ENVIRONMENT, {**noted, CONFIGS: [*known, config_digest(config)]})
         write_json(self.path / CONFIG, dict(config))
-        self.config = _read_config(self.path)
+        self.config = read_config(self.path)
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Appends one row of metrics. Numbers that are not finite become null, which is all that JSON has."""
@@ -242,30 +253,8 @@ def _check_rows(metrics: Path, length: int, digest: str | None) -> None:
         raise damaged(metrics, "its rows are not those that were there when the checkpoint was saved")
 
 
-def plain(value: Any) -> Any:
-    """`value` in JSON's terms: arrays become lists, and floats that are not finite None."""
-    if isinstance(value, Tensor | np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {name: plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_run(path: Path) -> bool:
-    with storing(path, "read"):
-        return (path / CONFIG).is_file() and (path / ENVIRONMENT).is_file()
-
-
-def _refuse_unless_run(path: Path) -> None:
-    if not _is_run(path):
-        what = "is not a run" if path.exists() else "does not exist"
-        raise RunError(f"{path} {what}: name a folder that `windermere train` has written")
-
-
 def _refuse_unless_vacant(path: Path) -> None:
-    if _is_run(path):
+    if is_run(path):
         raise FolderTakenError(f"{path} already holds a run: go on with resume=True or choose another folder")
     with storing(path, "read"):
         others = sorted(entry.name for entry in path.iterdir() if not _is_left_over(entry))
@@ -297,54 +286,3 @@ def _remove_partial_files(path: Path) -> None:
         for entry in list(path.iterdir()):
             if partial.fullmatch(entry.name):
                 entry.unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run with a trained model."""
-
-    path: Path
-    config: dict[str, Any]
-    model: TensorFile
-
-
-def read_run(path: Path) -> Run:
-    """Reads a trained run; takes no lock, since files are replaced whole."""
-    _refuse_unless_run(path)
-    with storing(path / MODEL, "read"):
-        trained = (path / MODEL).exists()
-    if not trained:
-        raise UnfinishedRunError(f"{path} has no trained model yet")
-    return Run(path, _read_config(path), read_tensors(path / MODEL))
-
-
-def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The rows of the run in folder `path`; a last one that a kill or a live run has cut is left out."""
-    _refuse_unless_run(path)
-    file = path / METRICS
-    lines = read_bytes(file).split(b"\n")
-    return [_row(file, number, line) for number, line in enumerate(lines[:-1], start=1)]
-
-
-def _row(file: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise damaged(file, f"line {number}: {error}") from error
-    if not isinstance(row, dict):
-        raise damaged(file, f"line {number} is not a row")
-    return row
-
-
-def _read_environment(path: Path) -> dict[str, Any]:
-    noted = read_json(path / ENVIRONMENT)
-    if not isinstance(noted, dict):
-        raise damaged(path / ENVIRONMENT, "it says nothing about where the run was made")
-    return noted
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    config = read_json(path / CONFIG)
-    if not isinstance(config, dict):
-        raise damaged(path / CONFIG, "it holds no settings")
-    return config

@@ -6,11 +6,12 @@ are words, and numbers come back as they went: floats are written with all their
 
 import csv
 import io
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from windermere.records.atomic import damaged, read_bytes, write_atomically
 
@@ -26,17 +27,7 @@ def sparse() -> Any:
 
 def write_rows(path: Path, kind: type[R], rows: Iterable[R]) -> None:
     """Columns are the fields of `kind`, in their order."""
-    rows = list(rows)
-    columns = [
-        column
-        for column in _columns(kind)
-        if not column.sparse or any(getattr(row, column.field) is not None for row in rows)
-    ]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
-    writer.writerows([column.write(getattr(row, column.field)) for column in columns] for row in rows)
-    write_atomically(path, text.getvalue().encode())
+    RowFile(path, kind).write(rows)
 
 
 def read_rows(path: Path, kind: type[R]) -> list[R]:
@@ -54,6 +45,44 @@ def read_rows(path: Path, kind: type[R]) -> list[R]:
     return [_row(path, number, kind, columns, line) for number, line in enumerate(lines, start=2)]
 
 
+class RowFile(Generic[R]):
+    """A table's file that one process adds to again and again: rows that it has read or written are not read again
+    while the file is as it was, and what they are as text is not made again."""
+
+    def __init__(self, path: Path, kind: type[R]) -> None:
+        self.path, self.kind = path, kind
+        self._stamp: tuple[int, ...] | None = None
+        self._rows: Sequence[R] = ()
+        self._columns: Sequence[_Column] = ()
+        self._lines: dict[int, str] = {}
+        """By the identity of the rows above, which live as long."""
+
+    def read(self) -> Sequence[R]:
+        """The same object as the last time, if nothing has changed."""
+        stamp = _stamp(self.path.stat()) if self.path.exists() else None
+        if stamp is None or stamp != self._stamp:
+            self._rows, self._lines, self._stamp = read_rows(self.path, self.kind), {}, stamp
+        return self._rows
+
+    def write(self, rows: Iterable[R]) -> None:
+        rows = list(rows)
+        columns = [
+            column
+            for column in _columns(self.kind)
+            if not column.sparse or any(getattr(row, column.field) is not None for row in rows)
+        ]
+        known = self._lines if self._columns == columns else {}
+        lines = {id(row): known.get(id(row)) or _line(columns, row) for row in rows}
+        header = _CSV.writerow([column.name for column in columns])
+        written = write_atomically(self.path, "".join([header, *(lines[id(row)] for row in rows)]).encode())
+        self._rows, self._columns, self._lines, self._stamp = rows, columns, lines, _stamp(written)
+
+
+def _stamp(found: os.stat_result) -> tuple[int, ...]:
+    """What changes with a file that is replaced whole."""
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
 @dataclass(frozen=True)
 class _Column:
     field: str
@@ -63,7 +92,7 @@ class _Column:
 
     @property
     def name(self) -> str:
-        """That of the field; `class_` stands for `class`, which no field may be called."""
+        """The field's name; `class_` stands for `class`, which no field may be called."""
         return self.field.removesuffix("_")
 
     def write(self, value: Any) -> str:
@@ -77,6 +106,20 @@ class _Column:
         if cell == "" or (self.kind is bool and cell not in WORDS.values()):
             raise ValueError(cell)
         return cell == WORDS[True] if self.kind is bool else self.kind(cell)
+
+
+class _Text:
+    """A file for `csv` that gives back what is written."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+_CSV: Any = csv.writer(_Text(), lineterminator="\n")
+
+
+def _line(columns: Sequence[_Column], row: object) -> str:
+    return str(_CSV.writerow([column.write(getattr(row, column.field)) for column in columns]))
 
 
 def _columns(kind: type) -> list[_Column]:

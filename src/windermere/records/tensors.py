@@ -2,11 +2,13 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
@@ -25,13 +27,24 @@ class TensorFile:
     """Whatever plain JSON was stored beside them."""
 
 
+def plain(value: Any) -> Any:
+    """`value` in JSON's terms: arrays become lists, and floats that are not finite None."""
+    if isinstance(value, Tensor | np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
     """Writes `tensors` and `meta` as safetensors, atomically; the same contents give the same bytes."""
     # Clones, since safetensors refuses tensors that share memory, as views of an ensemble's stack do.
-    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     # One entry only: safetensors writes several in random order.
-    header = {"windermere": json.dumps({"meta": dict(meta), "sha256": _digest(plain, dict(meta))})}
-    write_atomically(path, safetensors.torch.save(plain, header))
+    header = {"windermere": json.dumps({"meta": dict(meta), "sha256": _digest(own, dict(meta))})}
+    write_atomically(path, safetensors.torch.save(own, header))
 
 
 def read_tensors(path: Path) -> TensorFile:
