@@ -13,9 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.fast.layers import DOPRI54, EULER, RK4, SOLVERS, Unknown, network
 from tests.fast.spheres import DOUBLE, assert_same, samples, solved
+from windermere.errors import UsageError
 from windermere.fast.cpu import compiled, native_call
 from windermere.nn import Autonomous, ODEBlock
-from windermere.solvers import solve, torch_modes
+from windermere.solvers import fast_paths, solve, torch_modes
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,45 @@ def test_weights_that_change_before_the_way_back_are_an_error_as_ever() -> None:
         net[0].weight.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         end.sum().backward()
+
+
+class Driven(nn.Module):
+    """A network that is told by a buffer what drives it."""
+
+    drive: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = network(2, 4, 2)
+        self.register_buffer("drive", torch.zeros(2, dtype=DOUBLE))
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.network(z + self.drive)
+
+
+@pytest.mark.parametrize("solver", [EULER, DOPRI54], ids=str)
+def test_buffers_and_states_may_change_between_several_solves_and_their_way_back(solver: Any, taken: list[str]) -> None:
+    field, z, found = Driven(), samples(3, 2), []
+    for fast in (True, False):
+        with fast_paths(fast):
+            ends = torch.cat([_end_of_one(field, solver, z, drive) for drive in (1.0, 2.0, 3.0)])
+        found.append([ends, *torch.autograd.grad(ends.square().sum(), list(field.parameters()))])
+    assert_same(found[0], found[1])
+    assert len(taken) == 6
+
+
+def _end_of_one(field: Driven, solver: Any, z: Tensor, drive: float) -> Tensor:
+    z.fill_(0.5 * drive)
+    field.drive.fill_(drive)
+    return torch.as_tensor(solve(field, z, solver).final)
+
+
+def test_a_second_derivative_says_that_it_needs_a_buffer_as_it_was() -> None:
+    field = Driven()
+    end: Any = solve(field, samples(3, 2), EULER).final
+    field.drive.fill_(1.0)
+    with pytest.raises(UsageError, match=r"a tensor of shape \(2,\) that the solve depends on was changed in place"):
+        torch.autograd.grad(end.square().sum(), list(field.parameters()), create_graph=True)
 
 
 def test_the_same_bits_come_from_any_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,6 +95,18 @@ def test_the_adjoint_is_that_of_the_python_walk(points: int, method: str, taken:
     assert np.all(ours.backward)
 
 
+@pytest.mark.parametrize("points", [2, 5])
+def test_the_adjoint_with_fixed_steps_is_that_of_the_python_walk(points: int, taken: list[str]) -> None:
+    field, z, solver = sphere_field(points), samples(9, points), FixedStep("rk4", step=0.3)
+    with counting() as ours:
+        found = solved(field, z, solver, field.parameters(), gradient="adjoint")
+    assert taken == ["there", "adjoin"]
+    with counting() as theirs:
+        expected = solved(Eagerly(field), z, solver, field.parameters(), gradient="adjoint")
+    assert_same(found, expected, 1e-10)
+    assert vars(ours) == vars(theirs)
+
+
 @pytest.mark.parametrize("members", [None, 2])
 def test_an_adjoint_with_frozen_layers_times_between_and_a_solver_of_its_own(members: int | None) -> None:
     solver: Any = Adaptive("bosh32", tolerance=1e-4)
@@ -225,9 +237,14 @@ def test_an_adjoint_in_trouble_is_done_by_way_of_the_rate(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "solver", [Adaptive("dopri54", tolerance=1e-3, control="sample"), FixedStep("rk4", step=0.25)], ids=str
+    ("solver", "gradient"),
+    [
+        (Adaptive("dopri54", tolerance=1e-3, control="sample"), "adjoint"),
+        (Adaptive("dopri54", tolerance=1e-3, control="sample"), "checkpoint"),
+        (FixedStep("rk4", step=0.25), "checkpoint"),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("gradient", ["adjoint", "checkpoint"])
 def test_other_solves_go_the_python_way(solver: Any, gradient: Any) -> None:
     field, z = sphere_field(2), samples(5, 2)
     found = solved(field, z, solver, field.parameters(), gradient=gradient)

@@ -1,8 +1,10 @@
 """What a field's program is, and when it is found again: whoever changes a field gets what they changed."""
 
+import builtins
 import gc
+import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -18,6 +20,7 @@ from tests.fast.ends import EULER, end, slow
 from tests.fast.fields import WithTime, made
 from tests.fast.layers import network
 from tests.fast.spheres import DOUBLE, assert_same, samples
+from tests.threads import run_together
 from windermere.fast import program, trace, traced
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
@@ -49,10 +52,11 @@ UNARY: list[Callable[[Tensor], Tensor]] = [
     *(lambda x: torch.where(x > 0.3, x, 2 * x), lambda x: torch.sign(x) * x, lambda x: torch.sin(2e6 * x) / 1e7),
 ]
 KINKED: list[Callable[[Tensor], Tensor]] = [
-    *(torch.relu, torch.abs, torch.sign, functional.leaky_relu),
+    *(torch.relu, torch.abs, torch.sign, functional.leaky_relu, lambda x: x + x**0),
     *(lambda x: x.clamp(min=0), lambda x: x.clamp(max=0), lambda x: x.clamp(0, 1), lambda x: x.clamp(-1, 0)),
     *(lambda x: torch.maximum(x, x.flip(1)), lambda x: torch.minimum(x, 2 * x), lambda x: torch.where(x > 0, x, 2 * x)),
     *(lambda x: torch.where(x >= 0, x, 2 * x), lambda x: torch.maximum(x, torch.zeros_like(x))),
+    *(lambda x: x.clamp(min=x.flip(1)), lambda x: x.clamp(max=2 * x), lambda x: x.clamp(0, 0)),
 ]
 """Functions that have no derivative at 0, or none of their own."""
 MIXING: list[Callable[[Tensor, Tensor], Tensor]] = [
@@ -123,6 +127,71 @@ def test_where_there_is_no_derivative_it_is_the_one_that_pytorch_chose(
     assert taken == ["there", "back"]
 
 
+class Edged(nn.Module):
+    """A network on one side of an edge, whose root has no derivative where it is 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edge, self.inside = nn.Parameter(torch.zeros(2, dtype=DOUBLE)), nn.Linear(2, 2, dtype=DOUBLE)
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.where(z > self.edge.sqrt(), self.inside(z), -z)
+
+
+def test_what_is_only_compared_has_no_gradient_be_its_derivative_what_it_may(taken: list[str]) -> None:
+    field, found = Edged(), []
+    for fast in (True, False):
+        with wm.fast_paths(fast):
+            whole = end(field, samples(6, 2)).sum()
+        found.append(torch.autograd.grad(whole, [field.edge, field.inside.weight], allow_unused=True))
+    assert taken == ["there", "back"]
+    assert [edge for edge, _ in found] == [None, None]
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
+EDGE = torch.full((2,), 0.1, dtype=DOUBLE, requires_grad=True)
+"""What the fields below only compare with."""
+
+
+def beside_the_edge(t: Tensor, z: Tensor) -> Tensor:
+    return torch.where(z > EDGE, z, torch.tanh(z))
+
+
+def slope_behind_the_edge(t: Tensor, z: Tensor) -> Tensor:
+    with torch.enable_grad():
+        z = z if z.requires_grad else z.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(torch.relu(z - EDGE).sum(), z, create_graph=True)
+    return slope * z
+
+
+@pytest.mark.parametrize("field", [beside_the_edge, slope_behind_the_edge])
+def test_a_field_that_only_compares_with_a_tensor_can_be_differentiated_twice(field: Any, taken: list[str]) -> None:
+    found = []
+    for fast in (True, False):
+        z = samples(6, 2).requires_grad_()
+        with wm.fast_paths(fast):
+            whole = end(field, z).square().sum()
+        once, by_edge = torch.autograd.grad(whole, [z, EDGE], create_graph=True, allow_unused=True)
+        (twice,) = torch.autograd.grad(once.square().sum(), z)
+        found.append([once.detach(), twice])
+        assert by_edge is None or not by_edge.any()
+    assert taken == ["there", "back"]
+    torch.testing.assert_close(*found)
+
+
+@torch.no_grad()
+def test_fields_that_differ_in_the_sign_of_a_zero_alone_are_two(taken: list[str]) -> None:
+    def above(t: Tensor, z: Tensor) -> Tensor:
+        return (1 / (z.abs() * 0.0)).clamp(-1, 1)
+
+    def below(t: Tensor, z: Tensor) -> Tensor:
+        return (1 / (z.abs() * -0.0)).clamp(-1, 1)
+
+    for field in (above, below):
+        assert torch.equal(end(field, samples(6, 2)), slow(field, samples(6, 2)))
+    assert taken == ["there", "there"]
+
+
 @pytest.mark.parametrize("function", MIXING)
 def test_what_mixes_columns_and_weights_is_followed(function: Any) -> None:
     assert_follows(function)
@@ -145,6 +214,71 @@ def test_a_fresh_lambda_for_each_call_is_watched_once(traces: list[int], taken: 
         end(lambda t, z: net(torch.cat([z, t.expand(len(z), 1)], 1)), samples(6, 2))
     assert len(traces) == 1
     assert taken == ["there"] * 5
+
+
+class Wrapped(nn.Module):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.calls = net, 0
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.net(z)
+
+
+class WrappedAndCounting(Wrapped):
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        self.calls += 1
+        return self.net(z)
+
+
+class Called:
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    def __call__(self, t: Tensor, z: Tensor) -> Any:
+        return self.net(z)
+
+
+def of_a_network(net: nn.Module, t: Tensor, z: Tensor) -> Any:
+    return net(z)
+
+
+@pytest.mark.parametrize("wrap", [Wrapped, WrappedAndCounting, Called, wm.Autonomous, partial(partial, of_a_network)])
+def test_a_field_that_is_made_anew_for_each_call_is_watched_once(wrap: Any, traces: list[int]) -> None:
+    for n in (1, 2, 3):
+        net, z = network(2, 5, 2), samples(6, 2)
+        nn.init.constant_(net[0].weight, n)
+        assert_same([end(wrap(net), z)], [slow(wrap(net), z)])
+    assert len(traces) == 1
+
+
+@pytest.fixture
+def restless() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("restless")
+def test_several_threads_may_keep_what_they_found_at_once() -> None:
+    def keep(thread: int) -> None:
+        for n in range(1000):
+            traced._keep(traced._shared, traced.SHARED, (thread, n), (n, True), "it is not row-wise")
+
+    run_together(*(partial(keep, thread) for thread in range(4)))
+    assert len(traced._shared) == traced.SHARED
+
+
+def test_a_field_like_one_that_was_not_finite_is_watched_itself(traces: list[int], taken: list[str]) -> None:
+    broken = network(2, 5, 2)
+    nn.init.constant_(broken[0].bias, torch.inf)
+    nn.init.constant_(broken[0].weight, -torch.inf)
+    with pytest.raises(wm.errors.NonFiniteError):
+        end(Wrapped(broken), samples(6, 2))
+    end(Wrapped(network(2, 5, 2)), samples(6, 2))
+    assert (len(traces), taken) == (2, ["there"])
 
 
 def test_after_two_numbers_of_samples_all_are_known(traces: list[int]) -> None:
@@ -251,6 +385,14 @@ def test_whatever_changes_between_two_solves_is_seen(change: Any, monkeypatch: p
     assert_same([after], [slow(field, z)])
 
 
+@pytest.mark.parametrize("name", ["ascii", "gain_of_all"])
+def test_what_is_put_among_pythons_own_names_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    field, z = eval(f"lambda t, z: {name}([z, z])"), samples(6, 2)
+    for factor in (2.0, 3.0):
+        monkeypatch.setattr(builtins, name, lambda parts, factor=factor: factor * parts[0], raising=False)
+        assert_same([end(field, z)], [slow(field, z)])
+
+
 def test_what_a_lambda_closes_over_is_looked_at_each_time(taken: list[str]) -> None:
     z, scale, weight = samples(6, 2), 1.0, samples(2)
 
@@ -270,6 +412,22 @@ def test_parameters_put_there_for_a_while_get_their_gradients() -> None:
             given: Any = functional_call(block, {"field.network.0.weight": weight}, x)
             found.append(list(torch.autograd.grad(given.square().sum(), x)))
     assert_same(found[0], found[1])
+
+
+def test_a_program_keeps_nothing_that_the_class_of_a_field_closes_over() -> None:
+    def solved(kept: Tensor) -> None:
+        class Closing(Wrapped):
+            def forward(self, t: Tensor, z: Tensor) -> Any:
+                return self.net(z) + kept
+
+        end(Closing(network(2, 5, 2)), samples(6, 2))
+
+    kept = torch.ones(2, dtype=DOUBLE)
+    solved(kept)
+    gone = weakref.ref(kept)
+    del kept
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_program_keeps_no_field_alive() -> None:

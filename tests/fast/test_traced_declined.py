@@ -1,6 +1,10 @@
 """Which fields are left to PyTorch: those that do more than a computation on rows."""
 
-from collections.abc import Callable
+from collections import ChainMap, UserDict
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,7 @@ from torch.nn import functional
 
 import windermere as wm
 from tests.fast.ends import end, slow
-from tests.fast.fields import WithTime, made
+from tests.fast.fields import Rounding, WithTime, made
 from tests.fast.layers import network
 from tests.fast.spheres import DOUBLE, samples
 
@@ -55,7 +59,35 @@ def test_a_function_that_writes_to_what_is_around_it_is_called(taken: list[str])
     assert (calls, len(times), taken) == (4, 4, [])
 
 
-KEPT = torch.zeros(2, dtype=DOUBLE)
+@dataclass(slots=True)
+class Calls:
+    calls: int = 0
+    last: int = field(init=False)
+
+
+def test_calls_that_are_counted_in_slots_are_those_of_a_solve_step_by_step(taken: list[str]) -> None:
+    log = Calls()
+
+    def counting(t: Tensor, z: Tensor) -> Tensor:
+        log.calls += 1
+        log.last = log.calls + getattr(log, "last", 0)
+        return -z
+
+    end(counting, samples(6, 2))
+    assert (log.calls, log.last, taken) == (4, 1 + 2 + 3 + 4, [])
+
+
+@pytest.mark.parametrize("log", [UserDict(calls=0), ChainMap({"calls": 0})])
+def test_so_are_those_in_mappings_of_pythons_own(log: MutableMapping[str, int], taken: list[str]) -> None:
+    def counting(t: Tensor, z: Tensor) -> Tensor:
+        log["calls"] += 1
+        return -z
+
+    end(counting, samples(6, 2))
+    assert (log["calls"], taken) == (4, [])
+
+
+KEPT, MARKED = torch.zeros(2, dtype=DOUBLE), False
 
 
 def in_numpy(t: Tensor, z: Tensor) -> Tensor:
@@ -71,14 +103,18 @@ def kept(t: Tensor, z: Tensor) -> Tensor:
     return -z * KEPT
 
 
-class Rounding(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x * 2
+def kept_if_that_can_be(t: Tensor, z: Tensor) -> Tensor:
+    try:
+        KEPT.add_(1)
+    except Exception:  # noqa: BLE001
+        return -z
+    return -z * KEPT
 
-    @staticmethod
-    def backward(ctx: Any, *on: Tensor) -> Tensor:
-        return 3 * on[0]
+
+def counted_if_that_can_be(t: Tensor, z: Tensor) -> Tensor:
+    with suppress(Exception):
+        KEPT.add_(1)
+    return -z * KEPT
 
 
 def rounded(t: Tensor, z: Tensor) -> Any:
@@ -90,12 +126,42 @@ def talking(t: Tensor, z: Tensor) -> Tensor:
     return -z
 
 
+say, moment = print, datetime
+
+
+def saying(t: Tensor, z: Tensor) -> Tensor:
+    say("here")
+    return -z
+
+
+def dated(t: Tensor, z: Tensor) -> Tensor:
+    return -z * (moment.now().year > 2000)
+
+
+def marking(t: Tensor, z: Tensor) -> Tensor:
+    global MARKED
+    MARKED = True
+    return -z
+
+
 DECLINED: list[Callable[[Tensor, Tensor], Tensor]] = [
     *(lambda t, z: z * float(t), lambda t, z: -z if t < 0.5 else z, lambda t, z: -z if z.sum() > 0 else z),
     *(lambda t, z: -z + 0 * torch.randn_like(z), lambda t, z: functional.dropout(z, 0.0 + 1e-9) - z),
     *(lambda t, z: z - z.mean(0), lambda t, z: z @ z.t() @ z, lambda t, z: z.flip(0), lambda t, z: z.cumsum(0)),
     *(lambda t, z: torch.softmax(z, 0), lambda t, z: z[torch.argsort(z[:, 0])], lambda t, z: z.float().double()),
-    *(in_numpy, stopped, kept, talking, rounded, lambda t, z: z * torch.arange(6.0).double()[:, None]),
+    *(
+        in_numpy,
+        stopped,
+        kept,
+        kept_if_that_can_be,
+        counted_if_that_can_be,
+        talking,
+        saying,
+        dated,
+        marking,
+        rounded,
+        lambda t, z: z * torch.arange(6.0).double()[:, None],
+    ),
 ]
 
 

@@ -1,9 +1,11 @@
 """What PyTorch's operations do to cells: those that move them, and those that compute, in terms of a program's few."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from math import pi
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -59,6 +61,10 @@ MOVING = frozenset(
 """They move entries about, whatever these are."""
 FILLING = frozenset({"ones_like", "zeros_like", "full_like", "new_zeros", "new_ones", "new_full"})
 """Their result does not depend on the numbers in what they are given."""
+TRUTHS = frozenset(
+    {"gt", "lt", "le", "ge", "eq", "ne", "isnan", "mul", "where", "maximum", "minimum", "masked_fill", "sgn", "sign"}
+)
+"""What has truth values for its result, and does to them as to the numbers 0 and 1: a sum of two is no 2."""
 EMPTY = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 READING = frozenset(
     {"_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "unique", "masked_select", "allclose", "bincount"}
@@ -66,11 +72,20 @@ READING = frozenset(
 """They read numbers, which a program cannot follow."""
 
 
+@cache
+def slope_at_a_bound() -> float:
+    """The derivative of a clamp where its argument is the bound: 1 until PyTorch 2.13, 0 in 2.15."""
+    with torch.inference_mode(False), torch.enable_grad():
+        x = torch.zeros((), requires_grad=True)
+        (slope,) = torch.autograd.grad(x.clamp(min=0), x)
+    return float(slope)
+
+
 class Language:
     """Operations on cells, by what users call them."""
 
     def __init__(self, builder: Builder) -> None:
-        self.builder = builder
+        self.builder, self.slope_at_a_bound = builder, slope_at_a_bound()
 
     def cells(self, x: Cells) -> Tensor:
         return x if isinstance(x, Tensor) else torch.tensor(self.builder.constant(float(x)))
@@ -111,11 +126,18 @@ class Language:
 
     def above(self, a: Cells, b: Cells) -> Tensor:
         """1 where a > b, and else 0."""
-        return self.gate(1.0, self.plus(a, b, 1, -1))
+        return self.builder.elementwise("above", self.cells(a), self.cells(b))
 
     def at_least(self, a: Cells, b: Cells) -> Tensor:
-        """1 or 2 where a >= b, and else 0; as `above`, it is not 0 where one of them is no number."""
-        return self.plus(self.above(a, b), self.plus(1.0, self.above(b, a), 1, -1))
+        """1 where a >= b, and else 0."""
+        return self.builder.elementwise("at_least", self.cells(a), self.cells(b))
+
+    def equal(self, a: Cells, b: Cells) -> Tensor:
+        return self.times(self.at_least(a, b), self.at_least(b, a))
+
+    def unequal(self, a: Cells, b: Cells) -> Tensor:
+        """1 where they are not equal, which what is not a number never is; and else 0."""
+        return self.plus(1.0, self.equal(a, b), 1, -1)
 
     def larger(self, a: Cells, b: Cells, x: Cells, y: Cells) -> Tensor:
         """x where a > b, y where a < b, and half of each where they are equal: so PyTorch shares the cotangent of a
@@ -123,21 +145,24 @@ class Language:
         return self.plus(self.choose(self.above(a, b), x, y), self.choose(self.at_least(a, b), x, y), 0.5, 0.5)
 
     def maximum(self, a: Cells, b: Cells) -> Tensor:
-        """No number where one of them is none, as in PyTorch: `larger` alone takes a there."""
-        return self.spoiled(self.larger(a, b, a, b), b)
+        """No number where one of them is none, as in PyTorch: `larger` alone takes b there."""
+        return self.spoiled(self.larger(a, b, a, b), a)
 
     def minimum(self, a: Cells, b: Cells) -> Tensor:
-        return self.spoiled(self.larger(a, b, b, a), a)
+        return self.spoiled(self.larger(a, b, b, a), b)
 
     def spoiled(self, x: Cells, by: Cells) -> Tensor:
-        """x; no number where `by` is none or infinite, so that such a solve goes step by step."""
-        return self.cells(x) if self.number(by) is not None else self.plus(x, by, 1.0, 0.0)
+        """x; or `by`, where that is no number."""
+        number = self.number(by)
+        return self.cells(x) if number is not None and number == number else self.choose(self.at_least(by, by), x, by)
 
     def choose(self, which: Cells, a: Cells, b: Cells) -> Tensor:
-        """a where `which` is 1 or more, b where it is 0."""
+        """a where `which` is 1, b where it is 0."""
         return self.plus(self.gate(a, which), self.gate(b, self.plus(0.5, which, 1, -1)))
 
     def power(self, x: Cells, exponent: float) -> Tensor:
+        if exponent == 0:  # of a number that is 0 too: its derivative is not 0 times infinity
+            return self.cells(1.0).expand(self.cells(x).shape)
         if exponent < 0 and -exponent in (0.5, 1.0, 2.0):
             return self.over(1.0, self.power(x, -exponent))
         if exponent in (1.0, 2.0, 3.0, 4.0):
@@ -152,7 +177,7 @@ class Language:
             raise UnknownRowError("an elu with a scale of its input")
         y = self.of_each("elu", x)
         if alpha != 1:
-            y = self.plus(self.gate(y, y), self.plus(y, self.gate(y, y), alpha, -alpha))
+            y = self.leaky_relu(y, alpha)
         return y if scale == 1 else self.times(y, scale)
 
     def elu_back(
@@ -214,10 +239,25 @@ class Language:
         return self.gate(on, x if threshold == 0 else self.plus(x, threshold, 1, -1))
 
     def clamp(self, x: Cells, low: Any = None, high: Any = None) -> Tensor:
+        """At the bounds themselves the derivative is as this PyTorch has it."""
         x = self.cells(x)
+        if self.slope_at_a_bound == 0:
+            return self.clamp_of_today(x, low, high)
         if low is not None:
-            x = self.choose(self.at_least(x, low), x, low)  # at the bound itself the derivative is 1
-        return x if high is None else self.choose(self.at_least(high, x), x, high)
+            x = self.spoiled(self.choose(self.above(low, x), low, x), low)
+        return x if high is None else self.spoiled(self.choose(self.above(x, high), high, x), high)
+
+    def clamp_of_today(self, x: Cells, low: Any, high: Any) -> Tensor:
+        """At bounds that are numbers the derivative is 0, and bounds that are tensors share it as in a maximum."""
+        if isinstance(low, Tensor) and isinstance(high, Tensor):
+            raise UnknownRowError("a clamp between two tensors, which may be equal")
+        if isinstance(low, Tensor):
+            return self.maximum(x, low)
+        if isinstance(high, Tensor):
+            return self.minimum(x, high)
+        if low is not None:
+            x = self.spoiled(self.choose(self.above(x, low), x, low), x)
+        return x if high is None else self.spoiled(self.choose(self.above(high, x), x, high), x)
 
     def total(self, x: Cells, dims: Sequence[int] | int | None = None, keep: bool = False, **_: Any) -> Tensor:
         if isinstance(dims, int):
@@ -238,7 +278,7 @@ class Language:
 
 
 def _shape(a: Tensor, b: Tensor) -> torch.Size:
-    return torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call, no-any-return]
+    return torch.Size(np.broadcast_shapes(a.shape, b.shape))  # PyTorch's own imports sympy: seconds of a first solve
 
 
 def _expanded(x: Tensor, other: Tensor) -> Tensor:
@@ -283,8 +323,11 @@ def vocabulary(say: Language) -> Mapping[str, Callable[..., Tensor]]:
         "mish_backward": say.mish_back,
         "gt": say.above,
         "lt": lambda a, b: say.above(b, a),
-        "le": lambda a, b: say.plus(1.0, say.above(a, b), 1, -1),
-        "ge": lambda a, b: say.plus(1.0, say.above(b, a), 1, -1),
+        "le": lambda a, b: say.at_least(b, a),
+        "ge": say.at_least,
+        "eq": say.equal,
+        "ne": say.unequal,
+        "isnan": lambda x: say.unequal(x, x),
         "where": say.choose,
         "maximum": say.maximum,
         "minimum": say.minimum,

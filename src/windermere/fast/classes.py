@@ -4,9 +4,10 @@ import abc
 import argparse
 import types
 import typing
-from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -40,10 +41,50 @@ class Attribute(NamedTuple):
     """Whether it counts whatever names it: Python or PyTorch may call it."""
 
 
-@lru_cache(maxsize=1024)
+Answer = TypeVar("Answer")
+
+
+def of_class(function: Callable[[type], Answer]) -> Callable[[type], Answer]:
+    """The same function, asked once for each class as long as there is that class: its methods may hold anything, and
+    so it must not be kept, nor be in an answer."""
+    known: dict[int, Answer] = {}
+    alive: dict[int, weakref.ref[type]] = {}
+
+    def forget(place: int) -> None:
+        known.pop(place, None)
+        alive.pop(place, None)
+
+    def answer(kind: type) -> Answer:
+        place = id(kind)
+        try:
+            return known[place]
+        except KeyError:
+            found = function(kind)
+            alive[place] = weakref.ref(kind, lambda _: forget(place))
+            return known.setdefault(place, found)
+
+    return answer
+
+
 def classes_of(kind: type) -> tuple[type, ...]:
     """Those of a class's bases, itself included, whose code might be changed."""
-    return tuple(base for base in kind.__mro__ if not is_fixed(base.__module__) and not is_standard(base.__module__))
+    places = _places_of_classes(kind)
+    return tuple([kind.__mro__[k] for k in places]) if places else ()
+
+
+@of_class
+def _places_of_classes(kind: type) -> tuple[int, ...]:
+    bases = enumerate(kind.__mro__)
+    return tuple(k for k, base in bases if not is_fixed(base.__module__) and not is_standard(base.__module__))
+
+
+_tokens = count()
+
+
+@of_class
+def token_of(kind: type) -> int:
+    """A number that stands for a class, and for no other one ever."""
+    return next(_tokens)
 
 
 def attributes_of(kind: type, *, made: bool) -> Iterator[Attribute]:
@@ -61,22 +102,22 @@ def attributes_of(kind: type, *, made: bool) -> Iterator[Attribute]:
                 yield Attribute(base, name, value, special or name in CALLED or name in fixed)
 
 
-@lru_cache(maxsize=1024)
+@of_class
 def _fixed_names(kind: type) -> frozenset[str]:
     """Names that code of others may ask for: of attributes of PyTorch's classes among the bases."""
     bases = (base for base in kind.__mro__ if base not in BASES and base not in classes_of(kind))
     return frozenset(name for base in bases for name in vars(base))
 
 
-def slots_of(kind: type, value: Any) -> Iterator[tuple[str, Any]]:
+def slots_of(kind: type, value: Any, unset: Any = None) -> Iterator[tuple[str, Any]]:
     """The contents of an object's slots, which are not in its `__dict__`."""
     for base in classes_of(kind):
         for name, place in vars(base).items():
             if isinstance(place, types.MemberDescriptorType):
-                yield name, getattr(value, name, None)
+                yield name, getattr(value, name, unset)
 
 
-@lru_cache(maxsize=1024)
+@of_class
 def is_looked_into(kind: type) -> bool:
     """Whether objects of a class hold nothing that is not in their `__dict__` or in slots."""
     for base in kind.__mro__:
@@ -86,7 +127,7 @@ def is_looked_into(kind: type) -> bool:
     return kind.__itemsize__ == 0 and kind.__basicsize__ <= 32 + 8 * slots  # more would be memory of code in C
 
 
-@lru_cache(maxsize=1024)
+@of_class
 def kind_of_module(kind: type) -> tuple[bool, bool]:
     """Whether modules of a class are compiled by torch.jit, and whether they are batch norms."""
     return issubclass(kind, torch.jit.ScriptModule), issubclass(kind, NORMS)

@@ -5,7 +5,7 @@ import dis
 import sys
 from functools import lru_cache
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FOREIGN = frozenset(("torch", "numpy", "einops", "triton"))
 """Packages whose code stays as it is while a program runs, and whose objects may hold anything."""
@@ -18,10 +18,11 @@ QUIET = frozenset(
 """Modules of Python's own whose functions do nothing but compute."""
 LOUD = frozenset(("print", "open", "input", "eval", "exec", "compile", "globals", "__import__", "breakpoint"))
 """Functions of Python's own that do more than compute."""
-BY_NAME = frozenset(("getattr", "vars", "dir"))
-"""Functions that find attributes by names which the code need not show."""
+BY_NAME = frozenset(("getattr", "vars", "dir", "attrgetter", "methodcaller", "__getattribute__", "__dict__"))
+"""What finds attributes by names which the code need not show."""
 GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
 """How Python's own code loads a global."""
+WRITING = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL"))
 
 
 class Names(NamedTuple):
@@ -30,9 +31,11 @@ class Names(NamedTuple):
     chains: tuple[tuple[str, ...], ...]
     """Globals, each with the attributes asked of it: ("config", "alpha")."""
     imports: tuple[str, ...]
-    """Modules that it imports when it runs."""
+    """Modules that it imports when it runs; those of its own package with a dot."""
     others: frozenset[str]
     """Every name but those of local variables."""
+    writes: frozenset[str]
+    """Variables outside of it that it writes to: globals, and those of functions around it."""
 
 
 @lru_cache(maxsize=4096)
@@ -40,8 +43,9 @@ def names_of(code: CodeType) -> Names:
     """What this code names."""
     chains: list[tuple[str, ...]] = []
     imports: list[str] = []
-    others = set(code.co_names)
+    others, writes = set(code.co_names), set[str]()
     chain: tuple[str, ...] = ()
+    before: tuple[Any, Any] = (None, None)  # an import is told how many packages up it begins, and what it takes
     for step in dis.get_instructions(code):
         if step.opname in ("EXTENDED_ARG", "PUSH_NULL", "CACHE"):
             continue
@@ -52,14 +56,20 @@ def names_of(code: CodeType) -> Names:
             chains.append(chain)
         chain = (step.argval,) if step.opname in GLOBAL else ()
         if step.opname == "IMPORT_NAME":
-            imports.append(step.argval)
+            imports.append("." * before[0] + step.argval)
+        elif step.opname == "MATCH_CLASS":
+            others.add("getattr")  # it asks for attributes too, by names that a class may say
+        elif step.opname in WRITING or (step.opname == "STORE_DEREF" and step.argval in code.co_freevars):
+            writes.add(step.argval)
+        before = before[1], step.argval
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found = names_of(inner)
             chains += found.chains
             imports += found.imports
             others |= found.others
-    return Names(tuple(dict.fromkeys(chains)), tuple(dict.fromkeys(imports)), frozenset(others))
+            writes |= found.writes - {*code.co_cellvars}  # those are of this call alone
+    return Names(tuple(dict.fromkeys(chains)), tuple(dict.fromkeys(imports)), frozenset(others), frozenset(writes))
 
 
 @lru_cache(maxsize=1024)

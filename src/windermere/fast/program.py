@@ -8,7 +8,7 @@ of each operation in turn.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,8 +44,9 @@ class Op:
     """An operation: its result's `width`, what it takes, and its settings.
 
     linear: the columns taken times a matrix, plus a second row of columns where there is one (the bias). add: x a +
-    y b, with x and y as `numbers`. mul, div. gate: 0 where b <= 0, and else a. sum: of all columns. join: columns one
-    after the other. Others are functions of each number (UNARY).
+    y b, with x and y as `numbers`. mul, div. gate: 0 where b <= 0, and else a. above, at_least: 1 where a > b, or where
+    a >= b, and else 0, as with what is no number. sum: of all columns. join: columns one after the other. Others are
+    functions of each number (UNARY).
     """
 
     kind: str
@@ -59,6 +60,10 @@ class Op:
         takes = tuple(c._replace(value=number(c.value)) for c in self.takes)
         matrix = self.matrix and self.matrix._replace(value=number(self.matrix.value))
         return replace(self, takes=takes, matrix=matrix)
+
+
+COMPARISONS = ("above", "at_least")
+"""Operations that have no derivative."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,15 @@ class Program:
         return EXTERNALS + len(self.sizes)
 
     @cached_property
+    def compared(self) -> frozenset[int]:
+        """The external tensors, by their order, that are only compared: no derivative leads to them."""
+        felt = {piece.value for piece in self.rate}
+        for number, op in reversed([*enumerate(self.ops, self.first)]):
+            if number in felt and op.kind not in COMPARISONS:
+                felt |= {columns.value for columns in op.takes} | ({op.matrix.value} if op.matrix else set())
+        return frozenset(n for n in range(len(self.sizes)) if EXTERNALS + n not in felt)
+
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         return 1, self.points, len(self.constants), *self.sizes, *(op.width for op in self.ops)
 
@@ -93,11 +107,19 @@ class Program:
         return max([self.points, *(op.width for op in self.ops), *(op.takes[0].width for op in self.ops)])
 
     @cached_property
+    def _key(self) -> tuple[Any, ...]:
+        """With constants as they are written: 0.0 equals -0.0, and a NaN nothing."""
+        return self.points, tuple(map(float.hex, self.constants)), self.sizes, self.ops, self.rate
+
+    @cached_property
     def _hash(self) -> int:
-        return hash((self.points, self.constants, self.sizes, self.ops, self.rate))
+        return hash(self._key)
 
     def __hash__(self) -> int:
         return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Program) and self._key == other._key)
 
 
 def evaluate(program: Program, externals: Sequence[Tensor], t: Tensor, z: Tensor) -> Tensor:
@@ -157,5 +179,7 @@ FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
     "mul": torch.mul,
     "div": torch.div,
     "gate": lambda a, b: torch.where(b <= 0, torch.zeros_like(a), a),
+    "above": lambda a, b: (a > b).to(a.dtype),
+    "at_least": lambda a, b: (a >= b).to(a.dtype),
     "sum": lambda a: a.sum(1, keepdim=True),
 }

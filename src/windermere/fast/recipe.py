@@ -22,16 +22,19 @@ class Recipe:
     steps: tuple[tuple[Callable[..., Any], Any, Any, int | None], ...]
     """A function, what it is given, and which of its results is meant where it has several."""
     wanted: tuple[int, ...]
+    compared: frozenset[int] = frozenset()
+    """Those of the wanted ones, by their order, that the program only compares: none has a gradient, be its derivative
+    what it may."""
 
     def made(self, roots: Sequence[Tensor]) -> list[Tensor]:
         """The external tensors, from the roots."""
-        if not self.steps:
+        if not (self.steps or self.compared):  # nearly always
             return [roots[k] for k in self.wanted]
         found = list(roots)
         for function, given, named, index in self.steps:
             made = function(*_filled(given, found), **_filled(named, found))
             found.append(made if index is None else made[index])
-        return [found[k] for k in self.wanted]
+        return [found[k].detach() if n in self.compared else found[k] for n, k in enumerate(self.wanted)]
 
 
 def _filled(given: Any, found: Sequence[Tensor]) -> Any:

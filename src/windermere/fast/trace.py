@@ -14,6 +14,7 @@ from torch import Tensor
 from windermere._torch_private import DispatchMode, name_of
 from windermere.fast import aten, cells
 from windermere.fast.cells import Builder, UnknownRowError
+from windermere.fast.cuts import Cuts, read_by
 from windermere.fast.program import CONSTANTS, STATE, TIME, Columns, Matrix, Op, Program
 from windermere.fast.recipe import Placeholder, Recipe, mapped, tensors_in
 
@@ -44,7 +45,7 @@ def trace(rate: Rate, t: Tensor, z: Tensor) -> Trace:
         raise DeclinedError("this PyTorch shows no operations")
     with HERE:
         recorder = _Recorder(t, z)
-    with _watching(recorder):
+    with recorder.cuts, _watching(recorder):
         k = rate(t, z)
     with HERE:
         return recorder.finished(k)
@@ -70,6 +71,11 @@ class _Recorder:
         """How a tensor without a row in it was made, by its identity."""
         self.reasons: list[str] = []
         self.operations = 0
+        self.declined = ""
+        """Why, where an operation was refused."""
+        self.written: set[int] = set()
+        """Places of tensors that were written to."""
+        self.cuts = Cuts()
         self.remember(t, cells.fresh_cells(TIME, t.shape))
         self.remember(z, cells.state_cells(STATE, z.shape))
         self.given = {self.place(t), self.place(z)}
@@ -78,9 +84,15 @@ class _Recorder:
         """Watch one operation."""
         name, writes = name_of(func)
         with HERE:
-            self.before(func, name, writes, args, named)
+            try:
+                self.before(func, name, writes, args, named)
+            except DeclinedError as reason:
+                self.declined = str(reason)  # a field may catch it, as it does other exceptions
+                raise
         result = func(*args, **named)
         with HERE:
+            if name not in aten.FILLING:
+                self.cuts.look(name, args, result)
             self.after(func, name, writes, args, named, result)
         return result
 
@@ -116,7 +128,7 @@ class _Recorder:
             raise DeclinedError("it has too many operations")
         if torch.Tag.nondeterministic_seeded in func.tags:
             raise DeclinedError(f"it draws random numbers ({name})")
-        if name in aten.READING and self.standing(tensors_in(args)) != CONSTANT:
+        if self.standing(read_by(func, name, args)) != CONSTANT:
             raise DeclinedError(f"it reads numbers from tensors ({name})")
         if writes and (not name.endswith("_") or named.get("out") is not None):
             raise DeclinedError(f"it writes to tensors ({name})")
@@ -124,6 +136,7 @@ class _Recorder:
             place = self.place(args[0])
             if place in self.given or any(self.place(x) == place for x in self.externals.values()):
                 raise DeclinedError(f"it changes a tensor that it is given, or refers to ({name})")
+            self.written.add(place)
 
     def after(self, func: Any, name: str, writes: bool, args: Any, named: Any, result: Any) -> None:
         if name in ("detach_", "requires_grad_", *aten.READING):
@@ -152,13 +165,8 @@ class _Recorder:
             return torch.full(result.shape, cells.cell(cells.LOST))
         if name == "lift_fresh":  # a constant that was written down
             return builder.folded(result) if id(args[0]) not in self.known else self.cells_of(args[0])
-        if name == "copy_":
-            return self.cells_of(args[1]).expand(result.shape)
-        if name in ("fill_", "zero_"):
-            number = 0.0 if name == "zero_" else args[1]
-            if isinstance(number, Tensor):
-                return self.cells_of(number).expand(result.shape)
-            return torch.full(result.shape, builder.constant(float(number)))
+        if name in ("copy_", "fill_", "zero_"):
+            return self._filled(args[1] if len(args) > 1 else 0.0, result)
         given = list(tensors_in(args))
         standing = CONSTANT if name in aten.FILLING else self.standing(given)
         if name in ("select_backward", "slice_backward"):
@@ -172,6 +180,15 @@ class _Recorder:
             same = self._same_for_all(name, args, named, result)
             return mapped(result, self._derived) if same is None else same
         return self._computed(name, args, named, result)
+
+    def _filled(self, by: Any, tensor: Tensor) -> Tensor:
+        """The cells of a tensor that others, or a number, were written to."""
+        known = self.dtype if not isinstance(by, Tensor) or self.standing([by]) == CONSTANT else by.dtype
+        if tensor.dtype != self.dtype or known not in (self.dtype, torch.bool):
+            raise UnknownRowError("numbers of one dtype written to another")
+        if isinstance(by, Tensor):
+            return self.cells_of(by).expand(tensor.shape)
+        return torch.full(tensor.shape, self.builder.constant(float(by)))
 
     def _same_for_all(self, name: str, args: Any, named: Any, result: Any) -> Tensor | None:
         """The cells of what was made of external tensors for each sample, and is the same for all of them."""
@@ -204,13 +221,15 @@ class _Recorder:
         if not isinstance(result, Tensor) or result.dtype not in (self.dtype, torch.bool):
             raise UnknownRowError("a result of another dtype")
         name = name.removesuffix("_")
+        if result.dtype is torch.bool and name not in aten.TRUTHS:
+            raise UnknownRowError("truth values that are not numbers")
         if name in ("mm", "addmm"):
             return self._product(name, *args, **named)
         if name not in self.words:
             raise UnknownRowError("an operation that is not known")
         settings = {k: mapped(x, self.cells_of) for k, x in named.items()}
         found = self.words[name](*mapped(args, self.cells_of), **settings)
-        return found.expand(result.shape)
+        return found.expand(result.shape).clone()  # what is written to it is not written to what it was made of
 
     def _product(self, name: str, *args: Tensor, beta: float = 1, alpha: float = 1) -> Tensor:
         *bias, left, right = args
@@ -237,8 +256,15 @@ class _Recorder:
 
     def finished(self, k: Any) -> Trace:
         """The program whose result this is."""
+        if self.declined:
+            raise DeclinedError(self.declined)
         if not isinstance(k, Tensor) or (k.shape, k.dtype) != (self.shape, self.dtype):
             raise DeclinedError("its result is not of the state's shape")
+        for how, tensor in self.cuts.read:
+            if self.standing([tensor]) != CONSTANT:
+                raise DeclinedError(f"it reads numbers from tensors ({how})")
+        if self.cuts.found:
+            raise DeclinedError(f"it keeps gradients from what it computes ({self.cuts.found})")
         found = self.cells_of(k)
         samples, own = found & cells.SAMPLE, torch.arange(1, len(found) + 1).unsqueeze(1)
         pattern = found & ~cells.SAMPLE
@@ -267,10 +293,10 @@ class _Recorder:
         listed: tuple[Op, ...] = tuple(self.builder.ops[v].with_values(numbers.__getitem__) for v in ops)
         sizes = tuple(self.externals[v].numel() for v in externals)
         program = Program(self.shape[1], tuple(self.builder.constants), sizes, listed, final)
-        recipe, roots = self._recipe([self.externals[v] for v in externals])
+        recipe, roots = self._recipe([self.externals[v] for v in externals], program.compared)
         return Trace(program, roots, recipe)
 
-    def _recipe(self, wanted: Sequence[Tensor]) -> tuple[Recipe, tuple[Tensor, ...]]:
+    def _recipe(self, wanted: Sequence[Tensor], compared: frozenset[int]) -> tuple[Recipe, tuple[Tensor, ...]]:
         """How these tensors are made, and what of."""
         if any(x.dtype != self.dtype for x in wanted):
             raise DeclinedError("it refers to tensors of another dtype")
@@ -285,6 +311,8 @@ class _Recorder:
                 return
             _, args, _, _ = self.made[id(x)]
             if self.standing([x]) != CONSTANT:
+                if self.place(x) in self.written:  # to make it once more would leave that out
+                    raise DeclinedError("it writes to a tensor that others are made of")
                 for y in tensors_in(args):
                     visit(y)
             order.append(x)
@@ -293,14 +321,14 @@ class _Recorder:
             visit(x)
         places: Mapping[int, int] = {id(x): k for k, x in enumerate((*roots, *order))}
         steps = tuple(self._step(x, places) for x in order)
-        return Recipe(len(roots), steps, tuple(places[id(x)] for x in wanted)), tuple(roots)
+        return Recipe(len(roots), steps, tuple(places[id(x)] for x in wanted), compared), tuple(roots)
 
     def _step(self, x: Tensor, places: Mapping[int, int]) -> tuple[Any, Any, Any, int | None]:
         func, args, named, index = self.made[id(x)]
         if self.standing([x]) == CONSTANT:
             kept = x.detach().clone()
             return (lambda: kept), (), {}, None
-        if name_of(func)[0] == "detach":  # as autograd keeps a value; one of the user's is found out by its gradients
+        if name_of(func)[0] == "detach":  # as autograd keeps a value; with one of the user's there is no program
             return (lambda x: x), (Placeholder(places[id(args[0])]),), {}, None
         return func, mapped(args, lambda y: Placeholder(places[id(y)])), named, index
 

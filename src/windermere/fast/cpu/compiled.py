@@ -19,11 +19,11 @@ from typing import Any
 from windermere.fast.cpu.native_cache import cache_folder, is_sound, keep, sweep, workplace
 
 SOURCE = Path(__file__).with_name("native.c")
-PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive")
+PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive", "classifier")
 INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in PARTS)
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
-FUNCTIONS = ("there", "back", "adapt")
+FUNCTIONS = ("there", "back", "adapt", "adjoin")
 SECONDS = 120.0
 """How long a compiler may take, in seconds. Most take one or two."""
 _TOO_SLOW: list[list[str]] = []
@@ -81,6 +81,7 @@ def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
         function = getattr(loaded, name)
         function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
     loaded.measure.argtypes, loaded.measure.restype = (ctypes.c_void_p, ctypes.c_void_p), None
+    loaded.classify.argtypes, loaded.classify.restype = (ctypes.c_long,) * 4 + (ctypes.c_void_p,) * 9, ctypes.c_long
     ctypes.c_long.in_dll(loaded, "vector_bytes")
     return loaded
 

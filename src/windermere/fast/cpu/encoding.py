@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 NOTES, WORK, ROW, CLOCK, LAYERS, RATE, ON_Z, SHARE = range(8)
-LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER = range(9)
+LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER, ABOVE, AT_LEAST = range(11)
 FIELDS = ("code", "kind", "n", "in", "to", "a", "b", "matrix", "to_step", "a_step", "b_step", "add", "x", "y")
 INSTRUCTION = np.dtype([(name, "f8" if name in "xy" else "i8") for name in FIELDS])
 BLOCK = np.dtype([(name, "i8") for name in ("external", "offset", "in", "out", "by_in", "by_out", "place")])

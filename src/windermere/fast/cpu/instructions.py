@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from windermere.fast.cpu.encoding import (
+    ABOVE,
+    AT_LEAST,
     BLOCK,
     CLOCK,
     DERIVED,
@@ -38,12 +40,14 @@ from windermere.fast.cpu.encoding import (
     in_a_row,
     packed,
 )
-from windermere.fast.program import CONSTANTS, EXTERNALS, STATE, TIME, Columns, Matrix, Op, Program
+from windermere.fast.program import COMPARISONS, CONSTANTS, EXTERNALS, STATE, TIME, Columns, Matrix, Op, Program
 
 BY_VALUE = ("relu", "leaky_relu", "tanh", "sigmoid", "softplus", "elu", "exp", "sqrt")
 """Functions whose derivative is found from their value."""
 KINDS = (*BY_VALUE, "silu", "mish", "gelu", "normal_cdf", "sin", "cos", "log", "abs", "pow", "erf", "log1p")
 """As native_math.h numbers them."""
+PAIRED = {"add": SUM, "mul": SCALED, "div": QUOTIENT, "gate": GATE, "above": ABOVE, "at_least": AT_LEAST}
+"""Operations on numbers in the same place of two rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +98,7 @@ class _Compiler:
         self.active = {STATE} | {EXTERNALS + k for k in self.graded or ()}
         for number, op in enumerate(program.ops, program.first):
             given = [c.value for c in op.takes] + ([op.matrix.value] if op.matrix else [])
-            if any(v in self.active for v in given):
+            if op.kind not in COMPARISONS and any(v in self.active for v in given):
                 self.active.add(number)
 
     # There
@@ -143,10 +147,9 @@ class _Compiler:
                 self.there.append(Instruction(SCALED, piece.width, Place(slot, start), place))
         elif op.kind == "sum":
             self.there.append(Instruction(SCALED, given[0].width, Place(slot, 0, 0), places[0]))
-        elif op.kind in ("add", "mul", "div", "gate"):
-            code = {"add": SUM, "mul": SCALED, "div": QUOTIENT, "gate": GATE}[op.kind]
+        elif op.kind in PAIRED:
             x, y = op.numbers or (1.0, 1.0)
-            self.there.append(Instruction(code, n, to, places[0], places[1], x=x, y=y))
+            self.there.append(Instruction(PAIRED[op.kind], n, to, places[0], places[1], x=x, y=y))
         else:
             self.apply(number, op, to, places[0])
 

@@ -9,6 +9,7 @@ sum_j a_ij k_j for a stage, and with b for a the end of the step, which is the f
 #include <string.h>
 
 #include "native_vectors.h"
+#include "native_math.h"
 
 enum { DONE, FULL, TROUBLE };
 
@@ -57,14 +58,15 @@ typedef struct {
     long *inner_steps;           /* [inner]: how many steps lie before; of dense output, before the one that it is in */
     REAL *end;                   /* [inner + 1][members][samples][points] */
     V *rows;                     /* [members][tiles][...][points] */
-    V *rates;                    /* [members][tiles][evaluated][entries], and room to work in; on a fixed grid's way back
-                                    their cotangents */
+    V *rates;                    /* [members][tiles][evaluated][entries], and room to work in, of each tile, or of each
+                                    member where it chooses its steps; on a fixed grid's way back their cotangents */
     V *notes;                    /* [members][tiles][...][...]: what an evaluation leaves for its way back, for as many
-                                    rows as are kept, or one */
+                                    rows as are kept; or else the last one's, as room to work in */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;              /* or null, where nobody asks */
-    REAL *shares;                /* [members][tiles][...]: of the gradients; for an adjoint [2][members][...], the second
+    REAL *shares;                /* [members][...][...]: of the gradients; for an adjoint [2][members][...], the second
                                     a trial's */
+    long sharing;                /* tiles that add to one share, one after the other */
     REAL *memory;                /* where layers, rows, rates and notes lie, one after the other */
     long for_layers, for_rows, for_rates; /* how many numbers each takes */
     /* What follows is for steps that are chosen. */
@@ -77,7 +79,9 @@ typedef struct {
 } Walk;
 
 /* How many shares of its gradients a member has. */
-static long shares_of(const Walk *walk) { return walk->adjoint ? 1 : walk->tiles; }
+static long shares_of(const Walk *walk) {
+    return walk->adjoint ? 1 : (walk->tiles + walk->sharing - 1) / walk->sharing;
+}
 
 #include FIELD
 
@@ -107,11 +111,12 @@ static V *rows_of(const Walk *walk, long tile, long step) {
 }
 
 /* The rates of a step: like all that grows with stages and channels not on the stack, as a thread's may be small. */
-static V *rates_of(const Walk *walk, long tile) {
-    return walk->rates + tile * (walk->evaluated * entries_of(walk) + work_size(walk));
-}
+static V *rates_of(const Walk *walk, long tile) { return walk->rates + tile * walk->evaluated * entries_of(walk); }
 
-static V *work_of(const Walk *walk, long tile) { return rates_of(walk, tile) + walk->evaluated * entries_of(walk); }
+/* Room to work in, of a tile, or of a member where all its tiles are one thread's: then it stays in the cache. */
+static V *work_of(const Walk *walk, long place) {
+    return rates_of(walk, walk->members * walk->tiles) + place * work_size(walk);
+}
 
 static long steps_of(const Walk *walk, long member) { return walk->steps[walk->shared ? 0 : member]; }
 
@@ -132,10 +137,11 @@ static const double *sizes_of(const Walk *walk, long member) {
     return walk->sizes + (walk->shared ? 0 : member * walk->room);
 }
 
-/* A row's notes are kept for the way back, or else until the next row is evaluated. */
+/* A row's notes are kept for the way back, or else until the next row is evaluated: by this tile, or by any of the
+   member's where one thread has them all. */
 static V *notes_of(const Walk *walk, long tile, long row) {
-    long kept = walk->keep ? walk->room * walk->stages + 1 : 1;
-    return walk->notes + (tile * kept + (walk->keep ? row : 0)) * notes_size(walk);
+    if (!walk->keep) return walk->notes + (walk->choice ? tile / walk->tiles : tile) * notes_size(walk);
+    return walk->notes + (tile * (walk->room * walk->stages + 1) + row) * notes_size(walk);
 }
 
 /* z + h sum_i weights_i rate_i */
@@ -208,16 +214,14 @@ static void add_landed(const Walk *walk, long tile, long steps, V *on_state) {
     }
 }
 
-static void tile_back(const Walk *walk, long tile) {
+static void tile_back(const Walk *walk, long tile, REAL *share) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles, steps = steps_of(walk, member);
     const Field field = field_of(walk, member);
     const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
     const double *b = walk->tableau + walk->evaluated * walk->evaluated;
-    REAL *share = walk->shares + tile * share_size(walk);
     const Gradient on = gradient_in(walk, share);
     V z[d], on_row[d], *on_rates = rates_of(walk, tile), *work = work_of(walk, tile);
     const int dense = walk->dense && walk->inner, handed_on = dense && walk->evaluated > stages;
-    memset(share, 0, share_size(walk) * sizeof(REAL));
     load(walk, tile, walk->on_end + output(walk, walk->inner), z, 1);
     if (handed_on) { /* the rate at the very end, which only states within the last step depend on */
         const V *notes = notes_of(walk, tile, steps * stages);
@@ -243,6 +247,15 @@ static void tile_back(const Walk *walk, long tile) {
         }
     }
     if (walk->on_start) store(walk, tile, z, walk->on_start);
+}
+
+/* The tiles that add to a share. */
+static void share_back(const Walk *walk, long place) {
+    long member = place / shares_of(walk), first = place % shares_of(walk) * walk->sharing, end = first + walk->sharing;
+    REAL *share = walk->shares + place * share_size(walk);
+    memset(share, 0, share_size(walk) * sizeof(REAL));
+    for (long tile = first; tile < end && tile < walk->tiles; tile++)
+        tile_back(walk, member * walk->tiles + tile, share);
 }
 
 typedef struct {
@@ -277,6 +290,7 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
 }
 
 #include "native_adaptive.h"
+#include "native_classifier.h"
 
 /* Where the parts of a solve's memory lie. */
 static void lay_out(Walk *walk) {
@@ -317,7 +331,7 @@ void back(Walk *walk, long threads) {
     V *const own = walk->rates; /* those of the way there may be another thread's as well */
     lay_out(walk);
     walk->rates = own;
-    in_parallel(tile_back, walk, walk->members * walk->tiles, threads);
+    in_parallel(share_back, walk, walk->members * shares_of(walk), threads);
     in_parallel(sum_up, walk, walk->members, 1);
 }
 
@@ -327,4 +341,11 @@ void adapt(Walk *walk, long threads) {
     in_parallel(lay, walk, walk->members, 1);
     in_parallel(member_adapted, walk, walk->members, threads);
     if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);
+}
+
+void adjoin(Walk *walk, long threads) {
+    lay_out(walk);
+    in_parallel(lay, walk, walk->members, 1);
+    in_parallel(member_walked, walk, walk->members, threads);
+    in_parallel(sum_up, walk, walk->members, 1);
 }

@@ -8,7 +8,7 @@ with a leading member axis: of Conv1d(1, C, 1), Conv1d(C, C, 3, padding=1) and C
 external tensors.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,8 +21,10 @@ from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_gr
 from windermere.fast.cpu.native_plan import Choice, Network, Steps
 from windermere.solvers import FastAdjoint, FastPath, Problem, Tableau, Walked
 from windermere.solvers.field import Rate
-from windermere.solvers.grid import Grid
+from windermere.solvers.fixed import is_finite
+from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.paths import Adjoined
+from windermere.solvers.problem import Stacked
 from windermere.solvers.torch_modes import is_looked_through
 
 CHANNELS_UP_TO, POINTS_UP_TO = 128, 4096
@@ -50,6 +52,8 @@ class Native:
     """The field by way of PyTorch, from these very weights."""
     again: Callable[[Steps], Again] | None = None
     """A solve with these steps by PyTorch's operations, where its gradient may be differentiated again."""
+    is_fitting: bool = False
+    """Whether it is known for this moment that the weights are plain tensors that fit together and to the state."""
 
 
 class InC(FastPath):
@@ -86,6 +90,7 @@ def way_back(problem: Problem, native: Native) -> FastAdjoint | None:
     """The continuous adjoint in C; a small one on a GPU too, brought to the host and back."""
     if not _can_adjoin(problem, problem.z0, native):
         return None
+    native = replace(native, is_fitting=False)  # later the weights may be others
 
     def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
         if not _can_adjoin(problem, z, native):
@@ -97,6 +102,8 @@ def way_back(problem: Problem, native: Native) -> FastAdjoint | None:
 
 
 def _can_adjoin(problem: Problem, z: Tensor, native: Native) -> bool:
+    if problem.fixed:  # of a model alone
+        return z.is_cpu and z.ndim == 2 and not problem.layout.groups and can_walk(z, native)
     if not _is_brought(z):
         return can_adapt(problem, z, native)
     return can_adapt(problem, _room_on_host(z), replace(native, weights=[_room_on_host(w) for w in native.weights]))
@@ -128,23 +135,25 @@ def can_walk(z: Tensor, native: Native) -> bool:
     watched = is_looked_through() or is_in_a_mode()
     if watched or z.shape[-1:] != (network.points,) or dtype not in C_TYPES or z.ndim not in (2, 3):
         return False
-    plain = all(x.dtype is dtype and x.is_cpu and type(x) in PLAIN and x.layout is STRIDED for x in (z, *weights))
-    fitting = _is_fitting(z, weights, network) and _is_small(z, network)
-    return fitting and plain and library(C_TYPES[dtype], network.field) is not None
+    for x in (z,) if native.is_fitting else (z, *weights):
+        if x.dtype is not dtype or not x.is_cpu or type(x) not in PLAIN or x.layout is not STRIDED:
+            return False
+    fitting = native.is_fitting or _is_fitting(z, weights, network)
+    return fitting and _is_small(z, network) and library(C_TYPES[dtype], network.field) is not None
 
 
 def _is_fitting(z: Tensor, weights: Weights, network: Network) -> bool:
-    lead = z.shape[:-2]
+    lead = tuple(z.shape[:-2])
     if network.program is not None:
-        return not lead and all(w.numel() == size for w, size in zip(weights, network.program.sizes, strict=True))
-    return all(w.shape == lead + shape for w, shape in zip(weights, network.shapes, strict=True))
+        return not lead and tuple([w.numel() for w in weights]) == network.program.sizes
+    return [w.shape for w in weights] == [lead + shape for shape in network.shapes]
 
 
 def _is_small(z: Tensor, network: Network) -> bool:
     if network.program is None:
         return network.channels <= CHANNELS_UP_TO and network.points <= POINTS_UP_TO and z.numel() > 0
     program = network.program
-    return 0 < len(z) * program.products <= PRODUCTS_UP_TO and program.widest <= WIDTH_UP_TO
+    return 0 < z.shape[0] * program.products <= PRODUCTS_UP_TO and program.widest <= WIDTH_UP_TO
 
 
 def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
@@ -155,7 +164,7 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
     return by_member and extra == tableau.fsal and can_walk(z, native)
 
 
-def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> list[Tensor]:
+def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> Sequence[Tensor]:
     """z at the times asked for; for a model alone the member axis is left out."""
     call = Call(tableau, grid, z, native.weights, native.network)
     if native.again is not None and call.keep:
@@ -163,9 +172,9 @@ def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> list[T
     return _states(call, call.there("there", call.longest), z, native)
 
 
-def _states(call: Call, end: Tensor, z: Tensor, native: Native) -> list[Tensor]:
+def _states(call: Call, end: Tensor, z: Tensor, native: Native) -> Sequence[Tensor]:
     found = call.on_tape(end, z, native.weights)
-    return [z, *(found.unbind(0) if call.walk.inner else (found,))]
+    return Stacked(torch.cat([z.unsqueeze(0), found])) if call.walk.inner else [z, found]
 
 
 def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
@@ -176,24 +185,37 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
         choice = Choice(problem, problem.times, room)
         call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
         end = call.there("adapt", STEPS_AT_FIRST)
-        if FULL not in (status := choice.status.tolist()):
+        evaluations, rejected, status, steps = choice.counts
+        if FULL not in (said := status.tolist()):
             break
         room *= 4
-    if set(status) != {DONE}:
+    if set(said) != {DONE}:
         return None
-    call.longest = max(choice.steps.tolist())
+    call.longest = max(steps.tolist())
     if native.again is not None and call.keep:
         nodes, inner = choice.nodes[0, : call.longest + 1], choice.inner_steps
         call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
     states = _states(call, end, z, native)
-    return Walked.adapted(problem, states, (choice.evaluations, choice.steps, choice.rejected))
+    return Walked.adapted(problem, states, (evaluations, steps, rejected))
 
 
 def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
     """The cotangent a of z, taken back in time with it, and the gradient of the weights."""
+    if problem.fixed:
+        return _adjoin_over_grid(problem, make_grid(problem.fixed, times), z, a, native)
     choice = Choice(problem, times, room=1)
     call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
-    on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
-    if set(choice.status.tolist()) != {DONE}:
+    _, on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
+    evaluations, _, status, _ = choice.counts
+    if set(status.tolist()) != {DONE}:
         return None
-    return Adjoined(on_start, gradients, choice.evaluations)
+    return Adjoined(on_start, gradients, evaluations)
+
+
+def _adjoin_over_grid(problem: Problem, grid: Grid, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
+    """The same with fixed steps; None where the end is not finite, as Python then says where."""
+    call = Call(problem.tableau, grid, z, native.weights, native.network, adjoint=True)
+    start, on_start, gradients = call.adjoined(call.longest, a)
+    if not (is_finite(start) and is_finite(on_start)):
+        return None
+    return Adjoined(on_start, gradients, np.asarray(problem.tableau.propagating * grid.taken))

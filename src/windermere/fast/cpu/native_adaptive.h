@@ -31,7 +31,7 @@ static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
     const Walk *walk = trial->walk;
     long d = walk->points, entries = entries_of(walk), tile = trial->member * walk->tiles + k;
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
-    V *notes = notes_of(walk, tile, trial->step * walk->stages + i), *work = work_of(walk, tile);
+    V *notes = notes_of(walk, tile, trial->step * walk->stages + i), *work = work_of(walk, trial->member);
     evaluate(walk, &trial->field, t, row, notes, work, rate);
     if (!walk->adjoint) return;
     const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
@@ -43,14 +43,15 @@ static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
 /* The sum of squares of value / (atol + rtol |z|), where |z| is the larger of two. */
 static double squares(const Trial *trial, long k, const V *value, const V *z, const V *other) {
     const Walk *walk = trial->walk;
-    REAL atol = (REAL)walk->atol[trial->member], rtol = (REAL)walk->rtol[trial->member];
+    const REAL atol = (REAL)walk->atol[trial->member], rtol = (REAL)walk->rtol[trial->member];
     long left = walk->samples - k * LANES;
-    double sum = 0;
-    for (long q = 0; q < entries_of(walk); q++)
-        for (long s = 0; s < LANES && s < left; s++) {
-            double ratio = value[q][s] / (atol + rtol * (REAL)fmax(fabs(z[q][s]), fabs(other[q][s])));
-            sum += ratio * ratio;
-        }
+    double sums[LANES] = {0}, sum = 0;
+    for (long q = 0; q < entries_of(walk); q++) {
+        const V one = magnitude(z[q]), two = magnitude(other[q]);
+        const V ratio = value[q] / (atol + rtol * pick(one > two, one, two));
+        for (int s = 0; s < LANES; s++) sums[s] += (double)ratio[s] * ratio[s];
+    }
+    for (long s = 0; s < LANES && s < left; s++) sum += sums[s];
     return sum;
 }
 
@@ -87,10 +88,10 @@ static double first_step(Trial *trial) {
     return isfinite(d2) ? fmin(fmin(100 * h0, h1), fabs(span)) : NAN;
 }
 
-/* Try a step; the error over the tolerance. The end of the step is the row after the stages'. */
+/* Try a step; the error over the tolerance, where steps are chosen. The end of the step is the row after the stages'. */
 static double tried(Trial *trial, int first_is_known) {
     const Walk *walk = trial->walk;
-    long entries = entries_of(walk), all = walk->evaluated;
+    long entries = entries_of(walk), all = walk->evaluated, count = walk->choice ? all : walk->stages;
     const double *b = walk->tableau + all * all, *error_weights = b + all;
     double sum = 0;
     if (walk->adjoint) memset(trial_share(trial, 1), 0, share_size(walk) * sizeof(REAL));
@@ -98,11 +99,12 @@ static double tried(Trial *trial, int first_is_known) {
         V *rows = trial_rows(trial, k), *end = rows + walk->stages * entries, *rates = trial_rates(trial, k);
         V error[entries];
         if (!first_is_known) evaluate_stage(trial, k, 0, (REAL)trial->t);
-        for (long i = 1; i < all; i++) {
+        for (long i = 1; i < count; i++) {
             combine(rows + i * entries, rows, rates, walk->tableau + i * all, i, trial->h, entries);
             evaluate_stage(trial, k, i, stage_time(walk, i, trial->t, trial->reached));
         }
-        if (all == walk->stages) combine(end, rows, rates, b, all, trial->h, entries);
+        if (count == walk->stages) combine(end, rows, rates, b, count, trial->h, entries);
+        if (!walk->choice) continue;
         combine(error, 0, rates, error_weights, all, trial->h, entries);
         sum += squares(trial, k, error, rows, end);
     }
@@ -159,6 +161,19 @@ static void finish(const Trial *trial) {
         long tile = trial->member * walk->tiles + k;
         if (walk->adjoint) store(walk, tile, trial_rows(trial, k) + walk->points, walk->on_start);
     }
+}
+
+/* An adjoint's way back over a known grid. */
+static void member_walked(const Walk *walk, long member) {
+    Trial trial = {walk, field_of(walk, member), member, 0, 0, 0, 0};
+    const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
+    begin(&trial);
+    for (long n = 0; n < steps_of(walk, member); n++) {
+        trial.t = nodes[n], trial.reached = nodes[n + 1], trial.h = sizes[n];
+        tried(&trial, 0);
+        accept(&trial);
+    }
+    finish(&trial);
 }
 
 static void member_adapted(const Walk *walk, long member) {

@@ -5,13 +5,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Tensor
 
-from windermere._torch_private import has_hooks, is_batched_by_autograd
+from windermere._torch_private import has_hooks, is_batched_by_autograd, put_on_tape, times_written
+from windermere.errors import UsageError
 from windermere.fast.cpu.compiled import library, vector_bytes
 from windermere.fast.cpu.native_plan import Choice, NativeWalk, Network, plan_of
 from windermere.solvers import Tableau
@@ -29,17 +31,34 @@ WORTH_A_THREAD = 512
 _threads: ContextVar[int | None] = ContextVar("threads of native.c, where PyTorch has fewer", default=None)
 
 
+@dataclass
+class _Alone:
+    """How many of Python's threads are in `threads_for_c_alone`, and what PyTorch had before the first of them: a new
+    thread begins with what PyTorch was told last."""
+
+    inside: int = 0
+    threads: int = 1
+    lock: Any = field(default_factory=threading.Lock)
+
+
+_alone = _Alone()
+
+
 @contextmanager
 def threads_for_c_alone() -> Iterator[None]:
     """PyTorch's operations take one thread, native.c's solves as many as before. Beside such solves the others are so
     small that their threads would wait for one another, on a busy machine ten times as long as they work."""
-    threads = torch.get_num_threads()
-    token = _threads.set(threads)
+    with _alone.lock:
+        _alone.threads = _alone.threads if _alone.inside else torch.get_num_threads()
+        _alone.inside += 1
+    token = _threads.set(_alone.threads)
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _alone.lock:
+            _alone.inside -= 1
+            torch.set_num_threads(_alone.threads)
         _threads.reset(token)
 
 
@@ -61,7 +80,7 @@ def _room(name: str, entries: int, like: Tensor) -> Tensor:
 
 
 def is_graded(z: Tensor, weights: Weights) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in (z, *weights))
+    return torch.is_grad_enabled() and (z.requires_grad or any(w.requires_grad for w in weights))
 
 
 class _OnTape(torch.autograd.Function):
@@ -83,24 +102,43 @@ class OnTapeAgain(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: "Call", end: Sequence[Tensor], z: Tensor, *weights: Tensor) -> Tensor:
-        ctx.call = call
-        ctx.save_for_backward(call.memory, z, *weights)  # so that its memory goes when PyTorch's own would
+        ctx.call, needed = call, ctx.needs_input_grad[2:]
+        # What needs no gradient may change before the way back, as buffers do: that has what it was.
+        ctx.others = [None if need else (x, times_written(x)) for x, need in zip((z, *weights), needed, strict=True)]
+        graded = (x for x, need in zip((z, *weights), needed, strict=True) if need)
+        ctx.save_for_backward(call.memory, *graded)  # so that its memory goes when PyTorch's own would
         call.memory = None
         return end[0]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        memory, *given = ctx.saved_tensors  # PyTorch says so if one was changed in place
+        memory, *graded = ctx.saved_tensors  # PyTorch says so if one was changed in place
         needed, again = ctx.needs_input_grad[2:], torch.is_grad_enabled()
         if not again and not is_batched_by_autograd(grads[0]) and not is_looked_through():
             return None, None, *ctx.call.back(grads[0], needed[0], memory)
+        given = _as_they_were(ctx.others, graded)
         with torch.enable_grad():
             # Views, which lead to no other: a weight may be made of z, or have hooks that the engine calls later.
             z, *weights = own = [x.view_as(x) for x in given]
             end = ctx.call.again(z, weights)
         wanted = [x for x, need in zip(own, needed, strict=True) if need]
-        found = iter(torch.autograd.grad(end, wanted, grads[0], create_graph=again))
+        gradients: Sequence[Tensor | None] = [None] * len(wanted)
+        if end.requires_grad:  # else it only depends on which side of a kink they are
+            gradients = torch.autograd.grad(end, wanted, grads[0], create_graph=again, allow_unused=True)
+        found = (torch.zeros_like(x) if g is None else g for x, g in zip(wanted, gradients, strict=True))
         return None, None, *(next(found) if need else None for need in needed)
+
+
+def _as_they_were(others: Sequence[tuple[Tensor, int | None] | None], graded: Sequence[Tensor]) -> list[Tensor]:
+    """The state and the weights of a solve: those that need gradients, and between them the others."""
+    for other in others:
+        if other is not None and times_written(other[0]) != other[1]:
+            raise UsageError(
+                f"a tensor of shape {tuple(other[0].shape)} that the solve depends on was changed in place, and this "
+                "derivative needs it as it was: take the derivative before that, or solve with a copy"
+            )
+    known = iter(graded)
+    return [next(known) if other is None else other[0] for other in others]
 
 
 def pull_back(end: Tensor, on_end: Tensor) -> bool:
@@ -122,12 +160,11 @@ def pull_back(end: Tensor, on_end: Tensor) -> bool:
 def laid_out(tensor: Tensor) -> Tensor:
     """As C reads it: one number after the other, and none with its sign put off (as in the imaginary part of a complex
     conjugate)."""
-    return (tensor.resolve_neg() if tensor.is_neg() else tensor).contiguous()
+    return tensor if is_laid_out(tensor) else tensor.resolve_neg().contiguous()
 
 
-def _in_order(weight: Tensor) -> Tensor:
-    """A weight's numbers one after the other, on no tape; the weight itself where it is a leaf that has them so."""
-    return weight if weight.is_leaf and weight.is_contiguous() else weight.detach().contiguous()
+def is_laid_out(tensor: Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_neg()
 
 
 @cache
@@ -165,7 +202,9 @@ class Call:
         self.walk.kept = []
         self.longest = self.walk.room
         """About how many steps the way back has."""
-        self.start, self.weights = laid_out(z.detach()), [_in_order(w) for w in weights]
+        self.start = laid_out(z.detach())
+        self.weights = [w if w.is_leaf and is_laid_out(w) else laid_out(w.detach()) for w in weights]
+        """Their numbers one after the other, on no tape; a weight itself where it is a leaf that has them so."""
         self.memory: Tensor | None = (
             self.start.new_empty(plan.entries) if self.keep else _room("memory", plan.entries, self.start)
         )
@@ -191,7 +230,7 @@ class Call:
         if not self.keep:
             return end
         tape = _OnTape if self.again is None else OnTapeAgain
-        return cast(Tensor, tape.apply(self, [end], z, *weights))  # type: ignore[no-untyped-call]
+        return cast(Tensor, put_on_tape(tape, self, [end], z, *weights))
 
     def back(self, on_end: Tensor, wants_start: bool, memory: Tensor | None = None) -> tuple[Tensor | None, ...]:
         """The cotangents of the start, if wanted, and of the weights."""
@@ -203,11 +242,12 @@ class Call:
         on_start = torch.empty_like(self.start) if wants_start else None
         return on_start, *self.with_cotangents("back", walk, self.longest, laid_out(on_end), on_start)
 
-    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """The state's cotangent, taken back in time with it, and the gradients of the weights."""
+    def adjoined(self, steps: int, a: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """The state and its cotangent, taken back in time with it, and the gradients of the weights."""
         start, on_start = torch.empty_like(self.start), torch.empty_like(self.start)
         self.walk.end = start.data_ptr()
-        return on_start, self.with_cotangents("adapt", self.walk, steps, laid_out(a), on_start)
+        name = "adjoin" if self.choice is None else "adapt"
+        return start, on_start, self.with_cotangents(name, self.walk, steps, laid_out(a), on_start)
 
     def with_cotangents(
         self, name: str, walk: NativeWalk, steps: int, on_end: Tensor, on_start: Tensor | None
@@ -228,6 +268,6 @@ class Call:
         """Call a function of native.c, for about so many steps."""
         members, tiles = walk.members, walk.tiles
         work = int(members * tiles * steps * walk.stages * self.network.work)
-        items = members if name == "adapt" else members * tiles
+        items = members if name in ("adapt", "adjoin") else members * tiles
         threads = min(_threads.get() or torch.get_num_threads(), items, 1 + work // WORTH_A_THREAD)
         getattr(library(C_TYPES[self.start.dtype], self.network.field), name)(ctypes.byref(walk), threads)

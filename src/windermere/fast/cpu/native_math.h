@@ -16,10 +16,11 @@ INLINE V exponential(V x, int minus_one) {
     const V shifted = x * (REAL)1.44269504088896340736 + magic, n = shifted - magic; /* the nearest whole number */
     const V high = x - n * (single ? (REAL)0x1.62ep-1 : (REAL)0x1.62e42feep-1);
     const V r = high - n * (single ? (REAL)0x1.0bfbe8p-15 : (REAL)0x1.a39ef35793c76p-33);
-    V sum = {0};
-    for (int k = terms - 1; k >= 0; k--) sum = r * sum + (REAL)series[k];
-    const Mask whole = (Mask)shifted - (Mask)all(magic);
-    const V scale = (V)((whole + (single ? 127 : 1023)) << (single ? 23 : 52));
+    const V square = r * r;
+    V sum = all((REAL)series[terms - 1]); /* two terms at once: what waits for what takes longer than the work */
+    for (int k = terms - 3; k >= 0; k -= 2) sum = square * sum + (r * (REAL)series[k + 1] + (REAL)series[k]);
+    const int digits = single ? 23 : 52; /* magic's own bits are shifted out */
+    const V scale = (V)(((Mask)shifted << digits) + ((Int)(single ? 127 : 1023) << digits));
     if (minus_one) return scale * (r * sum) + (scale - 1);
     return pick(vanishes, (V){0}, scale * (r * sum) + scale);
 }
@@ -47,8 +48,23 @@ INLINE V sigmoid(V x) {
     return pick(x < 0, e, all(1)) / (1 + e);
 }
 
+/* In single precision by a ratio of polynomials, in half the time of an exponential: fitted up to 9.02, from where on it
+   is 1, with the least largest relative error (3e-8; with roundings 3e-7). */
 INLINE V hyperbolic_tangent(V x) {
-    const V e = exponential(-2 * magnitude(x), 1), y = -e / (2 + e);
+    const double up[] = {0x1.c9a9ccp-27, 0x1.5957a2p-16, 0x1.c9f984p-9, 0x1.12047p-3, 1};
+    const double down[] = {0x1.a0bc34p-21, 0x1.584356p-12, 0x1.a7dfbcp-6, 0x1.de5784p-2, 1};
+    const V size = magnitude(x);
+    V y;
+    if (sizeof(REAL) == 4) {
+        const V most = all((REAL)9.02), z = pick(size > most, most, size), square = z * z;
+        V one = all((REAL)up[0]), other = all((REAL)down[0]);
+        for (int k = 1; k < 5; k++) one = one * square + (REAL)up[k], other = other * square + (REAL)down[k];
+        y = z * one / other;
+        y = pick(y > 1, all(1), y);
+    } else {
+        const V e = exponential(-2 * size, 1);
+        y = -e / (2 + e);
+    }
     return (V)((Mask)y | ((Mask)x & (Mask)all((REAL)-0.0)));
 }
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from windermere.fast.cpu.compiled import library
 from windermere.fast.cpu.instructions import Code, code_of
 from windermere.fast.program import Program
-from windermere.solvers import Problem, Tableau
+from windermere.solvers import Adaptive, Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.grid import Grid
 
@@ -43,6 +43,11 @@ class Network:
         return self.points if self.program is None else self.program.products / 512
 
 
+WORTH_A_SHARE = 128
+"""Half microseconds of work, below which tiles add to one share of the gradients: to sum up shares takes as long as a
+few steps. However many threads there are, so that the bits are the same."""
+
+
 network_of = lru_cache(maxsize=16)(Network)
 """Kept, as a training asks for the same one at each iteration."""
 
@@ -68,7 +73,9 @@ class NativeWalk(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("nodes", "sizes", "steps", "start")),
         ("inner", ctypes.c_long),
         *((name, ctypes.c_void_p) for name in ("inner_times", "inner_steps", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares", "memory")),
+        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
+        ("sharing", ctypes.c_long),
+        ("memory", ctypes.c_void_p),
         *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_rates", "adjoint")),
         ("choice", ctypes.c_void_p),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
@@ -90,10 +97,13 @@ class Steps(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _numbers(tableau: Tableau, ends: tuple[float, float], budget: int, dtype: torch.dtype) -> tuple[float, ...]:
-    """What a choice of steps depends on beside tolerances, in native.c's order."""
+def _numbers(
+    tableau: Tableau, ends: tuple[float, float], solvers: tuple[Adaptive, ...], dtype: torch.dtype
+) -> NDArray[np.float64]:
+    """What a choice of steps depends on, in native.c's order."""
     bounds = (SAFETY, MOST_GROWTH, MOST_SHRINKING, torch.finfo(dtype).eps)
-    return (*ends, smallest_step(ends, dtype), budget, tableau.embedded_order + 1, *bounds)
+    numbers = (*ends, smallest_step(ends, dtype), solvers[0].max_steps, tableau.embedded_order + 1, *bounds)
+    return np.array((*numbers, *(s.rtol for s in solvers), *(s.atol for s in solvers)), np.float64)
 
 
 class Choice:
@@ -102,8 +112,7 @@ class Choice:
     def __init__(self, problem: Problem, times: tuple[float, ...], room: int) -> None:
         """The choice for a problem between these times, with room for the sizes of so many accepted steps."""
         solvers, inner = problem.adaptive, times[1:-1]
-        numbers = _numbers(problem.tableau, (times[0], times[-1]), solvers[0].max_steps, problem.z0.dtype)
-        given = (*numbers, *(s.rtol for s in solvers), *(s.atol for s in solvers))
+        given = _numbers(problem.tableau, (times[0], times[-1]), solvers, problem.z0.dtype)
         self.members, self.room, self.inner, self.known = len(solvers), room, len(inner), len(given)
         self.values = np.zeros(len(given) + self.members * (2 * room + 5) + 2 * len(inner))
         self.values[: len(given)] = given
@@ -113,10 +122,6 @@ class Choice:
     def _after(self, numbers: int) -> int:
         """Where a part begins that comes after so many numbers of each member."""
         return self.known + self.members * numbers
-
-    def _counts(self, place: int) -> NDArray[np.int64]:
-        begin = self._after(2 * self.room + 1 + place) + self.inner
-        return self.values[begin : begin + self.members].view(np.int64)
 
     @property
     def nodes(self) -> NDArray[np.float64]:
@@ -139,21 +144,10 @@ class Choice:
         return self.values[self._after(2 * self.room + 5) + self.inner :].view(np.int64)
 
     @property
-    def evaluations(self) -> NDArray[np.int64]:
-        return self._counts(0)
-
-    @property
-    def rejected(self) -> NDArray[np.int64]:
-        return self._counts(1)
-
-    @property
-    def status(self) -> NDArray[np.int64]:
-        """What native.c says of each member's solve."""
-        return self._counts(2)
-
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        return self._counts(3)
+    def counts(self) -> NDArray[np.int64]:
+        """[4, members]: evaluations, rejected steps, what native.c says of the solve, and accepted steps."""
+        begin = self._after(2 * self.room + 1) + self.inner
+        return self.values[begin : begin + 4 * self.members].view(np.int64).reshape(4, -1)
 
 
 @dataclass(frozen=True)
@@ -167,10 +161,10 @@ class Plan:
     entries: int
     """Entries of a solve's memory."""
     rates: int
-    """Those of its part for rates, and for room to work in."""
+    """Those of its part for rates, and for room to work in, on the way back."""
     shares: int
-    """Entries of all shares of the gradients: each tile's, or for an adjoint each member's and that of a step not yet
-    accepted."""
+    """Entries of all shares of the gradients: each of some tiles, or for an adjoint each member's and that of a step
+    not yet accepted."""
 
 
 @lru_cache(maxsize=16)
@@ -209,10 +203,14 @@ def plan_of(
     layers, notes, share, work = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
+    shares = min(tiles, 1 + int(tiles * numbers["room"] * tableau.propagating * network.work) // WORTH_A_SHARE)
+    walk.sharing = -(-tiles // shares)
     walk.for_layers, walk.for_rows = members * layers, state * rows
-    walk.for_rates = state * tableau.stages + members * tiles * work
-    entries = walk.for_layers + walk.for_rows + walk.for_rates + members * tiles * notes * (rows if keep else 1)
-    return Plan(walk, arrays, entries, walk.for_rates, members * share * (2 if adjoint else tiles))
+    places = members * tiles if isinstance(steps, Grid) else members
+    walk.for_rates = state * tableau.stages + places * work
+    entries = walk.for_layers + walk.for_rows + walk.for_rates + (members * tiles * rows if keep else places) * notes
+    rates = state * tableau.stages + members * tiles * work
+    return Plan(walk, arrays, entries, rates, members * share * (2 if adjoint else shares))
 
 
 def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str, int]) -> None:

@@ -7,12 +7,10 @@ Weights are laid out in the order in which products read them.
 The gradient of a weight is a sum over samples, and these lie within vectors. So the longer side of each matrix is
 transposed, to have its units in a vector and samples one after the other. */
 
-#include "native_math.h"
-
-#define AT_ONCE 8 /* units: their sums stay in registers */
+#define AT_ONCE (BYTES == 64 ? 16 : 8) /* units: their sums stay in registers */
 
 enum { NOTES, WORK, ROW, TIME, LAYERS, RATE, ON_Z, SHARE, SPACES };
-enum { LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER };
+enum { LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER, ABOVE, AT_LEAST };
 
 /* What is the same for all tiles and stages. */
 typedef struct {
@@ -42,7 +40,7 @@ static long larger(long a, long b) { return a > b ? a : b; }
 /* How many units from the n-th on are taken at once. */
 INLINE long taken(long n, long of) {
     long left = of - n;
-    return left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    return left >= AT_ONCE ? AT_ONCE : left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
 }
 
 /* The external tensors as they were when the solve began: they may change before the way back. A matrix lies with
@@ -89,6 +87,7 @@ static void product(V *to, const V *x, const REAL *matrix, const V *bias, long i
         const REAL *rows = matrix + o * in;
         const V *own = bias ? bias + o : 0;
         switch (taken(o, out)) {
+            case 16: rows_times(to + o, x, rows, own, in, AT_ONCE); break;
             case 8: rows_times(to + o, x, rows, own, in, 8); break;
             case 4: rows_times(to + o, x, rows, own, in, 4); break;
             case 2: rows_times(to + o, x, rows, own, in, 2); break;
@@ -144,18 +143,32 @@ static void scaled(const Instruction *op, V *to, const V *a, const V *b, REAL x)
         for (long i = 0; i < n; i++) to[i] = b ? x * a[i * by_a] * b[i * by_b] : x * a[i * by_a];
 }
 
-/* [LANES][LANES] to its transposed: each round moves the highest bit of a place to its lowest. */
+/* The numbers of two vectors in turns: of their first halves, or of their second. */
+INLINE V in_turns(V one, V other, int second) {
+#ifdef __clang__
+    V y;
+    for (int s = 0; s < LANES; s++) y[s] = (s % 2 ? other : one)[(second * LANES + s) / 2];
+    return y;
+#else
+    Mask which;
+#pragma GCC unroll 16
+    for (int s = 0; s < LANES; s++) which[s] = (second * LANES + s) / 2 + s % 2 * LANES;
+    return __builtin_shuffle(one, other, which);
+#endif
+}
+
+/* [LANES][LANES] to its transposed: each round moves the highest bit of a place to its lowest. In registers, where the
+   loops are unrolled: through memory it takes more than twice as long. */
 INLINE void transpose(const V *from, REAL *to, long step, REAL scale) {
-    V room[2][LANES];
-    const REAL *last = (const REAL *)from;
-    int k = 0;
-    for (int n = 1; n < LANES; n *= 2, k = !k) {
-        REAL *next = (REAL *)room[k];
-        for (int i = 0; i < LANES * LANES / 2; i++)
-            next[2 * i] = last[i], next[2 * i + 1] = last[LANES * LANES / 2 + i];
-        last = next;
+    V x[LANES], next[LANES];
+    for (int i = 0; i < LANES; i++) x[i] = from[i];
+#pragma GCC unroll 4
+    for (int n = 1; n < LANES; n *= 2) {
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; i++) next[i] = in_turns(x[i / 2], x[i / 2 + LANES / 2], i % 2);
+        for (int i = 0; i < LANES; i++) x[i] = next[i];
     }
-    for (int s = 0; s < LANES; s++) *(V *)(to + s * step) = scale * v_at(last + s * LANES);
+    for (int s = 0; s < LANES; s++) *(V *)(to + s * step) = scale * x[s];
 }
 
 /* [n] vectors of samples to [LANES] samples of [n] units, scaled, and filled up to whole vectors. */
@@ -168,16 +181,16 @@ static void turn(const V *x, long n, REAL *to, REAL scale) {
     transpose(rest, to + whole, step, scale);
 }
 
-/* Where there are 32 registers, sums of 16 vectors stay there. */
-#define AT_MOST (BYTES == 64 ? 4 : 2)
+/* Of two vectors each, so that sums stay in registers: there are 32 of them, or 16. */
+#define ROWS (BYTES == 64 ? 8 : 4)
 
-/* Add the products of some units of one side with some vectors of the other's, of all samples. */
+/* Add the products of some units of one side with one or two vectors of the other's, of all samples. */
 INLINE void outer_at(REAL *to, const V *x, const REAL *turned, long step, int rows, int vectors) {
-    V sums[4][AT_MOST];
+    V sums[ROWS][2];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) sums[r][v] = v_at(to + r * step + v * LANES);
     for (int s = 0; s < LANES; s++) {
-        V column[AT_MOST];
+        V column[2];
         for (int v = 0; v < vectors; v++) column[v] = v_at(turned + s * step + v * LANES);
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++) sums[r][v] += ((const REAL *)(x + r))[s] * column[v];
@@ -188,9 +201,8 @@ INLINE void outer_at(REAL *to, const V *x, const REAL *turned, long step, int ro
 
 INLINE void add_some(REAL *to, const V *x, const REAL *turned, long step, int rows) {
     for (long v = 0; v < step;) {
-        long left = (step - v) / LANES, some = left >= AT_MOST ? AT_MOST : left >= 2 ? 2 : 1;
-        if (some == AT_MOST) outer_at(to + v, x, turned + v, step, rows, AT_MOST);
-        else if (some == 2) outer_at(to + v, x, turned + v, step, rows, 2);
+        long some = v + LANES < step ? 2 : 1;
+        if (some == 2) outer_at(to + v, x, turned + v, step, rows, 2);
         else outer_at(to + v, x, turned + v, step, rows, 1);
         v += some * LANES;
     }
@@ -198,7 +210,7 @@ INLINE void add_some(REAL *to, const V *x, const REAL *turned, long step, int ro
 
 static void add_outer(REAL *to, const V *x, long rows, const REAL *turned, long step) {
     long r = 0;
-    for (; r + 4 <= rows; r += 4) add_some(to + r * step, x + r, turned, step, 4);
+    for (; r + ROWS <= rows; r += ROWS) add_some(to + r * step, x + r, turned, step, ROWS);
     for (; r < rows; r++) add_some(to + r * step, x + r, turned, step, 1);
 }
 
@@ -241,6 +253,12 @@ static void run(const Instruction *op, const Instruction *end, V *const *spaces,
             case GATE:
                 for (long i = 0; i < n; i++) to[i] = pick(b[i * by_b] <= 0, (V){0}, a[i * by_a]);
                 break;
+            case ABOVE:
+                for (long i = 0; i < n; i++) to[i] = pick(a[i * by_a] > b[i * by_b], all(1), (V){0});
+                break;
+            case AT_LEAST:
+                for (long i = 0; i < n; i++) to[i] = pick(a[i * by_a] >= b[i * by_b], all(1), (V){0});
+                break;
             case OUTER: outer((REAL *)to, a, b, op->in, n, share); break;
         }
     }
@@ -263,11 +281,11 @@ static void pull_back(
     run(field->ops + walk->there, field->ops + walk->there + walk->back, spaces, share, on != 0, 0);
 }
 
-/* The sum of all tiles' shares, always in the same order, and the gradients from it, as PyTorch has the weights. */
+/* The sum of all shares, always in the same order, and the gradients from it, as PyTorch has the weights. */
 static void sum_up(const Walk *walk, long member) {
     REAL *total = walk->shares + member * shares_of(walk) * walk->shared_out;
-    for (long tile = 1; tile < shares_of(walk); tile++)
-        for (long k = 0; k < walk->shared_out; k++) total[k] += total[tile * walk->shared_out + k];
+    for (long k = 1; k < shares_of(walk); k++)
+        for (long e = 0; e < walk->shared_out; e++) total[e] += total[k * walk->shared_out + e];
     for (long b = walk->blocks; b < walk->blocks + walk->graded; b++) {
         const Block *block = walk->block + b;
         const REAL *from = total + block->place;

@@ -6,7 +6,7 @@ kinks, and no products of matrices are left. The way back adds up, for each segm
 gradients are sums of these over the segments where a channel is positive, so those that are zero stay exactly zero.
 
 It stays beside native_rows.h, which solves the same network as dense layers, since that takes 1.4 times as long with 2
-Euler steps, 5 times with 64, 3.3 times with dopri54 at 1e-4 and 2.9 times by the adjoint (benchmarks/special_spheres.py;
+Euler steps, 4 times with 64, 2.9 times with dopri54 at 1e-4 and 2.5 times by the adjoint (benchmarks/special_spheres.py;
 Sphere2, batch 128, there and back): a table instead of products of matrices is what no other field has.
 
 The state is [points] vectors of samples. The width is the number of channels, filled up to a multiple of two vectors

@@ -143,14 +143,14 @@ static void give_outputs(const Walk *walk, long member, const Layers *own, const
     }
 }
 
-/* The sum of all tiles' shares, always in the same order, and the gradients from it, as PyTorch has the weights. */
+/* The sum of all shares, always in the same order, and the gradients from it, as PyTorch has the weights. */
 static void sum_up(const Walk *walk, long member) {
     const Layers own = layers_of(walk, member);
     long m = walk->channels, length = 6 * walk->width, size = share_size(walk);
     REAL *total = walk->shares + member * shares_of(walk) * size, row[length], on_lower_bias = 0;
     Kink kinks[m];
-    for (long tile = 1; tile < shares_of(walk); tile++)
-        for (long k = 0; k < size; k++) total[k] += total[tile * size + k];
+    for (long k = 1; k < shares_of(walk); k++)
+        for (long e = 0; e < size; e++) total[e] += total[k * size + e];
     sort_kinks(walk, &own, kinks);
     memset(row, 0, sizeof(row));
     for (long k = 0; k < m; k++) {

@@ -5,15 +5,15 @@ understood goes through PyTorch step by step.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from windermere._torch_private import held_by, is_in_a_mode
+from windermere._torch_private import is_in_a_mode, pulled_back
 from windermere.fast.cpu.native import InC, Native, way_back
 from windermere.fast.cpu.native_call import C_TYPES, Again, Weights
 from windermere.fast.cpu.native_plan import Steps, network_of
@@ -21,6 +21,7 @@ from windermere.fast.program import Program, evaluate
 from windermere.fast.trace import DeclinedError
 from windermere.fast.traced import Traced, traced
 from windermere.solvers import FastAdjoint, Problem, Tableau
+from windermere.solvers.field import Rate
 from windermere.solvers.paths import Adjoined
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
 from windermere.solvers.torch_modes import is_looked_through
@@ -49,27 +50,13 @@ class RowsInC(InC):
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
         """The continuous adjoint of a module that depends on its own parameters alone, as it has to without this."""
-        if not self.takes(problem) or not isinstance(problem.field, nn.Module):
+        if not self.takes(problem):
             return None
         found = self.traced(problem)
-        if found is None or not _parameters_in(problem.field).issuperset(id(x) for x in found.roots if x.requires_grad):
+        if found is None or found.unread is None:
             return None
         way = way_back(problem, _native(found, problem))
-        if way is None:
-            return None
-        return FastAdjoint(to_roots(way, found), tuple(found.roots), problem.field)
-
-
-def _parameters_in(module: nn.Module) -> set[int]:
-    """The identities of a module's parameters, as `module.parameters()` has them, in a fifth of its time."""
-    found, modules, ahead = set[int](), set[int](), [module]
-    while ahead:
-        if id(one := ahead.pop()) not in modules:
-            modules.add(id(one))
-            parameters, inner = held_by(one)
-            found.update(map(id, parameters))
-            ahead += [each for each in inner if each is not None]
-    return found
+        return None if way is None else to_roots(way, found, found.unread, problem.field)
 
 
 @lru_cache(maxsize=256)
@@ -80,19 +67,21 @@ def say_once(what: str) -> None:
 
 def _native(found: Traced, problem: Problem) -> Native:
     program, weights = found.program, found.externals()
-    graded = frozenset(k for k, w in enumerate(weights) if w.requires_grad)
+    graded = frozenset([k for k, w in enumerate(weights) if w.requires_grad])
     network = network_of("rows", program.points, program=program, graded=graded)
-    return Native(network, weights, problem.field, lambda steps: replay(program, steps))
+    return Native(network, weights, problem.field, lambda steps: replay(program, steps), found.is_alike)
 
 
-def to_roots(way: FastAdjoint, found: Traced) -> Callable[[tuple[float, float], Tensor, Tensor], Adjoined | None]:
-    """The same with gradients of what the external tensors are made of."""
+def to_roots(way: FastAdjoint, found: Traced, unread: Sequence[Tensor], rate: Rate) -> FastAdjoint:
+    """The same with gradients of what the external tensors are made of; those of what is not read are zero."""
 
     def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
         done = way.adjoin(times, z, a)
-        return None if done is None else done._replace(gradient=_pulled_back(found, done.gradient))
+        if done is None:
+            return None
+        return done._replace(gradient=[*_pulled_back(found, done.gradient), *map(torch.zeros_like, unread)])
 
-    return adjoin
+    return FastAdjoint(adjoin, (*found.roots, *unread), rate)
 
 
 def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
@@ -100,10 +89,13 @@ def _pulled_back(found: Traced, gradients: Sequence[Tensor]) -> list[Tensor]:
         by_root = dict(zip(found.recipe.wanted, gradients, strict=True))
         return [by_root[k] if k in by_root else torch.zeros_like(x) for k, x in enumerate(found.roots)]
     with torch.enable_grad():
-        roots = [x.detach().requires_grad_() for x in found.roots]
+        roots = [x.detach().requires_grad_(x.requires_grad) for x in found.roots]  # a mask may be one of them
         made = [(x, g.view_as(x)) for x, g in zip(found.recipe.made(roots), gradients, strict=True) if x.requires_grad]
-    on = torch.autograd.grad([x for x, _ in made], roots, [g for _, g in made], allow_unused=True)
-    return [torch.zeros_like(x) if g is None else g for x, g in zip(roots, on, strict=True)]
+    wanted = [x for x in roots if x.requires_grad] if made else []
+    on = iter(pulled_back([x for x, _ in made], wanted, [g for _, g in made]) if wanted else ())
+    own = [next(on, None) if x.requires_grad else None for x in roots]
+    # Copies: others are added to them in place, and those of a sum's two terms are one and the same.
+    return [torch.zeros_like(x) if g is None else g.clone() for x, g in zip(roots, own, strict=True)]
 
 
 def replay(program: Program, steps: Steps) -> Again:
