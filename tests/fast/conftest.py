@@ -43,6 +43,7 @@ def fresh_programs() -> None:
     if compiled.library("double", "rows") is None:
         pytest.skip("no C compiler here")
     traced._shelves.clear()
+    traced._shared.clear()
 
 
 @pytest.fixture(scope="session")

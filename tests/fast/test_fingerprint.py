@@ -2,11 +2,13 @@
 
 import abc
 import argparse
+import builtins
 import contextlib
 import enum
 import functools
 import logging
 import math
+import operator
 import os
 import threading
 import time
@@ -21,6 +23,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from windermere.fast.code import is_fixed, names_of
 from windermere.fast.fingerprint import UnknownFieldError, fingerprint
 
 args = argparse.Namespace(alpha=0.5)
@@ -124,6 +127,42 @@ def test_methods_that_no_call_names_do_not_matter() -> None:
         Field.report = kept  # type: ignore[method-assign]
 
 
+class Named:
+    """A field that has an attribute of its class only by its name."""
+
+    gain = 2.0
+    __match_args__ = ("gain",)
+
+    def __init__(self, way: Callable[["Named"], float]) -> None:
+        self.way = way
+
+    def __call__(self, t: Tensor, z: Tensor) -> Tensor:
+        return self.way(self) * z
+
+
+def matched(field: Named) -> float:
+    match field:
+        case Named(gain):
+            return gain
+
+
+pick = operator.attrgetter
+WAYS: list[Callable[[Named], float]] = [
+    *(lambda field: operator.attrgetter("gain")(field), lambda field: pick("gain")(field), matched),
+    *(lambda field: object.__getattribute__(field, "gain"), lambda field: type(field).__dict__["gain"]),
+    *(lambda field: getattr(field, "gain"), lambda field: builtins.getattr(field, "gain")),  # noqa: B009
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_attribute_that_is_asked_for_by_its_name_is_looked_at(
+    way: Callable[[Named], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fingerprint(Named(way)).key
+    monkeypatch.setattr(Named, "gain", 3.0)
+    assert fingerprint(Named(way)).key != before
+
+
 class Meta(type):
     pass
 
@@ -187,6 +226,15 @@ def locked(t: Tensor, z: Tensor) -> Tensor:
 def test_nor_is_code_that_does_more_than_compute(field: Any) -> None:
     with pytest.raises(UnknownFieldError):
         fingerprint(field)
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [("from math import pi", "math"), ("from .math import pi", ".math"), ("from .. import pi", "..")],
+)
+def test_a_module_of_its_own_package_is_not_that_of_python_with_its_name(line: str, module: str) -> None:
+    (found,) = names_of(compile(line, "field.py", "exec")).imports
+    assert (found, is_fixed(found)) == (module, module == "math")
 
 
 def test_an_endless_field_is_not_looked_into_for_ever() -> None:

@@ -19,15 +19,25 @@ import torch
 from torch import Tensor, nn
 
 from windermere._torch_private import is_hooked
-from windermere.fast.classes import Attribute, attributes_of, classes_of, is_looked_into, kind_of_module, slots_of
+from windermere.fast.classes import (
+    Attribute,
+    attributes_of,
+    classes_of,
+    is_looked_into,
+    kind_of_module,
+    of_class,
+    slots_of,
+    token_of,
+)
 from windermere.fast.code import BY_NAME, LOUD, is_fixed, is_standard, names_of
 
 PLAIN = frozenset((bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType))
-FIXED = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, enum.Enum, np.dtype)
-NAMES = (types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, np.ufunc)
-"""What is known by its name: Python's and NumPy's own functions."""
+FIXED: Any = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, enum.Enum, np.dtype)
+FIXED = (*FIXED, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, np.ufunc)
+"""What its name says all of."""
 BOOKKEEPING = frozenset(vars(nn.Module()))
 """What every module has: its parameters, buffers, modules and mode, and the hooks, of which it may have none."""
+TENSORS = (Tensor, nn.Parameter)
 DEPTH, MOST = 24, 4000
 MOST_NUMBERS = 64
 """Entries of a NumPy array that is looked at: a longer one takes time."""
@@ -105,14 +115,14 @@ class _Look:
             way(self, value, depth + 1)
 
     def _fixed(self, value: Any, depth: int) -> None:
-        self.note(type(value), str(value))
+        self.note(token_of(type(value)), str(value))
 
     # Tensors and numbers
 
     def _tensor(self, x: Tensor, depth: int, *, loose: bool = True) -> None:
-        if type(x) not in (Tensor, nn.Parameter) or x.layout is not torch.strided or x.is_meta or x.is_inference():
+        if type(x) not in TENSORS or x.layout is not torch.strided or x.is_meta or x.is_inference():
             raise UnknownFieldError("it holds a tensor of a special kind")
-        self.note("tensor", x.shape, x.stride(), x.dtype, x.device, x.requires_grad)
+        self.found += ("tensor", x.shape, x.stride(), x.dtype, x.device, x.requires_grad)
         if loose and type(x) is Tensor and x.numel() <= MOST_LOOSE:
             self.loose.append(len(self.tensors))
         self.tensors.append(x)
@@ -132,7 +142,7 @@ class _Look:
         """A NumPy array or number."""
         if value.size > MOST_NUMBERS or value.dtype.hasobject:
             raise UnknownFieldError("it holds a NumPy array: make it a buffer")
-        self.note(type(value), value.shape, value.dtype.str, value.tobytes())
+        self.note(token_of(type(value)), value.shape, value.dtype.str, value.tobytes())
 
     # Modules and other objects
 
@@ -147,20 +157,20 @@ class _Look:
         training = own.get("training")
         if normed and training and own["track_running_stats"]:
             raise UnknownFieldError("it has batch norm in training mode")
-        self.note("module", kind, training, len(own))
+        self.found += ("module", token_of(kind), training, len(own))
         self.at(kind.forward, depth)
         for place, look in (("_parameters", _Look._buffer), ("_buffers", _Look._buffer), ("_modules", _Look.at)):
             for name, value in own[place].items():
                 self.found.append(name)
                 look(self, value, depth)
-        for name in [name for name in own if name not in BOOKKEEPING]:
+        for name in _beside_bookkeeping(tuple(own)):
             self.found.append(name)
             self.at(own[name], depth)
         if classes_of(kind):
             self._class(kind, depth, value=module)
 
     def _object(self, value: Any, depth: int) -> None:
-        self.note("object", type(value))
+        self.note("object", token_of(type(value)))
         self.at(getattr(value, "__dict__", None), depth)
         self._class(type(value), depth, value=value)
 
@@ -186,7 +196,11 @@ class _Look:
             self.waiting.setdefault(attribute.name, []).append((attribute.value, depth))
 
     def _type(self, kind: type, depth: int) -> None:
-        self.note(kind)
+        if is_standard(kind.__module__) and not is_fixed(kind.__module__):
+            raise UnknownFieldError(f"it uses {kind.__module__}.{kind.__name__}, a class of any behaviour")
+        if kind.__name__ in BY_NAME:
+            self._any_name()
+        self.note(token_of(kind))
         if classes_of(kind):
             self._class(kind, depth, made=True)
 
@@ -194,7 +208,7 @@ class _Look:
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
         home = function.__globals__.get("__name__") or ""
-        self.note("function", function.__code__)
+        self.found += ("function", function.__code__)
         self.at(function.__defaults__, depth)
         self.at(function.__kwdefaults__, depth)
         self._closure(function, depth)
@@ -219,23 +233,31 @@ class _Look:
 
     def _code(self, function: types.FunctionType, depth: int) -> None:
         names = names_of(function.__code__)
+        if names.writes:
+            raise UnknownFieldError(f"it writes to the variable '{min(names.writes)}' outside of it")
         for module in names.imports:
             if not is_fixed(module):
                 raise UnknownFieldError(f"it imports {module} when it is called")
         for chain in names.chains:
             self._global(chain, function.__globals__, depth)
-        for name in sorted(names.others - self.named):
-            self.named.add(name)
-            for value, at in self.waiting.pop(name, ()):
-                self.note(name)
-                self.at(value, at)
+        if not BY_NAME.isdisjoint(names.others):
+            self._any_name()
+        fresh = names.others - self.named
+        self.named |= fresh
+        for name in sorted(fresh & self.waiting.keys()):
+            self._no_longer_waiting(name)
+
+    def _no_longer_waiting(self, name: str) -> None:
+        for value, depth in self.waiting.pop(name, ()):
+            self.note(name)
+            self.at(value, depth)
 
     def _global(self, chain: tuple[str, ...], named: Mapping[str, Any], depth: int) -> None:
         """What code names, such as config.alpha: of modules the attribute, of whatever else all that it holds."""
         name, *attributes = chain
         self.note(chain)
         if name not in named:
-            self._builtin_name(name)
+            self._builtin_name(name, depth)
             return
         value = named[name]
         while isinstance(value, types.ModuleType) and attributes:
@@ -244,20 +266,27 @@ class _Look:
             value = getattr(value, attributes.pop(0), None)
         self.at(value, depth)
 
-    def _builtin_name(self, name: str) -> None:
+    def _builtin_name(self, name: str, depth: int) -> None:
         if name in LOUD:
             raise UnknownFieldError(f"it calls {name}")
-        if name in BY_NAME and not self.by_name:
-            self.by_name = True
-            for name, values in list(self.waiting.items()):
-                for value, depth in values:
-                    self.note(name)
-                    self.at(value, depth)
-            self.waiting.clear()
         self.note(hasattr(builtins, name))
+        value = getattr(builtins, name, None)
+        if getattr(value, "__module__", None) != "builtins" and value is not NotImplemented:  # someone put it there
+            self.at(value, depth)
+
+    def _any_name(self) -> None:
+        """From here on, attributes may be asked for whatever they are called."""
+        if not self.by_name:
+            self.by_name = True
+            for waiting in list(self.waiting):
+                self._no_longer_waiting(waiting)
 
     def _builtin(self, function: types.BuiltinFunctionType, depth: int) -> None:
         """A function in C: of a module, or of an object that it may depend on."""
+        if function.__self__ is builtins and function.__name__ in LOUD:  # by whatever name it is called
+            raise UnknownFieldError(f"it calls {function.__name__}")
+        if function.__name__ in BY_NAME:
+            self._any_name()
         self.note("builtin", function.__name__)
         self.at(function.__self__, depth)
 
@@ -271,7 +300,7 @@ class _Look:
 
     def _descriptor(self, value: Any, depth: int) -> None:
         """What stands in a class for a function: a property, a static method and the like."""
-        self.note(type(value))
+        self.note(token_of(type(value)))
         inner = [getattr(value, name, None) for name in ("__func__", "fget", "fset", "func")]
         for part in inner:
             self.at(part, depth)
@@ -281,32 +310,28 @@ class _Look:
             raise UnknownFieldError(f"it uses the module {module.__name__} as a whole")
         self.note(module.__name__)
 
-    def _name(self, value: Any, depth: int) -> None:
-        self.note(str(value))
-
     # Containers
 
     def _sequence(self, value: list[Any] | tuple[Any, ...], depth: int) -> None:
-        self.note(type(value), len(value))
+        self.note(token_of(type(value)), len(value))
         for part in value:
             self.at(part, depth)
         self._rest(value, depth)
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> None:
-        self.note(type(value), len(value))
+        self.note(token_of(type(value)), len(value))
         for key, part in value.items():
             self.at(key, depth)
             self.at(part, depth)
+        if not isinstance(value, dict):  # it may keep them elsewhere, from where a snapshot takes them
+            self.at(getattr(value, "__dict__", None), depth)
         self._rest(value, depth)
 
     def _set(self, value: set[Any], depth: int) -> None:
         if not all(type(part) in PLAIN for part in value):
             raise UnknownFieldError("it holds a set of objects")
-        self.note(type(value), frozenset(value))
+        self.note(token_of(type(value)), frozenset(value))
         self._rest(value, depth)
-
-    def _slice(self, value: slice, depth: int) -> None:
-        self._sequence((value.start, value.stop, value.step), depth)
 
     def _rest(self, value: Any, depth: int) -> None:
         """What a container of a class of its own has beside its contents."""
@@ -316,7 +341,7 @@ class _Look:
 
     def _mode(self, value: Any, depth: int) -> None:
         """torch.no_grad() and the like, which decorate functions."""
-        self.note(type(value), getattr(value, "mode", None))
+        self.note(token_of(type(value)), getattr(value, "mode", None))
 
 
 _WAYS: tuple[tuple[Any, Callable[[_Look, Any, int], None]], ...] = (
@@ -332,15 +357,20 @@ _WAYS: tuple[tuple[Any, Callable[[_Look, Any, int], None]], ...] = (
     ((list, tuple), _Look._sequence),
     (Mapping, _Look._mapping),
     ((set, frozenset), _Look._set),
-    (slice, _Look._slice),
+    (slice, lambda look, cut, depth: look._sequence((cut.start, cut.stop, cut.step), depth)),
     (type, _Look._type),
     (types.ModuleType, _Look._python_module),
     ((torch.no_grad, torch.enable_grad, torch.set_grad_enabled), _Look._mode),
-    (NAMES, _Look._name),
 )
 
 
 @lru_cache(maxsize=1024)
+def _beside_bookkeeping(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a module's attributes that not every module has."""
+    return tuple(name for name in names if name not in BOOKKEEPING)
+
+
+@of_class
 def _way_into(kind: type) -> Callable[[_Look, Any, int], None] | None:
     """How to look into objects of a type; None where nobody can."""
     for kinds, look in _WAYS:

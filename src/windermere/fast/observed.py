@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from windermere._torch_private import DispatchMode, argument_of, name_of, written_by
+from windermere._torch_private import DispatchMode, argument_of, name_of, pulled_back, written_by
 from windermere.fast.fingerprint import Fingerprint, fingerprint
 from windermere.fast.recipe import tensors_in
 from windermere.fast.snapshot import take_snapshot
@@ -82,7 +82,7 @@ def check_alone(rate: Rate, t: Tensor, z: Tensor, reads: Sequence[Tensor], *, gr
         if rates.requires_grad:
             leaves = [z, *(reads[k] for k in wanted)]
             check_nothing_is_hidden(rates, leaves)
-            found = torch.autograd.grad(rates, leaves, torch.ones_like(rates), allow_unused=True)
+            found = pulled_back([rates], leaves, [torch.ones_like(rates)])
     known = {_memory(x) for x in reads}
     if any(_memory(x) not in known for x in watch.external):
         raise NotReplayableError("it hands a tensor of its own to a function that PyTorch does not show")

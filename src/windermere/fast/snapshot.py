@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from windermere.fast.classes import attributes_of, classes_of
+from windermere.fast.classes import attributes_of, classes_of, slots_of
 from windermere.fast.code import names_of
 
 Undo = Callable[[], Any]
+UNSET = object()
+"""What is in a slot before anything is put there."""
 PLACES = ("_parameters", "_buffers", "_modules")
 """Where a module has what is not in its `__dict__`."""
 
@@ -39,6 +41,7 @@ def _steps(value: Any) -> Iterator[Undo]:
         yield from _variables(value)
     elif isinstance(value, type):
         yield from _attributes(value)
+    yield from (partial(_put_into_slot, value, name, own) for name, own in slots_of(type(value), value, UNSET))
     own = getattr(value, "__dict__", None)
     if type(own) is dict and own is not value and not isinstance(value, types.ModuleType):
         yield partial(_refill, own, dict(own))
@@ -50,6 +53,15 @@ def _refill(own: dict[Any, Any], kept: dict[Any, Any]) -> None:
     if own.keys() != kept.keys() or any(own[name] is not value for name, value in kept.items()):
         own.clear()
         own.update(kept)
+
+
+def _put_into_slot(value: Any, name: str, own: Any) -> None:
+    if getattr(value, name, UNSET) is own:
+        return
+    if own is UNSET:
+        object.__delattr__(value, name)
+    else:
+        object.__setattr__(value, name, own)  # that of a frozen class raises
 
 
 def _variables(function: types.FunctionType) -> Iterator[Undo]:

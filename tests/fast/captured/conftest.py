@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.fast.captured.tapes import record_on_tape
-from windermere.fast.captured import adjoint, walks
+from windermere.fast.captured import adjoint, back, walks
 from windermere.fast.captured.path import CapturedSteps
 from windermere.solvers import paths
 
@@ -30,6 +30,7 @@ def path(device: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CapturedSteps
     if device == "cpu":
         monkeypatch.setattr(walks, "record", record_on_tape)
         monkeypatch.setattr(adjoint, "record", record_on_tape)
+        monkeypatch.setattr(back, "BACK_AT_ONCE", (3, 2))  # by all ways, in short solves too
     path = CapturedSteps(devices=(device,), after=0)
     monkeypatch.setattr(paths, "_paths", (path,))
     yield path

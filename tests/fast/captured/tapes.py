@@ -5,6 +5,8 @@ tensors are read anew. So a stale capture is as stale on a CPU as it would be on
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
 from typing import Any, cast
 
 import torch
@@ -27,7 +29,7 @@ def note(work: Callable[..., None], *given: Any) -> None:
 class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes down the operations of some work, and does them again."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operations: list[tuple[Any, Any, Any, Any]] = []
         with self:
@@ -53,14 +55,18 @@ class Tape(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def record_on_tape(recordings: Sequence[Recording], device: torch.device, reset: Callable[[], None]) -> None:
-    """As `record` does on a GPU."""
+    """As `record` does on a GPU, by all ways to do several at once."""
     for recording in recordings:
         work = recording.work
         assert work is not None
         reset()
         work()
         reset()
-        recording.graph, recording.work = cast(Any, Tape(work)), None
+        recording.graph = cast(Any, Tape(work))
+        for times, way in zip(recording.at_once, cycle(recording.ways), strict=False):
+            reset()
+            recording.several[times] = cast(Any, Tape(partial(way, times)))
+        recording.let_go()
 
 
 def _memory(x: Tensor) -> int:

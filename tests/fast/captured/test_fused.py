@@ -3,7 +3,6 @@
 import ctypes
 import logging
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -144,7 +143,7 @@ def on_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[FakeCuda],
 
     def use(cuda: Any) -> None:
         monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "current_stream", lambda _: SimpleNamespace(cuda_stream=7))
+        monkeypatch.setattr("windermere.fast.gpu.driver.stream_of", lambda _: 7)
         own = kernels.OnGpu(Loaded(cuda, ctypes.c_void_p()), 0)
         monkeypatch.setattr(fused, "kernels_of", lambda _: own)
         trial.are_right.cache_clear()

@@ -50,4 +50,5 @@ def launched(device: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     engine = Host() if device == "cpu" else Watched()
     monkeypatch.setattr(paths, "_paths", (RowsOnGpu(devices=(device,), engine=engine),))
     traced._shelves.clear()
+    traced._shared.clear()
     return engine.launched

@@ -336,6 +336,7 @@ def test_solves_go_another_way_until_then_and_come_out_the_same(gradient: str, m
     engine = NotYet()
     monkeypatch.setattr(paths, "_paths", (RowsOnGpu(devices=("cpu",), engine=engine),))
     traced._shelves.clear()
+    traced._shared.clear()
     field, solver = made(WithTime), wm.Adaptive("dopri54", tolerance=1e-4)
     before, _ = solved(field, state((2,)), solver, fast=True, gradient=gradient)
     assert engine.launched == []

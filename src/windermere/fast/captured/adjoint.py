@@ -11,7 +11,7 @@ from torch import Tensor
 
 from windermere.fast.captured.reads import Reads
 from windermere.fast.captured.recording import record
-from windermere.fast.captured.steps import FixedSteps, Motion, table_of
+from windermere.fast.captured.steps import FixedSteps, Motion, Shares, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
 from windermere.fast.captured.twins import Twins
 from windermere.fast.captured.walks import Workplace
@@ -34,8 +34,8 @@ class AdjointStation(Workplace):
         stacked = replace(
             motion, rate=self.rate, layout=_stacked(motion, self.axis), like=self._pair(motion.like), parameters=()
         )
-        self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self._settle)
-        self.tries = Tries(stacked, 0, kept=False, settle=self._settle) if adaptive else None
+        self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self)
+        self.tries = Tries(stacked, 0, kept=False, settle=self) if adaptive else None
         if self.tries is not None:
             self.tries.start.work = partial(self._start, self.tries.begin)
         part = self.fixed or self.tries
@@ -55,8 +55,11 @@ class AdjointStation(Workplace):
         work()
         self.rate.finish_step()
 
-    def _settle(self, h: Tensor, accepted: Tensor | None) -> None:
-        self.rate.add_share(self.rate.finish_step(), h, accepted)
+    def share(self, h: Tensor, accepted: Tensor | None) -> Shares:
+        return self.rate.share(self.rate.finish_step(), h, accepted)
+
+    def add(self, shares: Shares) -> None:
+        self.rate.add(shares)
 
     def take(self, problem: Problem, reads: Reads, z: Tensor, a: Tensor) -> Adjoined | None:
         """The cotangent at the earlier time, and the gradients of the parameters; None where there is trouble."""

@@ -80,12 +80,11 @@ class FusedTry:
         """The size tried, with its sign, where it leads, whether it is tried, whether accepted, and its number."""
         self.partial = torch.zeros(_blocks(self.size), dtype=torch.float64, device=like.device)
 
-    def aim(self) -> tuple[tuple[Tensor, ...], Tensor]:
-        """The times of the stages and the size of the step to try."""
+    def aim(self) -> None:
+        """Put the times of the stages and the size of the step to try into `row`."""
         tries = self.tries
         given = (tries.numbers, tries.seen, tries.place.number, tries.fractions, self.row, self.scratch)
         _launch("aim", 1, tries.z, *given, self.stages, tries.room, tries.kept)
-        return self.row[:-1].unbind(0), self.row[-1]
 
     def decide(self, stepped: Tensor, rates: Sequence[Tensor]) -> None:
         """Whether the try is accepted, by its estimated error."""

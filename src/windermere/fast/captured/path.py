@@ -180,7 +180,7 @@ def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool) ->
     graded_places = tuple(k for k, twin in enumerate(twins.all) if twin.requires_grad and (back or k in reached))
     parameters = tuple(twins.all[k] for k in graded_places)
     rate = twins.compiled(problem) if compiles else twins.in_place(plain)
-    motion = Motion(problem.tableau, rate, problem.layout, z, parameters)
+    motion = Motion(problem.tableau, rate, problem.layout, z, parameters, compiles)
     graded = graded and (problem.z0.requires_grad or bool(parameters))
     reserved = _reserved(z)
     station = (

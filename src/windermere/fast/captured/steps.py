@@ -6,15 +6,15 @@ Shapes: N steps (room for them), K stages, [*columns] for a number of each group
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import add_each
 from windermere.fast.captured.fused import can_fuse, fetch, move
-from windermere.fast.captured.recording import Recording
+from windermere.fast.captured.recording import Lanes, Recording
 from windermere.solvers.field import Rate
 from windermere.solvers.grid import Grid
 from windermere.solvers.layout import Layout
@@ -26,10 +26,49 @@ def _recorded(t: Tensor, z: Tensor) -> Tensor:
     raise RuntimeError("a recorded step has no rate any more")
 
 
+Shares: TypeAlias = Sequence[Tensor | None]
+Take: TypeAlias = Callable[[], tuple[Tensor, Tensor | None]]
+"""Takes a step: its size, and which groups accepted it."""
 AT_ONCE = 8
 """Steps that are replayed at once, where a solve has so many left."""
-Settle: TypeAlias = Callable[[Tensor, Tensor | None], None]
-"""Told of each step its size and which groups accepted it (None: all), both as columns."""
+
+
+class Settle(Protocol):
+    """Told of each step its size and which groups accepted it (None: all), both as columns."""
+
+    def share(self, h: Tensor, accepted: Tensor | None) -> Shares:
+        """What the step adds to sums of its own."""
+
+    def add(self, shares: Shares) -> None:
+        """Add it."""
+
+
+def apart(own: Tensor, settle: Settle | None) -> Tensor:
+    """What a share may be made of, in memory that no later step writes to."""
+    return own if settle is None else own.clone()
+
+
+@torch.no_grad()
+def settle_one(settle: Settle, take: Take) -> None:
+    settle.add(settle.share(*take()))
+
+
+@torch.no_grad()
+def settle_beside(settle: Settle, take: Take, like: Tensor, times: int) -> None:
+    """So many steps, which do not wait for the shares of those before. So nothing that a share is made of may lie in
+    memory that the next step writes to."""
+    lanes = Lanes(like.device)
+    taken = settled = None
+    for k in range(times):
+        with lanes.take(k):
+            lanes.wait(taken)
+            step = take()
+            taken = lanes.mark()
+            shares = settle.share(*step)
+            lanes.wait(settled)
+            settle.add(shares)
+            settled = lanes.mark()
+    lanes.join()
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +81,8 @@ class Motion:
     like: Tensor
     """A state, for its shape, dtype and device."""
     parameters: tuple[Tensor, ...]
+    is_compiled: bool = False
+    """Whether torch.compile made the rate: what it keeps ties parameters to one stream of a GPU."""
 
     @property
     def is_fused(self) -> bool:
@@ -90,7 +131,7 @@ class FixedSteps:
         self.table = motion.like.new_zeros(room, count + 1, *motion.columns())
         self.states = motion.empty(room if kept else 0)
         self.row = self.table.new_zeros(count + 1)
-        self.step = Recording(self._fused_step if motion.is_fused else self._step, AT_ONCE)
+        self.step = recording_of(self._fused_step if motion.is_fused else self._step, settle, motion.like, AT_ONCE)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, no time passes."""
@@ -99,31 +140,36 @@ class FixedSteps:
         self.z.copy_(self.motion.like.detach())
 
     @torch.no_grad()
-    def _step(self) -> None:
-        tableau = self.motion.tableau
+    def _step(self) -> tuple[Tensor, None]:
+        tableau, start = self.motion.tableau, apart(self.z, self.settle)
         *times, h = self.place.of(self.table).unbind(0)
         if self.kept:
             self.place.put(self.states, self.z)
-        rates = stages(tableau, self.motion.rate, times, self.z, h)
-        stepped = combine(self.z, h, tableau.b, rates)
-        if self.settle is not None:
-            self.settle(h, None)
+        stepped = combine(start, h, tableau.b, stages(tableau, self.motion.rate, times, start, h))
         self.z.copy_(torch.where(h != 0, stepped, self.z) if self.motion.layout.groups else stepped)
         self.place.number.add_(1)
+        return h, None
 
     @torch.no_grad()
-    def _fused_step(self) -> None:
+    def _fused_step(self) -> tuple[Tensor, None]:
         """The same by few kernels."""
         tableau, number = self.motion.tableau, self.place.number
         fetch(self.z, self.states, self.table, self.row, number, stores=self.kept, loads=False)
-        *times, h = self.row.unbind(0)
+        *times, h = apart(self.row, self.settle).unbind(0)
         rates: list[Tensor] = []
         for i, t in enumerate(times):
-            start = self.z if i == 0 else move(self.z, h, tableau.a[i], rates, number)
+            start = apart(self.z, self.settle) if i == 0 else move(self.z, h, tableau.a[i], rates, number)
             rates.append(self.motion.rate(t, start))
-        if self.settle is not None:
-            self.settle(h, None)
         move(self.z, h, tableau.b, rates, number, out=self.z, advance=1)
+        return h, None
+
+
+def recording_of(take: Take, settle: Settle | None, like: Tensor, at_once: int) -> Recording:
+    """Of steps, which are settled where someone asks for it; so many of them at once, too."""
+    if settle is None:
+        return Recording(take, [at_once] if at_once > 1 else [])
+    beside = partial(settle_beside, settle, take, like)
+    return Recording(partial(settle_one, settle, take), [at_once], [beside])
 
 
 def table_of(motion: Motion, grid: Grid) -> Tensor:
@@ -134,114 +180,3 @@ def table_of(motion: Motion, grid: Grid) -> Tensor:
     if grid.nodes.ndim == 1 and motion.layout.groups:  # one grid for all members
         numbers = np.broadcast_to(numbers[..., None], (*numbers.shape, *motion.layout.groups))
     return motion.layout.columns(numbers, motion.like)
-
-
-class StepsBack:
-    """The way back over steps that were taken: from the cotangent of a state in `on_z` to that of the state before.
-
-    A step is computed again from its state, then differentiated; the gradients of the parameters add up. Where states
-    between steps were interpolated, their cotangents come by way of the rates of each step (`dense`).
-    """
-
-    def __init__(self, motion: Motion, room: int, *, dense: bool = False) -> None:
-        self.motion, self.room, self.dense = motion, room, dense
-        tableau = motion.tableau
-        self.count = tableau.interpolating if dense else tableau.propagating
-        self.place, self.on_z, self.states = Place(motion.first()), motion.empty(), motion.empty(room)
-        self.table = motion.like.new_zeros(room, self.count + 1, *motion.columns())
-        self.on_rates = motion.empty(room if dense else 0, self.count)
-        self.gathered = motion.like.new_zeros(sum(p.numel() for p in motion.parameters))
-        """The gradients of all parameters, one after the other."""
-        self.shapes = [p.shape for p in motion.parameters]
-        self.on_parameters = self.parts(self.gathered)
-        self.row, self.z, self.one = self.table.new_zeros(self.count + 1), motion.empty(), motion.like.new_ones(())
-        self.step = Recording(self._fused_step if motion.is_fused else self._step, AT_ONCE)
-
-    def parts(self, gathered: Tensor) -> list[Tensor]:
-        """Each parameter's own."""
-        pieces = gathered.split_with_sizes([shape.numel() for shape in self.shapes])
-        return [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
-
-    def reset(self) -> None:
-        """Fit to be recorded: some states and cotangents, no time passes."""
-        self.place.number.zero_()
-        self.table.zero_()
-        self.states.copy_(self.motion.like.detach().expand_as(self.states))
-        for tensor in (self.on_z, self.on_rates, self.gathered):
-            tensor.zero_()
-
-    def _step(self) -> None:
-        *times, h = self.place.of(self.table).unbind(0)
-        leaves, rates = self._again(times, h)
-        cotangents = self._cotangents(h)
-        total = self.on_z
-        for i in reversed(range(self.count)):
-            on_rate = cotangents[i]
-            if on_rate is None or not rates[i].requires_grad:
-                continue
-            wanted = [leaves[i], *self.motion.parameters]
-            found: list[Tensor | None] = list(torch.autograd.grad(rates[i], wanted, on_rate, allow_unused=True))
-            self._gather(found[1:])
-            if (on_leaf := found[0]) is None:
-                continue
-            total = total + on_leaf
-            for j, a in enumerate(self.motion.tableau.a[i][:i]):
-                if a != 0.0:
-                    before = cotangents[j]
-                    cotangents[j] = on_leaf * (h * a) if before is None else before.addcmul(on_leaf, h, value=a)
-        self.on_z.copy_(total)
-        self.place.number.sub_(1)
-
-    def _fused_step(self) -> None:
-        """The same by few kernels."""
-        tableau, number = self.motion.tableau, self.place.number
-        on_rates = self.place.of(self.on_rates).unbind(0) if self.dense else None
-        fetch(self.z, self.states, self.table, self.row, number, stores=False, loads=True)
-        *times, h = self.row.unbind(0)
-        leaves, rates = self._again(times, h)
-        found: dict[int, Tensor] = {}
-        """The cotangents of what each stage starts from."""
-        for i in reversed(range(self.count)):
-            later = [j for j in found if tableau.a[j][i] != 0.0]
-            weights = [tableau.b[i], *(tableau.a[j][i] for j in later)]
-            given = None if on_rates is None else on_rates[i]
-            if not rates[i].requires_grad or (given is None and not any(weights)):
-                continue
-            terms = [self.on_z, *(found[j] for j in later)]
-            on_rate = move(given, h, weights, terms, number) if any(weights) else given
-            gradients = list(
-                torch.autograd.grad(rates[i], [leaves[i], *self.motion.parameters], on_rate, allow_unused=True)
-            )
-            self._gather(gradients[1:])
-            if gradients[0] is not None:
-                found[i] = gradients[0]
-        move(self.on_z, self.one, [1.0] * len(found), list(found.values()), number, out=self.on_z, advance=-1)
-
-    def _again(self, times: Sequence[Tensor], h: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """What each stage starts from, and its rate, each by itself on autograd's tape."""
-        fused, number = self.motion.is_fused, self.place.number
-        z = self.z if fused else self.place.of(self.states)
-        leaves: list[Tensor] = []
-        rates: list[Tensor] = []
-        for i in range(self.count):
-            row = self.motion.tableau.a[i][:i]
-            with torch.no_grad():
-                start = move(z, h, row, rates, number) if fused and i else combine(z, h, row, rates)
-            leaves.append(start.detach().requires_grad_())
-            with torch.enable_grad():
-                rates.append(self.motion.rate(times[i], leaves[i]))
-        return leaves, rates
-
-    def _cotangents(self, h: Tensor) -> list[Tensor | None]:
-        """The cotangent of each stage's rate, from the end of the step and from states interpolated within it."""
-        b = self.motion.tableau.b
-        found: list[Tensor | None] = [self.on_z * (h * b[i]) if b[i] != 0.0 else None for i in range(self.count)]
-        if self.dense:
-            on_rates = self.place.of(self.on_rates).unbind(0)
-            found = [given if own is None else own + given for own, given in zip(found, on_rates, strict=True)]
-        return found
-
-    def _gather(self, found: Sequence[Tensor | None]) -> None:
-        pairs = [(own, part) for own, part in zip(self.on_parameters, found, strict=True) if part is not None]
-        if pairs:
-            add_each([own for own, _ in pairs], [part for _, part in pairs])

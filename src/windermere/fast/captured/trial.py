@@ -6,7 +6,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from windermere.fast.captured.steps import FixedSteps, Motion, StepsBack
+from windermere.fast.captured.back import StepsBack
+from windermere.fast.captured.steps import FixedSteps, Motion
 from windermere.fast.captured.tries import Tries
 from windermere.solvers.layout import Layout
 from windermere.solvers.tableaus import METHODS

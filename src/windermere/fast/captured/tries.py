@@ -16,7 +16,7 @@ from torch import Tensor
 
 from windermere.fast.captured.fused import FusedTry, move
 from windermere.fast.captured.recording import Recording
-from windermere.fast.captured.steps import Motion, Place, Settle
+from windermere.fast.captured.steps import Motion, Place, Settle, apart, recording_of
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
 from windermere.solvers.problem import Problem
 from windermere.solvers.runge_kutta import combine, stages
@@ -24,6 +24,8 @@ from windermere.solvers.runge_kutta import combine, stages
 DOUBLE = torch.float64
 LOOK_EVERY = 4
 """Tries between two looks of the host, once a solve takes more of them than the last one did."""
+TRIES_AT_ONCE = 3
+"""Tries that are replayed at once, where they are settled."""
 
 
 class Tries:
@@ -65,7 +67,9 @@ class Tries:
         self.nodes = torch.zeros(rows, 2, *groups, dtype=DOUBLE, device=device)
         self.fractions = torch.tensor(motion.tableau.c, dtype=DOUBLE, device=device).reshape(-1, *(1,) * len(groups))
         self.fused = FusedTry(self) if motion.is_fused else None
-        self.start, self.step = Recording(self.begin), Recording(self._fused_try if self.fused else self._try)
+        self.start = Recording(self.begin)
+        at_once = 1 if settle is None else TRIES_AT_ONCE
+        self.step = recording_of(self._fused_try if self.fused else self._try, settle, like, at_once)
 
     def reset(self) -> None:
         """Fit to be recorded: some state, and a short way to go."""
@@ -164,7 +168,7 @@ class Tries:
         self.seen[1].add_((lost.any() | ~self.z.isfinite().all() | (scale == 0).any()).to(torch.int64))
 
     @torch.no_grad()
-    def _try(self) -> None:
+    def _try(self) -> tuple[Tensor, Tensor]:
         tableau, end = self.motion.tableau, self.end
         active = (self.t != end) & (self.seen[1] == 0)
         if self.kept:
@@ -175,29 +179,30 @@ class Tries:
         reached = torch.where(active & (h == left), end, self.t + signed)
         moments = torch.where(self.fractions == 1.0, reached, self.t + self.fractions * signed)
         times, size = self._columns(moments), self._columns(signed)
-        k = self.k if self.reuse else self.motion.rate(times[0], self.z)
-        rates = stages(tableau, self.motion.rate, times.unbind(0), self.z, size, k)
-        stepped = combine(self.z, size, tableau.b, rates)
+        start = apart(self.z, self.settle)
+        k = self.k if self.reuse else self.motion.rate(times[0], start)
+        rates = stages(tableau, self.motion.rate, times.unbind(0), start, size, k)
+        stepped = combine(start, size, tableau.b, rates)
         error = combine(torch.zeros_like(self.z), size, tableau.error_weights, rates)
         ratio = self._rms(error / self._scale(self.z, stepped))
         accept = active & (ratio <= 1)
         self._note(accept, times, size, reached, rates)
-        if self.settle is not None:
-            self.settle(size, self._columns(accept, torch.bool))
         self._decide(active, accept, h, ratio, reached)
         mask = self._columns(accept, torch.bool)
         self.z.copy_(torch.where(mask, stepped, self.z))
         if self.reuse:
             self.k.copy_(torch.where(mask, rates[-1], self.k))
+        return size, mask
 
     @torch.no_grad()
-    def _fused_try(self) -> None:
+    def _fused_try(self) -> tuple[Tensor, Tensor | None]:
         """The same by few kernels."""
         fused, tableau, number = self.fused, self.motion.tableau, self.place.number
         assert fused is not None
-        times, h = fused.aim()
-        rates = [self.k if self.reuse else self.motion.rate(times[0], self.z)]
-        start = self.z
+        fused.aim()
+        *times, h = apart(fused.row, self.settle).unbind(0)
+        start = apart(self.z, self.settle)
+        rates = [self.k if self.reuse else self.motion.rate(times[0], start)]
         for i in range(1, tableau.stages):
             start = move(self.z, h, tableau.a[i], rates, number)
             rates.append(self.motion.rate(times[i], start))
@@ -205,9 +210,8 @@ class Tries:
         if self.dense:
             self.place.put(self.rates, torch.stack(rates))
         fused.decide(stepped, rates)
-        if self.settle is not None:
-            self.settle(h, fused.accepted)
         fused.commit(stepped, rates[-1])
+        return h, None if self.settle is None else fused.accepted
 
     def _note(self, accept: Tensor, times: Tensor, size: Tensor, reached: Tensor, rates: Sequence[Tensor]) -> None:
         """Keep the try in its place; the next one takes the place too, unless some group accepted this one."""

@@ -16,7 +16,7 @@ from torch.func import functional_call
 from torch.overrides import TorchFunctionMode
 
 from windermere.solvers import Problem
-from windermere.solvers.field import Rate, compiled, packed_rate
+from windermere.solvers.field import Rate, packed_rate
 
 
 class Twins:
@@ -49,7 +49,7 @@ class Twins:
         """A problem's rate as a function of the twins, compiled by torch.compile: a module's, which takes its
         parameters as arguments, or that of a function that has no other twins."""
         if not isinstance(problem.field, nn.Module):
-            return packed_rate(problem.layout, compiled(problem.field))
+            return packed_rate(problem.layout, torch.compile(problem.field))
         field, others = problem.field, self._others
         named = {name: others.get(id(p), p) for name, p in field.named_parameters()}
 

@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from windermere.fast.captured.back import StepsBack
 from windermere.fast.captured.reads import Reads
 from windermere.fast.captured.recording import record
-from windermere.fast.captured.steps import FixedSteps, Motion, StepsBack, table_of
+from windermere.fast.captured.steps import FixedSteps, Motion, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
 from windermere.fast.captured.twins import Twins
 from windermere.solvers.grid import Grid

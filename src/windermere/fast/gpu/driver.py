@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from windermere._torch_private import stream_of
 from windermere.fast.gpu.encoding import Machine
 from windermere.fast.gpu.images import IMAGES, Images, Source, UnusableError, installed
 from windermere.fast.gpu.plan import Plan, Walk
@@ -41,7 +42,7 @@ class Gpu:
         """Kernels by kind of number, size of tile and device; None where there are none."""
 
     def processors(self, device: torch.device) -> int:
-        return int(torch.cuda.get_device_properties(device).multi_processor_count)
+        return _processors(_index(device))
 
     def chip(self, device: torch.device) -> int:
         """0 where kernels cannot be had, which is told once."""
@@ -84,12 +85,8 @@ class Gpu:
         index = _index(like.device)
         with on_device(index):
             loaded = self._kernels(like.dtype, machine, index)
-            function = loaded.function(name, chip)
-            stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)
-            parameters = (ctypes.c_void_p * 1)(ctypes.addressof(walk))
-            begin = loaded.driver.cuLaunchCooperativeKernel if together else loaded.driver.cuLaunchKernel
-            given: list[Any] = [blocks, 1, 1, machine.threads, 1, 1, chip, stream, parameters]
-            _check(begin(function, *given, *([] if together else [None])), f"launching {name}")
+            sizes, given = (blocks, 1, 1, machine.threads, 1, 1, chip), [ctypes.addressof(walk)]
+            loaded.begin(name, sizes, ctypes.c_void_p(stream_of(index)), given, together=together)
 
 
 def _index(device: torch.device) -> int:
@@ -120,15 +117,30 @@ class Loaded:
 
     def launch(self, name: str, blocks: int, threads: int, arguments: Sequence[Any], index: int) -> None:
         """Begin a kernel with these arguments in PyTorch's current stream of this device."""
-        given = (ctypes.c_void_p * len(arguments))(*[ctypes.addressof(x) for x in arguments])
         with on_device(index):
-            stream = ctypes.c_void_p(torch.cuda.current_stream(index).cuda_stream)
-            begin, sizes = self.driver.cuLaunchKernel, (blocks, 1, 1, threads, 1, 1, 0)
-            _check(begin(self.function(name, 0), *sizes, stream, given, None), f"launching {name}")
+            sizes, given = (blocks, 1, 1, threads, 1, 1, 0), [ctypes.addressof(x) for x in arguments]
+            self.begin(name, sizes, ctypes.c_void_p(stream_of(index)), given)
+
+    def begin(
+        self, name: str, sizes: Sequence[int], stream: ctypes.c_void_p, given: list[int], *, together: bool = False
+    ) -> None:
+        """Begin a kernel: `sizes` are blocks and threads in each of three directions, and its memory on chip."""
+        function, arguments = self.function(name, sizes[-1]), (ctypes.c_void_p * len(given))(*given)
+        if together:
+            code = self.driver.cuLaunchCooperativeKernel(function, *sizes, stream, arguments)
+        else:
+            code = self.driver.cuLaunchKernel(function, *sizes, stream, arguments, None)
+        if code:
+            _check(code, f"launching {name}")
 
 
 def on_device(index: int) -> AbstractContextManager[Any]:
     return nullcontext() if torch.cuda.current_device() == index else torch.cuda.device(index)
+
+
+@cache
+def _processors(index: int) -> int:
+    return int(torch.cuda.get_device_properties(index).multi_processor_count)
 
 
 @cache
@@ -157,12 +169,12 @@ def _chip(index: int) -> int:
 
 @cache
 def _together(loaded: Loaded, chip: int, index: int) -> int:
-    found, properties = ctypes.c_int(), torch.cuda.get_device_properties(index)
+    found = ctypes.c_int()
     with torch.cuda.device(index):
         function = loaded.function("adapt", chip)
         asked = loaded.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor
         _check(asked(ctypes.byref(found), function, THREADS, ctypes.c_size_t(chip)), "asking for room")
-    return found.value * int(properties.multi_processor_count)
+    return found.value * _processors(index)
 
 
 def load(image: bytes, index: int) -> Loaded:

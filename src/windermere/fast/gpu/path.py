@@ -10,17 +10,16 @@ from itertools import count
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from windermere._torch_private import is_in_a_mode
 from windermere.fast.cpu.native import DONE, FULL, PLAIN, STRIDED
 from windermere.fast.cpu.native_call import C_TYPES, Again, Weights, is_graded
 from windermere.fast.cpu.native_plan import Steps
 from windermere.fast.cpu.rows import replay, say_once, to_roots
-from windermere.fast.gpu.call import Call, Engine, graded_of
+from windermere.fast.gpu.call import Call, Engine, chosen, graded_of
 from windermere.fast.gpu.driver import Gpu
-from windermere.fast.gpu.encoding import Machine
-from windermere.fast.gpu.plan import MOST_WEIGHTS, TILES, Plan, Shape, plan_of
+from windermere.fast.gpu.plan import MOST_WEIGHTS, Plan, Shape, fitting
 from windermere.fast.program import Program
 from windermere.fast.trace import DeclinedError
 from windermere.fast.traced import Traced, traced
@@ -57,18 +56,17 @@ class RowsOnGpu(FastPath):
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
         """The continuous adjoint of a module that depends on its own parameters alone, as it has to without this."""
-        if not self.takes(problem) or not problem.adaptive or not isinstance(problem.field, nn.Module):
+        if not self.takes(problem) or not problem.adaptive:
             return None
         found = self.traced(problem) if _has_known_stages(problem) else None
-        known = {id(p) for p in problem.field.parameters()}
-        if found is None or any(x.requires_grad and id(x) not in known for x in found.roots):
+        if found is None or found.unread is None:
             return None
         weights = found.externals()
         plan = self.plan(found.program, problem, weights, adjoint=True)
         if plan is None:
             return None
         way = FastAdjoint(self.way_back(problem, plan, weights), tuple(weights), problem.field)
-        return FastAdjoint(to_roots(way, found), tuple(found.roots), problem.field)
+        return to_roots(way, found, found.unread, problem.field)
 
     def takes(self, problem: Problem) -> bool:
         """States of rows, and not of an ensemble, where PyTorch does not want to see every operation."""
@@ -92,31 +90,23 @@ class RowsOnGpu(FastPath):
         if not _are_plain(z, weights, program):
             return None
         graded = graded_of(weights) if adjoint or is_graded(z, weights) else None
-        dense = problem.interpolate and bool(problem.adaptive)
-        shape = Shape(program, graded, problem.tableau, adjoint, dense, len(z), z.dtype)
-        engine, device = self.engine, z.device
-        most, chip = engine.processors(device), engine.chip(device)
-        machines = [Machine(engine.threads, engine.lanes, rows) for rows in TILES]
-        first = next((k for k, m in enumerate(machines) if -(-len(z) // m.rows) <= most), len(machines) - 1)
-        for machine in reversed(machines[: first + 1] if chip else []):
-            plan = plan_of(shape, machine)
-            if plan.chip <= chip:
-                if not engine.ready(machine, z.dtype, device):
-                    return None
-                fits = plan.tiles <= engine.together(plan, z.dtype, device) if problem.adaptive else plan.tiles > 0
-                return plan if fits else None
-        return None
+        adaptive, engine, device = bool(problem.adaptive), self.engine, z.device
+        shape = Shape(program, graded, problem.tableau, adjoint, problem.interpolate and adaptive, len(z), z.dtype)
+        plan = fitting(shape, engine.threads, engine.lanes, engine.processors(device), engine.chip(device))
+        if plan is None or not engine.ready(plan.machine, z.dtype, device):
+            return None
+        return plan if not adaptive or plan.tiles <= engine.together(plan, z.dtype, device) else None
 
     def over_grid(self, problem: Problem, found: Traced) -> Walked | None:
         z, grid, weights = problem.z0, problem.grid, found.externals()
         plan = self.plan(found.program, problem, weights)
         if plan is None or _kept(plan, z, grid.steps.size) > KEPT_UP_TO:
             return None
-        call = Call.of(self.engine, plan, z, weights, is_graded(z, weights), grid.steps.size)
+        call = Call(self.engine, plan, z, weights, is_graded(z, weights), grid.steps.size)
         call.take_grid(grid)
         stops = np.array(grid.stops[1:-1], np.int64)
         call.again = replay(found.program, Steps(problem.tableau, grid.nodes, stops))
-        states = _states(call, call.there(), z, weights)
+        states = _states(call, call.there("there"), z, weights)
         return Walked.over_grid(problem.tableau.propagating, grid.taken, states)
 
     def adapted(self, problem: Problem, found: Traced) -> Walked | None:
@@ -129,21 +119,21 @@ class RowsOnGpu(FastPath):
             room = STEPS_AT_FIRST * 4**k if keep else 1
             if _kept(plan, z, room) > KEPT_UP_TO:
                 return None
-            call = Call.of(self.engine, plan, z, weights, keep, room)
+            call = Call(self.engine, plan, z, weights, keep, room)
             call.take_choice(problem)
-            end = call.room_for_end()
-            status, accepted, evaluations, rejected = call.adapt(problem, end=end)
+            call.again = _replay_later(found.program, problem, call)
+            states = _states(call, call.there("adapt"), z, weights)  # made ready while the GPU is at work
+            status, *costs = call.ended()
             if status != FULL:
                 break
         if status != DONE:
             return None
-        call.steps = int(accepted)
-        call.again = _replay_later(found.program, problem, call)
-        costs = [np.array([n], np.int64) for n in (evaluations, accepted, rejected)]
-        walked = Walked.adapted(problem, _states(call, end, z, weights), costs)
-        first = 1 if problem.tableau.fsal else walked.accepted
-        repeated = np.asarray(walked.accepted * (problem.tableau.stages - 1) + first)
-        return replace(walked, recomputed=repeated) if problem.gradient == "checkpoint" else walked
+        accepted, evaluations, rejected = costs
+        walked = Walked.adapted(problem, states, [np.array([n]) for n in (evaluations, accepted, rejected)])
+        if problem.gradient != "checkpoint":
+            return walked
+        first = 1 if problem.tableau.fsal else accepted
+        return replace(walked, recomputed=np.asarray(accepted * (problem.tableau.stages - 1) + first))
 
     def way_back(
         self, problem: Problem, plan: Plan, weights: Weights
@@ -151,22 +141,12 @@ class RowsOnGpu(FastPath):
         def adjoin(times: tuple[float, float], z: Tensor, a: Tensor) -> Adjoined | None:
             if is_looked_through() or is_in_a_mode() or z.dtype != problem.z0.dtype:
                 return None
-            own = replace(problem, times=times)
-            call = Call.of(self.engine, plan, z, weights, keep=False, room=1)
-            call.take_choice(own)
-            on_start, a = torch.empty_like(call.start), a.contiguous()
-            given = {
-                "end": torch.empty_like(call.start),
-                "on_end": a,
-                "on_start": on_start,
-                **call.room_for_gradients(),
-            }
-            status, _, evaluations, _ = call.adapt(own, **given)
-            if status != DONE:
-                return None
-            found = call.gathered(call.walk(**given), given)
-            gradient = [torch.zeros_like(w) if g is None else g for w, g in zip(call.weights, found, strict=True)]
-            return Adjoined(on_start, gradient, np.array([evaluations], np.int64))
+            call = Call(self.engine, plan, z, weights, keep=False, room=1)
+            call.take_choice(problem.but(times=times))
+            on_start, found = call.adjoined(a)
+            gradient = [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+            status, _, evaluations, _ = call.ended()
+            return Adjoined(on_start, gradient, np.array([evaluations])) if status == DONE else None
 
         return adjoin
 
@@ -179,11 +159,12 @@ def _has_known_stages(problem: Problem) -> bool:
 
 def _are_plain(z: Tensor, weights: Weights, program: Program) -> bool:
     """Whether these are plain tensors in one place, that fit the program."""
-    same = all(
-        type(x) in PLAIN and x.layout is STRIDED and x.dtype is z.dtype and x.device == z.device for x in (z, *weights)
-    )
+    dtype, device = z.dtype, z.device
+    for x in (z, *weights):
+        if type(x) not in PLAIN or x.layout is not STRIDED or x.dtype is not dtype or x.device != device:
+            return False
     sizes = [w.numel() for w in weights] == list(program.sizes)
-    return same and sizes and 0 < len(weights) <= MOST_WEIGHTS and z.shape[1] == program.points and z.numel() > 0
+    return sizes and 0 < len(weights) <= MOST_WEIGHTS and z.shape[1] == program.points and z.numel() > 0
 
 
 def _kept(plan: Plan, z: Tensor, room: int) -> int:
@@ -199,10 +180,10 @@ def _states(call: Call, end: Tensor, z: Tensor, weights: Weights) -> list[Tensor
 def _replay_later(program: Program, problem: Problem, call: Call) -> Again:
     """The same solve by PyTorch's operations; the steps that were chosen are asked for when it is needed."""
     times = np.array(problem.times[1:-1], np.float64) if problem.interpolate else None
-    tableau, chosen = problem.tableau, call.chosen
+    tableau, held, between = problem.tableau, call.held, call.inner  # not the call, which holds this
 
     def again(z: Tensor, weights: Weights) -> Tensor:
-        nodes, inner = chosen()
+        nodes, inner = chosen(held, between)
         return replay(program, Steps(tableau, nodes, inner, times))(z, weights)
 
     return again

@@ -16,6 +16,7 @@ from windermere.fast.cpu.native_plan import table
 from windermere.fast.gpu.encoding import LAYERS, ON_CHIP, ON_Z, OP, ROW, SHARE, Encoding, Machine
 from windermere.fast.program import Program
 from windermere.solvers import Tableau
+from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY
 from windermere.solvers.grid import Grid
 
 MOST_WEIGHTS = 128
@@ -69,7 +70,9 @@ class Plan:
     chip: int
     """Bytes of memory on chip that a block needs."""
     starts: Mapping[int, int]
-    """Where the gradients of external tensors begin, by their number."""
+    """Where the gradients of external tensors begin, by their number, one after the other."""
+    choice: Mapping[str, float]
+    """What goes for all solves whose steps are chosen."""
 
     @property
     def tiles(self) -> int:
@@ -77,8 +80,17 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
+def fitting(shape: Shape, threads: int, lanes: int, processors: int, chip: int) -> Plan | None:
+    """The plan with the smallest tiles for which there are processors, or where these do not fit on chip, with smaller
+    ones. Kept, as a training asks for the same one at each iteration."""
+    machines = [Machine(threads, lanes, rows) for rows in TILES]
+    first = next((k for k, m in enumerate(machines) if -(-shape.samples // m.rows) <= processors), len(machines) - 1)
+    plans = (plan_of(shape, machine) for machine in reversed(machines[: first + 1] if chip else []))
+    return next((plan for plan in plans if plan.chip <= chip), None)
+
+
 def plan_of(shape: Shape, machine: Machine) -> Plan:
-    """Kept, as a training asks for the same one at each iteration."""
+    """The plan for blocks of this kind."""
     program, tableau, rows = shape.program, shape.tableau, machine.rows
     code = code_of(program, shape.graded, 1)
     encoding = Encoding.of(code, machine, program.points)
@@ -103,7 +115,9 @@ def plan_of(shape: Shape, machine: Machine) -> Plan:
     arrays["ops"], numbers["there"] = encoding.program({space: places[name] for space, name in bases.items()})
     numbers["back"] = count - numbers["there"]
     del places["at_values"]
-    return Plan(machine, {**numbers, **places}, arrays, chip, starts)
+    choice = {"order": tableau.embedded_order + 1, "rounding": torch.finfo(shape.dtype).eps, "safety": SAFETY}
+    choice |= {"most_growth": MOST_GROWTH, "most_shrinking": MOST_SHRINKING}
+    return Plan(machine, {**numbers, **places}, arrays, chip, starts, choice)
 
 
 def _placed(ops: int, doubles: int, parts: Mapping[str, int], size: int) -> tuple[dict[str, int], int]:
@@ -137,11 +151,19 @@ def _gradients(
     return starts, np.append(source[order], 0).astype(np.int32), ends.astype(np.int32)
 
 
+class OnDevice(NamedTuple):
+    """A plan where kernels read it."""
+
+    walk: Walk
+    arrays: dict[str, Tensor]
+    """Those whose addresses the struct holds: who uses it has to hold them as well."""
+
+
 @lru_cache(maxsize=64)
-def on_device(plan: Plan, device: torch.device) -> tuple[Walk, dict[str, Tensor]]:
-    """The struct of a plan, and its arrays, where a kernel reads them."""
+def on_device(plan: Plan, device: torch.device) -> OnDevice:
     brought = {name: _brought(array, device) for name, array in plan.arrays.items()}
-    return Walk(**plan.numbers, **{name: tensor.data_ptr() for name, tensor in brought.items()}), brought
+    addresses = {name: tensor.data_ptr() for name, tensor in brought.items()}
+    return OnDevice(Walk(**plan.numbers, **plan.choice, **addresses), brought)
 
 
 def _brought(array: NDArray[Any], device: torch.device) -> Tensor:
@@ -150,13 +172,10 @@ def _brought(array: NDArray[Any], device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def grid_on_device(grid: Grid, device: torch.device) -> dict[str, Tensor]:
+def grid_on_device(grid: Grid, device: torch.device) -> tuple[Tensor, ...]:
     """A grid's times, steps, and after how many of these its stops are."""
     stops = np.array(grid.stops[1:-1], np.int32)
-    return {
-        name: _brought(array, device)
-        for name, array in (("nodes", grid.nodes), ("sizes", grid.steps), ("inner_steps", stops))
-    }
+    return tuple(_brought(array, device) for array in (grid.nodes, grid.steps, stops))
 
 
 @lru_cache(maxsize=16)

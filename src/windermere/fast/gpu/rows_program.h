@@ -5,7 +5,7 @@ a row of an external tensor, or of constants, is [columns], the same for all sam
 *address*: a place on chip, or one in the rate of a stage. All threads share the work of an instruction; `wait` says after which
 ones they wait for each other, as the next would read or write what another thread has. */
 
-enum { LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER };
+enum { LINEAR, UNARY, NOTED, DERIVED, SCALED, SUM, QUOTIENT, GATE, OUTER, ABOVE, AT_LEAST };
 enum { A_HAS_ROWS = 1, B_HAS_ROWS = 2, HAS_B = 4, ADDS = 8, IS_SHARED = 16, IS_DERIVED = 32, IS_NOTED = 64 };
 
 struct Op {
@@ -128,6 +128,8 @@ FN REAL result_at(const Op &op, const REAL *a, const REAL *b, int i, int r) {
         case DERIVED: return through(given, other, op.kind, x);
         case SUM: return x * given + (REAL)op.y * other;
         case QUOTIENT: return given / other;
+        case ABOVE: return given > other ? (REAL)1 : (REAL)0;
+        case AT_LEAST: return given >= other ? (REAL)1 : (REAL)0;
     }
     return other <= 0 ? (REAL)0 : given; /* GATE */
 }
