@@ -1,5 +1,8 @@
 """The fused walk, for `kernels.run_kernels`."""
 
+import inspect
+import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,6 +37,37 @@ def let_the_interpreter_count() -> None:
     interpreter._patch_lang_tensor = patched
 
 
+def let_the_interpreter_remember() -> None:
+    """For each call of a function in a kernel Triton 3.6 looks through its whole language for what to patch, for each
+    tensor it makes a type of its shape's type, and for each number it lists all that there are: half of its time."""
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    patch_one, is_builtin = interpreter._patch_attr, core.is_builtin
+    found, numpy_type = dict[Any, list[str]](), interpreter._get_np_dtype
+    known_type = cache(numpy_type)
+
+    def patched(package: Any, builder: Any, scope: Any) -> None:
+        if package not in found:
+            found[package] = [name for name, member in inspect.getmembers(package) if is_builtin(member)]
+        for name in found[package]:
+            if is_builtin(member := getattr(package, name)):  # not patched yet
+                patch_one(package, name, member, builder, scope)
+
+    @cache
+    def shape_and_size(shape: tuple[int, ...]) -> tuple[Any, Any]:
+        return core.tuple([core.constexpr(n) for n in shape]), core.constexpr(math.prod(shape))
+
+    def made(self: Any, handle: Any, type: Any) -> None:
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = shape_and_size(type.shape if type.is_block() else ())
+
+    interpreter._patch_builtin = patched
+    interpreter._get_np_dtype = lambda of: (numpy_type if of.scalar.is_ptr() else known_type)(of.scalar)
+    core.tensor.__init__ = made
+
+
 if __name__ == "__main__":
     let_the_interpreter_count()
+    let_the_interpreter_remember()
     answer(results)

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,16 @@ ON_GPU = {"tf32": 2e-3, "tf32x3": 1e-5}
 needs_triton = pytest.mark.skipif(not has_triton(), reason="the kernels need Triton 3.6 or newer")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+
+
+def quiet(cases: Mapping[str, Any]) -> dict[str, Any]:
+    """The same cases, solved once more without gradients."""
+    return {f"{name}, quiet": {**case, "quiet": True} for name, case in cases.items()}
+
+
+def few(cases: Iterable[str], proving: Container[str]) -> list[Any]:
+    """The cases that prove something, and as thorough tests the others, which do so again."""
+    return [name if name in proving else pytest.param(name, marks=pytest.mark.thorough) for name in cases]
 
 
 def accuracy(device: str, precision: str) -> float:

@@ -67,7 +67,7 @@ def convolving(name: str) -> None:
 
 def test_spheres_are_not_rounded() -> None:
     with pytest.raises(
-        UsageError, match=r"arithmetic tf32 is for images \(mnist, cifar10\), and the data are 'sphere2'"
+        UsageError, match=r"arithmetic tf32 is for images \(mnist, cifar10, mnist-patches\), and the data are 'sphere2'"
     ):
         architecture("sphere2", SOLVERS[0], arithmetic="tf32")
 

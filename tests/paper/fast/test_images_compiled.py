@@ -10,6 +10,7 @@ from torch import Tensor
 from tests.paper.fast.image_solves import BOTH, GRADIENTS, SOLVERS, Convolving, a_field, furthest, pictures, solved
 from windermere.nn.arithmetic import ARITHMETICS
 from windermere.paper.fast import images
+from windermere.paper.fast.compiling import compiled
 from windermere.solvers import Gradient, solve
 
 
@@ -24,9 +25,9 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
     monkeypatch.setattr(torch, "compile", compiler)
     monkeypatch.setattr(images, "_compiles", lambda _: True)
-    images.compiled.cache_clear()
+    compiled.cache_clear()
     yield given
-    images.compiled.cache_clear()
+    compiled.cache_clear()
 
 
 def test_each_function_is_compiled_once_for_all_solves_weights_and_arithmetics(compiling: list[Any]) -> None:

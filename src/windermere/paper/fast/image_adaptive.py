@@ -47,9 +47,10 @@ def _adapt_alone(problem: Problem, solver: Adaptive, z: Tensor, weights: Weights
         layout, settle = lay_out(start, members=None, samples=False), recorder.settle if keep else None
         own = Problem(problem.field, recorder.rate, None, start, layout, (solver,), problem.times, settle=settle)
         walked = walk_adaptively(own)
+    end = walked.states[-1]
     if keep:
-        walked.states[-1] = _AdaptedWalk.apply(tableau, launch, recorder, walked.states[-1:], z, *weights)  # type: ignore[no-untyped-call]
-    return replace(walked, states=[z, walked.states[-1]])
+        end = _AdaptedWalk.apply(tableau, launch, recorder, [end], z, *weights)  # type: ignore[no-untyped-call]
+    return replace(walked, states=[z, end])
 
 
 class _AdaptedWalk(torch.autograd.Function):

@@ -8,29 +8,30 @@ Shapes: S members, B samples, c channels. z is [B, c, height, width] or [S, B, c
 Conv2d(c, w, 1), Conv2d(w, w, 3, padding=1) and Conv2d(w, c, 1), each with its bias, in an ensemble with a leading S.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, TypeAlias, cast
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from windermere._torch_private import add_each, compile_errors
+from windermere._torch_private import add_each
 from windermere.errors import UsageError
 from windermere.paper.arithmetic import products_in
+from windermere.paper.fast import three_products
+from windermere.paper.fast.compiling import Function, compiled
 from windermere.paper.fast.image_adaptive import image_adapt
 from windermere.paper.fast.image_evaluation import Hidden
 from windermere.paper.fast.image_fused import can_walk_images, image_walk, tuned
+from windermere.paper.fast.three_trial import takes_three
 from windermere.solvers import FastPath, Prepared, Problem, Tableau, Walked
 from windermere.solvers.gradients import differentiable_once
 from windermere.solvers.grid import Grid, Steps
 from windermere.solvers.runge_kutta import step_through
 
 Weights: TypeAlias = Sequence[Tensor]
-Function: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _by_member(work: Callable[[Weights, Tensor, int], Tensor], weights: Weights,
 
 def rate(arithmetic: str, z: Tensor, weights: Weights) -> Tensor:
     """One evaluation; compiled on a GPU where it is to be differentiated: trials and tests come in too many shapes."""
-    function = _fast(evaluate, z) if torch.is_grad_enabled() else evaluate
+    function = _fast(_ways(arithmetic, z, weights)[0], z) if torch.is_grad_enabled() else evaluate
     return cast(Tensor, function(products_in(arithmetic, z.dtype), z, *weights))
 
 
@@ -118,7 +119,7 @@ def walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, w
 
 
 def lean_walk(arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, weights: Weights) -> Tensor:
-    """The same, to be evaluated again for its gradient."""
+    """z after steps of these sizes, to be evaluated again for its gradient."""
     return cast(Tensor, _LeanWalk.apply(arithmetic, tableau, sizes, z, *weights))  # type: ignore[no-untyped-call]
 
 
@@ -130,7 +131,8 @@ class _LeanWalk(torch.autograd.Function):
         ctx: Any, arithmetic: str, tableau: Tableau, sizes: Sequence[float], z: Tensor, *weights: Tensor
     ) -> Tensor:
         z = z.contiguous(memory_format=torch.channels_last)
-        low, function = products_in(arithmetic, z.dtype), _fast(evaluate, z)
+        low, (there, back) = products_in(arithmetic, z.dtype), _ways(arithmetic, z, weights)
+        function = _fast(there, z)
         inputs: list[Tensor] = []
 
         def noted(_: Tensor, x: Tensor) -> Tensor:
@@ -138,7 +140,7 @@ class _LeanWalk(torch.autograd.Function):
             return cast(Tensor, function(low, x, *weights))
 
         z = step_through(tableau, noted, sizes, z)
-        ctx.tableau, ctx.sizes, ctx.low = tableau, sizes, low
+        ctx.tableau, ctx.sizes, ctx.low, ctx.back = tableau, sizes, low, back
         ctx.save_for_backward(*weights, *inputs)
         return z
 
@@ -148,7 +150,7 @@ class _LeanWalk(torch.autograd.Function):
         weights, inputs = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
         tableau, count = ctx.tableau, ctx.tableau.propagating
         on_z = grads[0].clone(memory_format=torch.channels_last)
-        function, gathered = _fast(pull_back, on_z), [torch.zeros_like(w) for w in weights]
+        function, gathered = _fast(ctx.back, on_z), [torch.zeros_like(w) for w in weights]
         for n in range(len(ctx.sizes) - 1, -1, -1):
             h = ctx.sizes[n]
             on_rates = [on_z * (h * tableau.b[i]) for i in range(count)]
@@ -162,31 +164,64 @@ class _LeanWalk(torch.autograd.Function):
         return None, None, None, on_z, *gathered
 
 
+class Mixing(NamedTuple):
+    """A way to do the 3x3 convolution, by far the most of an evaluation."""
+
+    there: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """From an input, a weight and a bias."""
+    back: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+    """The cotangents of all three, from that of the output, the input and the weight."""
+
+
 def evaluate(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
     """The field at z. Weights are rounded here, in each evaluation, so that their gradients are summed in their own
     dtype."""
-    w3, b3 = (rounded := _rounded_all(low, weights))[4:]
-    return F.conv2d(_hidden(_rounded(low, z), rounded)[1], w3, b3).to(z.dtype)
+    return _evaluated(PLAIN, low, z, weights)
 
 
 def pull_back(low: torch.dtype, on_rate: Tensor, z: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
     """The cotangents of z and of the weights, from that of the field's value at z; both hidden layers anew."""
+    return _pulled_back(PLAIN, low, on_rate, z, weights)
+
+
+def evaluate_in_three(low: torch.dtype, z: Tensor, *weights: Tensor) -> Tensor:
+    """As `evaluate`, with the 3x3 convolution in three products of TF32."""
+    return _evaluated(IN_THREE, low, z, weights)
+
+
+def pull_back_in_three(low: torch.dtype, on_rate: Tensor, z: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+    """As `pull_back`, with the 3x3 convolution in three products of TF32."""
+    return _pulled_back(IN_THREE, low, on_rate, z, weights)
+
+
+def _ways(arithmetic: str, z: Tensor, weights: Weights) -> tuple[Function, Function]:
+    """How solves that have a gradient evaluate the field, and pull back."""
+    in_three = takes_three(arithmetic, z, weights[2])
+    return (evaluate_in_three, pull_back_in_three) if in_three else (evaluate, pull_back)
+
+
+def _evaluated(mixing: Mixing, low: torch.dtype, z: Tensor, weights: Weights) -> Tensor:
+    w3, b3 = (rounded := _rounded_all(low, weights))[4:]
+    return F.conv2d(_hidden(mixing, _rounded(low, z), rounded)[1], w3, b3).to(z.dtype)
+
+
+def _pulled_back(mixing: Mixing, low: torch.dtype, on_rate: Tensor, z: Tensor, weights: Weights) -> tuple[Tensor, ...]:
     x, rounded = _rounded(low, z), _rounded_all(low, weights)
     w1, _, w2, _, w3, _ = rounded
-    first, second = _hidden(x, rounded)
+    first, second = _hidden(mixing, x, rounded)
     on_second, on_w3, on_b3 = _back(_rounded(low, on_rate), second, w3, 0)
     on_second = torch.ops.aten.threshold_backward(on_second, second, 0)
-    on_first, on_w2, on_b2 = _back(on_second, first, w2, 1)
+    on_first, on_w2, on_b2 = mixing.back(on_second, first, w2)
     on_first = torch.ops.aten.threshold_backward(on_first, first, 0)
     on_x, on_w1, on_b1 = _back(on_first, x, w1, 0)
     return tuple(v.to(z.dtype) for v in (on_x, on_w1, on_b1, on_w2, on_b2, on_w3, on_b3))
 
 
-def _hidden(x: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
+def _hidden(mixing: Mixing, x: Tensor, weights: Weights) -> tuple[Tensor, Tensor]:
     """Both hidden layers."""
     w1, b1, w2, b2, *_ = weights
     first = F.relu(F.conv2d(x, w1, b1)).contiguous(memory_format=torch.channels_last)  # one channel lies either way
-    return first, F.relu(F.conv2d(first, w2, b2, padding=1))
+    return first, F.relu(mixing.there(first, w2, b2))
 
 
 def _back(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,6 +231,10 @@ def _back(cotangent: Tensor, x: Tensor, weight: Tensor, padding: int) -> tuple[T
         cotangent, x, weight, sizes, [1, 1], pads, [1, 1], False, [0, 0], 1, wanted
     )
     return cast(tuple[Tensor, Tensor, Tensor], found)
+
+
+PLAIN = Mixing(partial(F.conv2d, padding=1), partial(_back, padding=1))
+IN_THREE = Mixing(three_products.mixed, three_products.mixed_back)
 
 
 def _rounded(low: torch.dtype, tensor: Tensor) -> Tensor:
@@ -212,22 +251,3 @@ def _compiles(z: Tensor) -> bool:
 
 def _fast(function: Function, z: Tensor) -> Function:
     return compiled(function) if _compiles(z) else function
-
-
-@cache
-def compiled(function: Function) -> Function:
-    """The function compiled at its first call for a shape, or as it is where that fails: then with a warning, once."""
-    made, works = torch.compile(function, dynamic=False), True
-
-    def call(*args: Any) -> Any:
-        nonlocal works
-        if works:
-            try:
-                return made(*args)
-            except compile_errors() as error:
-                works = False
-                why = (str(error).strip() or type(error).__name__).splitlines()[0]
-                warnings.warn(f"an image field cannot be compiled here, and is slower for it: {why}", stacklevel=2)
-        return function(*args)
-
-    return call
