@@ -11,7 +11,8 @@ import windermere as wm
 from tests.auditing.test_known_cases import Rotation, right_of_zero, ring
 from windermere.auditing import Outcome
 from windermere.auditing.axes import by_sample
-from windermere.auditing.subject import ModelSubject, PredictSubject
+from windermere.auditing.block_model import ModelSubject
+from windermere.auditing.subject import PredictSubject
 from windermere.errors import AuditError, UsageError
 from windermere.solvers import Solver
 

@@ -65,7 +65,7 @@ def test_samples_in_any_form_give_the_same_verdict(kind: str, samples: int | Non
         ([(ring(3), ring(3), torch.zeros(3))], "not a tuple of 3"),
         ([(ring(3)[0], torch.tensor(1))] * 3, "samples along their first axis.* torch Dataset"),
         (([[0.0, 1.0]] * 3, [0, 1, 0]), "must be tensors or arrays"),
-        ((ring(3), torch.zeros(2)), "3 inputs but 2 labels"),
+        ((ring(3), torch.zeros(2)), "3 inputs but 2 labels, or targets: both have the samples along their first"),
     ],
 )
 def test_what_holds_no_samples_is_refused_in_a_sentence(batches: Any, words: str) -> None:
@@ -178,3 +178,36 @@ def test_single_logits_are_decided_by_their_sign_and_probabilities_are_refused()
     assert wm.audit(rotating(line), (ring(), labels)).own.metric is not None
     with pytest.raises(UsageError, match="leave out the sigmoid"):
         wm.audit(rotating(line, nn.Sigmoid()), (ring(), labels))
+
+
+class Chosen(nn.Module):
+    def forward(self, scores: torch.Tensor) -> torch.Tensor:
+        return scores.argmax(dim=1)
+
+
+def test_classes_instead_of_their_scores_are_told_from_logits() -> None:
+    with pytest.raises(UsageError, match=r"labels go from 0 to 2.* like classes: return the scores .* before argmax"):
+        wm.audit(rotating(nn.Linear(2, 3), Chosen()), (ring(), torch.arange(400) % 3))
+
+
+def test_batches_of_three_are_refused_with_the_way_to_give_several_inputs() -> None:
+    with pytest.raises(UsageError, match=r"not a tuple of 3: several inputs are a tuple, as in \(\(x, t\), labels\)"):
+        wm.audit(rotating(), [(ring(), ring(), torch.zeros(400))])
+
+
+def test_three_tensors_alone_are_told_how_they_are_batches() -> None:
+    with pytest.raises(UsageError, match=r"not a list of 3: batches of inputs alone are \[\(x,\), \(x,\)\]"):
+        wm.audit(rotating(), [ring(), ring(), ring()])
+
+
+class Squeezed(nn.Module):
+    """As it is often written, so that a batch of one has no axis left."""
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        return z.squeeze()
+
+
+def test_no_single_sample_is_left_over_where_all_are_taken() -> None:
+    x = ring(1001)
+    verdict = wm.audit(rotating(nn.Linear(2, 1), Squeezed()), (x, x[:, 0] > 0), samples=None, evidence=False)
+    assert verdict.samples == 1001

@@ -110,15 +110,20 @@ def test_a_constant_field_is_a_flow_at_any_step_and_nothing_crosses(steps: int) 
     assert found(verdict, "orientation")["negative"] == 0
 
 
-def test_the_fan_of_figure_3_is_tied_at_a_step_of_ten_to_the_minus_two_and_a_half() -> None:
+@pytest.mark.parametrize(
+    ("exponent", "outcome"), [(-2.5, Outcome.TIED), pytest.param(-4.5, Outcome.FLOW, marks=pytest.mark.thorough)]
+)
+def test_the_fan_of_figure_3_is_tied_at_a_coarse_step_and_a_flow_at_a_fine_one(
+    exponent: float, outcome: Outcome
+) -> None:
     corners = torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0]])
     noise = 0.001 * torch.randn(4, 100, 2, generator=torch.Generator().manual_seed(0))
     x, y = (corners[:, None] + noise).flatten(0, 1), torch.tensor([0, 0, 1, 1]).repeat_interleave(100)
-    block = wm.ODEBlock(Fan(), wm.FixedStep("euler", step=10**-2.5))
+    block = wm.ODEBlock(Fan(), wm.FixedStep("euler", step=10**exponent))
     model = nn.Sequential(block, separating_head(block, x, y))
-    assert float((labelled_by_itself(model, x) == y).double().mean()) == 1.0
-    verdict = wm.audit(model, (x, y))
-    assert verdict.outcome is Outcome.TIED
+    right = float((labelled_by_itself(model, x) == y).double().mean())
+    assert (right == 1.0) is (outcome is Outcome.TIED)
+    assert wm.audit(model, (x, y), evidence=outcome is Outcome.TIED).outcome is outcome
 
 
 def separating_head(block: nn.Module, x: Tensor, y: Tensor) -> nn.Linear:
@@ -267,6 +272,9 @@ def test_batches_are_streamed_and_a_subsample_is_stated() -> None:
 def test_what_cannot_be_audited_gets_a_sentence() -> None:
     with pytest.raises(AuditError, match="no solve was seen"):
         wm.audit(nn.Linear(2, 2), (ring(), torch.zeros(400)))
+    weights: Any = nn.Linear(2, 2).state_dict()
+    with pytest.raises(UsageError, match="called with a batch, which 'OrderedDict' cannot be: give the model itself"):
+        wm.audit(weights, (ring(), torch.zeros(400)))
     with pytest.raises(UsageError, match="there are none"):
         wm.audit(nn.Linear(2, 2), [])
     with pytest.raises(UsageError, match="one score for each"):

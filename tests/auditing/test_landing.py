@@ -12,9 +12,10 @@ from torchdiffeq import odeint
 import windermere as wm
 from tests.auditing.test_known_cases import ring
 from windermere.auditing.adapters.torchdiffeq import TorchdiffeqSubject
+from windermere.auditing.block_model import ModelSubject
 from windermere.auditing.reference import reference_flow
 from windermere.auditing.refinement import refinements
-from windermere.auditing.subject import ModelSubject, PredictSubject
+from windermere.auditing.subject import PredictSubject
 from windermere.solvers.landing import MOST_LANDINGS, has_to_land, is_landing, landing
 
 TIMES = (0.0, 505 / 4096, 1465 / 4096, 1467 / 4096, 3591 / 4096, 1.0)
@@ -137,6 +138,15 @@ def test_where_output_times_are_many_no_refinement_is_solved_that_landing_makes_
     reference = reference_flow(subject, x, subject.forward(x, None), still=lambda *_: True)
     assert reference.converged
     assert reference.evaluations <= 4 * (64 + 128 + 256)
+
+
+def test_no_order_is_told_where_landing_cuts_steps_short() -> None:
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    solver = wm.FixedStep("euler", step=1 / 8)
+    models = wm.ODEBlock(Seen(), solver), WithTorchdiffeq(solver, tuple(np.linspace(0, 1, 31)))
+    end, many = (wm.audit(model, x, evidence=False).reference.order for model in models)
+    assert end == pytest.approx(4, abs=0.5)
+    assert many is None
 
 
 def test_landing_ends_with_its_scope_and_leaves_more_times_than_can_be_landed_on() -> None:

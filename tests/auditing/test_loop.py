@@ -83,6 +83,7 @@ def test_the_sum_of_steps_is_told_where_a_step_shows_nothing() -> None:
         (euler(lambda k, n: 1 / n, lambda k, n: (k + 1) / n), "time at the end of each step"),
         (euler(lambda k, n: 1 / n, lambda k, n: 1 - k / n), "one of them is the wrong way round"),
         (euler(lambda k, n: -1 / n, lambda k, n: k / n), "wrong way, so a sign is wrong"),
+        (euler(lambda k, n: -1 / n, lambda k, n: 1 - k / n), "if that is meant, give times=(1, 0)"),
         (euler(lambda k, n: 1 / n, lambda k, n: 1000 * k / n), "1000 times what its steps sum to"),
         (euler(lambda k, n: 1 / n, lambda k, n: 0.01 + k / n), "in step 1 it gives the velocity t = 0.01, where"),
         (without_last, "evaluates the velocity 9 times for 10 steps, which take 10"),
@@ -97,6 +98,12 @@ def test_every_kind_of_slip_is_named(loop: Callable[..., Tensor], words: str) ->
     assert words in report.sentence
 
 
+def test_a_loop_that_evaluates_too_seldom_for_a_single_step_is_told_so() -> None:
+    report = wm.audit_loop(right, velocity, NOISE, steps=2, method="rk4")
+    told = "it evaluates the velocity 2 times for 2 steps, which take 8 evaluations by rk4"
+    assert report.sentence == f"{told}: if the loop is meant to be another method, name it: method='euler'"
+
+
 def test_any_grid_is_right_if_times_and_steps_are_of_one_grid() -> None:
     def time(k: int, n: int) -> float:
         return (k / n) ** 2
@@ -105,6 +112,13 @@ def test_any_grid_is_right_if_times_and_steps_are_of_one_grid() -> None:
     assert report.agrees, report
     assert isinstance(report.sampler.solver, wm.OnGrid)
     assert report.sampler.solver.times == pytest.approx([time(k, 6) for k in range(7)])
+
+
+def test_a_loop_of_another_method_is_told_which_ones_it_may_be() -> None:
+    report = wm.audit_loop(heun, velocity, NOISE, steps=10)
+    assert report.sentence.endswith(
+        "10 evaluations by euler: if the loop is meant to be another method, name it: method='midpoint' or 'heun'"
+    )
 
 
 def test_a_loop_may_go_from_1_to_0() -> None:

@@ -57,6 +57,30 @@ def test_an_own_error_at_rounding_is_exact_whatever_the_ratio() -> None:
     assert verdict.outcome is Outcome.FLOW
 
 
+class Raised(nn.Module):
+    """Far from 0, as temperatures in kelvin and pressures in pascal are."""
+
+    def __init__(self, *, tied: bool) -> None:
+        super().__init__()
+        self.path = Path31(TIED, EULER) if tied else Path31(FLOW, RK4)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.path(x) + HEIGHT
+
+
+HEIGHT = 1e4
+
+
+@pytest.mark.parametrize("metric", ["mse", "mae"])
+def test_where_outputs_are_counted_from_decides_nothing(metric: str) -> None:
+    """An error of 2e-3 is small beside 1e4, and large beside what changes."""
+    x, y = sampled(2e-3)
+    batch = x.double(), y.double() + HEIGHT
+    tied, flow = (wm.audit(Raised(tied=t).double(), batch, metric=metric, evidence=False) for t in (True, False))
+    assert (tied.outcome, flow.outcome) == (Outcome.TIED, Outcome.FLOW)
+    assert gap_of(tied).value == pytest.approx(gap_of(regression(tied=True, metric=metric)).value, rel=1e-2)
+
+
 def test_squared_errors_and_their_roots_decide_alike_at_any_threshold() -> None:
     for threshold in (2.0, 20.0, 30.0):
         one, other = (regression(tied=True, metric=m, threshold=threshold) for m in ("mse", "rmse"))
@@ -210,7 +234,7 @@ def test_a_likelihood_is_told_its_nats_and_in_which_direction(matrix: Tensor, ou
     )
     assert (own < flow) == (wrong == "good")
     assert verdict.outcome is outcome
-    assert f"likelihoods are {abs(own - flow):.3f} nats for a sample too {wrong}" in verdict.recommendation
+    assert f"log-likelihoods are too {wrong} by {abs(own - flow):.3f} nats" in verdict.recommendation
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -273,3 +297,36 @@ def test_energy_drifts_under_euler_and_the_models_own_energy_is_found_by_name() 
     assert wm.audit(Pendulum(RK4), x, metric="energy-drift", evidence=False).outcome is Outcome.FLOW
     with pytest.raises(UsageError, match="the energy at several times"):
         wm.audit(wm.ODEBlock(Rotation(1.0), RK4), ring(), metric=wm.energy_drift(lambda z: z.sum(dim=-1)))
+
+
+# ---------------------------------------------------------------------------------------------------------
+# What metrics may do
+
+
+def test_a_metric_that_writes_to_what_it_is_given_changes_no_verdict() -> None:
+    def distance(outputs: Tensor, targets: Tensor) -> Tensor:
+        return outputs.sub_(targets.mul_(2)).abs().mean(dim=(1, 2))
+
+    x, y = sampled(2e-3)
+    careful = wm.Metric(lambda o, t: (o - 2 * t).abs().mean(dim=(1, 2)), better="lower", relative=True, name="distance")
+    writing = wm.Metric(distance, better="lower", relative=True)
+    first, second = (wm.audit(Path31(TIED, EULER), (x, y), metric=m, evidence=False) for m in (careful, writing))
+    assert (first.outcome, first.gap) == (second.outcome, second.gap)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_metric_may_be_a_network(dtype: torch.dtype) -> None:
+    critic = nn.Linear(2, 1, dtype=dtype)
+    judged = wm.audit(
+        nn.Sequential(wm.ODEBlock(Rotation(3.0), RK4)),
+        (ring(50), ring(50)),
+        metric=lambda outputs, targets: critic(outputs.to(dtype))[:, 0],
+        threshold=0.1,
+        evidence=False,
+    )
+    assert judged.outcome is Outcome.FLOW
+
+
+def test_complex_scores_are_refused() -> None:
+    with pytest.raises(UsageError, match="complex scores"):
+        regression(tied=False, metric=lambda outputs, targets: outputs[:, 0, 0] + 0j, threshold=0.1)

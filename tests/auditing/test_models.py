@@ -8,7 +8,7 @@ from torch import nn
 
 import windermere as wm
 from tests.auditing.rotations import rotating
-from tests.auditing.test_known_cases import ring
+from tests.auditing.test_known_cases import Rotation, ring
 from windermere.auditing import Outcome
 from windermere.errors import AuditError
 
@@ -49,6 +49,41 @@ def test_a_predict_that_passes_its_solver_over_is_no_flow() -> None:
     verdict = wm.audit(lambda x, solver: x, (ring(), torch.zeros(400)), trained_with=OWN)
     assert verdict.outcome is Outcome.UNDECIDED
     assert "the same outputs whatever the solver" in verdict.sentence
+
+
+def _by_hand(x: torch.Tensor, method: str, steps: int) -> torch.Tensor:
+    """A turn by 3, whose evaluations nobody counts: of a linear field a step is the beginning of its series."""
+    turn, order = torch.tensor([[0.0, 3.0], [-3.0, 0.0]]) / steps, {"euler": 1, "midpoint": 2, "rk4": 4}[method]
+    for _ in range(steps):
+        term, total = x, x
+        for k in range(1, order + 1):
+            term = term @ turn / k
+            total = total + term
+        x = total
+    return x
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_predict_that_hears_the_method_alone_is_no_flow(counted: bool) -> None:
+    """With 2 steps rk4 is far from the flow, and so are all its refinements: they agree since they are the same."""
+
+    def predict(x: torch.Tensor, solver: Any) -> Any:
+        if counted:
+            return wm.solve(Rotation(3.0), x, wm.FixedStep.of(solver.method, steps=2)).final
+        return _by_hand(x, solver.method, 2)
+
+    verdict = wm.audit(predict, (ring(), torch.zeros(400)), trained_with=wm.FixedStep("euler", step=1 / 2))
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert counted or "the same outputs whatever the solver's step" in verdict.sentence
+
+
+def test_a_predict_by_hand_that_hears_both_is_audited() -> None:
+    def predict(x: torch.Tensor, solver: Any) -> torch.Tensor:
+        return _by_hand(x, solver.method, max(1, round(1 / solver.step)))
+
+    verdict = wm.audit(predict, (ring(), torch.zeros(400)), trained_with=wm.FixedStep("euler", step=1 / 2))
+    assert verdict.outcome is not Outcome.UNDECIDED
+    assert verdict.reference.converged
 
 
 class Conditioned(nn.Module):
@@ -111,3 +146,79 @@ def test_where_nobody_wants_gradients_predict_is_asked_for_none(mode: Any) -> No
 
     with mode():
         assert wm.audit(predict, (2 * ring(20), torch.zeros(20)), trained_with=OWN).samples == 20
+
+
+def test_complex_outputs_are_refused_and_their_real_parts_not_taken_for_them() -> None:
+    class Turned(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return torch.view_as_complex(z)[:, None]
+
+    with pytest.raises(AuditError, match=r"complex .* by torch\.view_as_real"):
+        wm.audit(rotating(Turned()), ring(20))
+
+
+def test_what_is_audited_of_several_outputs_is_told_by_its_key() -> None:
+    class Named(nn.Module):
+        def forward(self, z: torch.Tensor) -> dict[str, Any]:
+            return {"loss": None, "logits": z}
+
+    verdict = wm.audit(rotating(Named()), (ring(20), torch.arange(20) % 2), evidence=False)
+    assert "of the dict it returns, its entry 'logits' alone is audited" in verdict.notes
+
+
+class Turning(nn.Module):
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return 3.0 * torch.stack([-z[:, 1], z[:, 0]], dim=1)
+
+
+def test_a_scripted_field_is_audited_as_the_one_that_it_was() -> None:
+    scripted, plain = (wm.ODEBlock(field, OWN) for field in (torch.jit.script(Turning()), Turning()))
+    found, wanted = (wm.audit(block, (ring(20), torch.arange(20) % 2)) for block in (scripted, plain))
+    assert (found.outcome, found.gap, found.notes) == (wanted.outcome, wanted.gap, wanted.notes)
+
+
+def test_a_loop_may_call_a_scripted_velocity() -> None:
+    def loop(velocity: Any, z: torch.Tensor, steps: int) -> torch.Tensor:
+        for k in range(steps):
+            z = z + velocity(torch.tensor(k / steps), z) / steps
+        return z
+
+    found, wanted = (
+        wm.audit_loop(loop, field, ring(20), steps=4) for field in (torch.jit.script(Turning()), Turning())
+    )
+    assert str(found) == str(wanted)
+
+
+class Resting(nn.Module):
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        return 0 * z
+
+
+class SideBySide(nn.Module):
+    """The solve that ends last shows nothing of the other's error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turning = wm.ODEBlock(Turning(), wm.FixedStep.of("rk4", steps=16))
+        self.resting = wm.ODEBlock(Resting(), wm.FixedStep.of("midpoint", steps=16))
+
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        turned: torch.Tensor = self.turning(z)
+        return turned + 0.1 * self.resting(z)
+
+
+class SideBySideElsewhere(nn.Module):
+    def forward(self, z: torch.Tensor) -> torch.Tensor:
+        t = torch.tensor([0.0, 1.0], dtype=z.dtype)
+        turned: torch.Tensor = wm.odeint(Turning(), z, t, method="rk4", options={"step_size": 1 / 16})[-1]
+        return turned + 0.1 * wm.odeint(Resting(), z, t, method="midpoint", options={"step_size": 1 / 16})[-1]
+
+
+@pytest.mark.parametrize("model", [SideBySide(), SideBySideElsewhere()])
+def test_a_solver_is_as_accurate_as_the_own_one_where_all_solves_are(model: nn.Module) -> None:
+    coarse = [wm.Candidate("euler", 8.0)]
+    x = ring()
+    verdict = wm.audit(model, (x, model(x).argmax(dim=1)), candidates=coarse, evidence=False)
+    assert verdict.outcome is Outcome.FLOW
+    assert not any(line.counts for line in verdict.table if line.method == "euler")
+    assert any("its solves have several methods" in note for note in verdict.notes)

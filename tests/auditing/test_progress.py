@@ -92,10 +92,21 @@ def test_streamed_batches_are_counted_from_one_and_their_number_is_not_known() -
     assert {now.batches for now in heard} == {None}
 
 
-def test_a_report_may_end_an_audit_as_ctrl_c_does() -> None:
+@pytest.mark.parametrize("phase", ["own solver", "reference flow", "other solvers", "evidence"])
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, TimeoutError])
+def test_a_report_may_end_an_audit_as_ctrl_c_does(kind: type[BaseException], phase: str) -> None:
     def interrupt(now: AuditProgress) -> None:
-        if now.phase == "reference flow":
-            raise KeyboardInterrupt
+        if now.phase == phase and (phase == "evidence" or now.solver is not None or phase == "own solver"):
+            raise kind
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(kind):
         audited(Rotation(3.0), wm.FixedStep.of("euler", steps=2), report=interrupt)
+
+
+def test_what_a_report_raises_keeps_its_cause() -> None:
+    def interrupt(now: AuditProgress) -> None:
+        raise TimeoutError from OSError("the disk")
+
+    with pytest.raises(TimeoutError) as raised:
+        audited(Rotation(3.0), wm.FixedStep.of("euler", steps=2), report=interrupt)
+    assert isinstance(raised.value.__cause__, OSError)

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 import windermere as wm
 from tests.auditing.test_known_cases import Rotation, labelled_by_itself, right_of_zero, ring
 from windermere.auditing import Outcome, Verdict
+from windermere.auditing.block_model import ModelSubject
 from windermere.auditing.judge import end_of
 from windermere.auditing.reference import _holds_for_most, reference_flow
 from windermere.auditing.refinement import left_over, observed_order, refinements
 from windermere.auditing.scoring import distance
-from windermere.auditing.subject import ModelSubject, PredictSubject
+from windermere.auditing.subject import PredictSubject
 from windermere.errors import AuditError
 
 
@@ -160,6 +161,12 @@ def test_a_stiff_field_is_called_stiff() -> None:
     assert verdict.outcome is Outcome.UNDECIDED
     assert "stiff" in verdict.sentence
     assert "chaotic" not in verdict.sentence
+
+
+def test_what_converges_fast_and_is_not_there_yet_is_not_called_slow() -> None:
+    verdict = audited(Linear(500.0), wm.FixedStep.of("euler", steps=16), ring(), evidence=False, budget=2000)
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert "approach each other, but are still too far apart when the budget is spent: the field is" in verdict.sentence
 
 
 def test_a_reference_that_first_blows_up_is_refined_until_it_does_not() -> None:

@@ -1,13 +1,16 @@
 """Regressions as docs/audit.md tells users to audit them, on a model that is tied by construction."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import windermere as wm
+from tests.auditing.test_known_cases import gap_of
 from windermere.auditing import Outcome, Verdict
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
@@ -88,3 +91,33 @@ def test_relative_errors_call_a_flow_what_is_one_down_to_no_error_at_all(noise: 
 def test_no_page_recommends_r_squared_any_more() -> None:
     pages = [PAGE.parents[1] / "README.md", *PAGE.parent.glob("*.md")]
     assert not [page.name for page in pages if page.exists() and "r_squared" in page.read_text()]
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Series of several lengths, batch by batch
+
+
+class ManyTimes(nn.Module):
+    """As many times as the inputs have, from the state at the first one."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        times = torch.linspace(0.0, x.shape[1] / 10, x.shape[1])
+        return wm.odeint(lambda t, z: torch.sin(3 * z), x[:, 0], times, method="euler").movedim(1, 0)
+
+
+def series(samples: int) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(0)
+    x = [torch.randn(samples, times, 2, generator=generator) for times in (10, 15, 20)]
+    return [(each, ManyTimes()(each) + 0.05 * torch.randn(each.shape, generator=generator)) for each in x]
+
+
+@pytest.mark.parametrize("samples", [3, 40])
+@pytest.mark.parametrize("metric", ["mse", "rmse", "mae", "r2", None])
+def test_series_of_several_lengths_are_judged_together(metric: str | None, samples: int) -> None:
+    batches: Any = series(samples) if metric else [(x,) for x, _ in series(samples)]
+    verdict = wm.audit(ManyTimes(), batches, metric=metric, samples=None, evidence=False)
+    assert verdict.samples == 3 * samples
+    alone = [wm.audit(ManyTimes(), [b], metric=metric, samples=None, evidence=False).own.metric for b in batches]
+    if metric in ("mse", "mae"):
+        assert verdict.own.metric == pytest.approx(np.mean([each or 0.0 for each in alone]), rel=1e-6)
+    assert isfinite(gap_of(verdict).value)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import windermere as wm
-from windermere.auditing.subject import ModelSubject
+from windermere.auditing.block_model import ModelSubject
 from windermere.errors import AuditError, UnknownNameError, UsageError
 
 EULER = wm.FixedStep("euler", step=1 / 4)
@@ -174,3 +174,13 @@ def test_wrong_names_are_refused_at_once() -> None:
         wm.Sampler(Network(), EULER, order="yt")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="velocity"):
         wm.Sampler(3, EULER)  # type: ignore[arg-type]
+
+
+def test_noise_that_a_velocity_draws_is_not_taken_for_the_time_that_it_is_given() -> None:
+    def drawing(t: Tensor, x: Tensor) -> Tensor:
+        return -x + torch.randn_like(x)
+
+    with pytest.raises(UsageError, match=r"draws noise, .* name order='tx' and time=\.\.\., one of 'scalar', 'batch'"):
+        wm.Sampler(drawing, EULER, order="tx")(NOISE)
+    named = wm.Sampler(drawing, EULER, order="tx", time="scalar")
+    assert any("noise is held fixed" in note for note in wm.audit(named, NOISE, evidence=False).notes)

@@ -68,6 +68,23 @@ def test_maps_hold_what_the_model_decides_there(tied: Verdict) -> None:
     assert (own["map"][row, column] == own["decided"]).mean() > 0.9
 
 
+class Fenced(nn.Module):
+    """It knows no states beyond those of its samples, and says so in its own way."""
+
+    def forward(self, t: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        if z.norm(dim=1).max() > 1.1:
+            raise KeyError("beyond the fence")
+        return z.roll(1, dims=1) * torch.tensor([-0.3, 0.3], dtype=z.dtype)
+
+
+def test_where_a_field_raises_behind_its_samples_there_is_no_map_and_a_page_all_the_same() -> None:
+    model = nn.Sequential(wm.ODEBlock(Fenced(), wm.FixedStep.of("midpoint", steps=8)), nn.Linear(2, 2))
+    x = nn.functional.normalize(RING)
+    verdict = wm.audit(model, (x, model(x).argmax(dim=1)))
+    scene = scene_of(verdict)
+    assert all("paths" in rung and "map" not in rung for rung in scene["rungs"])
+
+
 def test_a_confusion_matrix_counts_every_sample_once(tied: Verdict) -> None:
     scene = scene_of(tied)
     for rung in scene["rungs"]:
@@ -118,6 +135,20 @@ def test_a_bare_function_shows_how_its_outputs_move() -> None:
     assert scene["kind"] == "outputs"
     assert all("paths" not in rung for rung in scene["rungs"])
     assert sum(scene["rungs"][0]["moved"]) == 30
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_no_rung_of_unknown_times_repeats_another(steps: int) -> None:
+    """Steps longer than the whole time are one step, whatever they are called."""
+
+    def predict(x: torch.Tensor, solver: wm.Solver) -> torch.Tensor:
+        return wm.solve(lambda t, z: z.flip(1), x, solver).final
+
+    labels = torch.zeros(30, dtype=torch.int64)
+    scene = scene_of(wm.audit(predict, (RING[:30], labels), trained_with=wm.FixedStep("euler", step=1 / steps)))
+    counts = [rung["evaluations"] for rung in scene["rungs"][:-1]]
+    assert counts == sorted(set(counts))
+    assert scene["rungs"][scene["own"]]["precision"] == 1 / steps
 
 
 @pytest.mark.parametrize("suffix", ["html", "json", "png", "svg"])
@@ -228,3 +259,19 @@ def test_without_labels_a_scene_tells_how_far_outputs_move() -> None:
     assert scene["labels"] is None
     assert scene["rungs"][scene["own"]]["score"] == verdict.own.metric == 0
     assert scene["rungs"][-1]["score"] == verdict.reference.metric
+
+
+@pytest.mark.parametrize("inputs", [RING[:1], RING[:1].repeat(30, 1), RING.bfloat16()], ids=["one", "alike", "short"])
+def test_a_page_is_made_of_a_single_sample_of_samples_in_one_place_and_in_sixteen_bits(inputs: torch.Tensor) -> None:
+    block = wm.ODEBlock(wm.Autonomous(nn.Linear(2, 2)), wm.FixedStep("euler", step=1 / 2))
+    model = nn.Sequential(block, nn.Linear(2, 2)).to(inputs.dtype)
+    verdict = wm.audit(model, (inputs, torch.zeros(len(inputs))))
+    page = audit_page([{**verdict.to_dict(), "scene": scene_of(verdict)}])
+    assert '"inputs":' in page
+    assert np.isfinite(scene_of(verdict)["inputs"]).all()
+
+
+def test_real_samples_in_sixteen_bits_are_shown() -> None:
+    sampler = wm.Sampler(Turning(), wm.FixedStep("euler", step=1 / 2), order="xt")
+    scene = scene_of(wm.audit(sampler, RING, data=RING.bfloat16()))
+    assert scene["real"].shape == (60, 2)

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from windermere.auditing.statistics import in_units, mean_ratio, over_times, paired_gap
+from windermere.auditing.statistics import Gap, in_units, mean_ratio, over_times, paired_gap
 
 
 def test_no_difference_among_few_samples_does_not_prove_that_there_is_none() -> None:
@@ -52,10 +52,17 @@ def test_more_samples_than_were_predicted_settle_it() -> None:
     assert paired_gap(np.tile(first, copies), np.tile(second, copies)).exceeds(0.1) is not None
 
 
-def test_the_interval_of_two_real_scores_is_worked_out_by_hand() -> None:
-    """Differences of 1 and 3: mean 2, standard deviation sqrt 2, standard error 1."""
-    gap = paired_gap(np.array([2.0, 4.0]), np.array([1.0, 1.0]))
-    assert (gap.low, gap.high) == pytest.approx((0.04, 3.96), rel=1e-12)
+def test_the_interval_of_five_real_scores_is_worked_out_by_hand() -> None:
+    """Differences of 0 to 4: mean 2, standard error sqrt 0.5, and Student's 2.776 for 4 degrees of freedom."""
+    gap = paired_gap(np.arange(1.0, 6.0), np.ones(5))
+    assert (gap.low, gap.high) == pytest.approx((2 - 2.776 * 0.5**0.5, 2 + 2.776 * 0.5**0.5), abs=0.01)
+
+
+def test_three_real_scores_are_as_sure_as_they_say() -> None:
+    """The normal interval would cover the truth 81 times in 100."""
+    draws = np.random.default_rng(3).normal(1.0, 1.0, (400, 3))
+    gaps = [paired_gap(each, np.zeros(3)) for each in draws]
+    assert sum(gap.low <= 1 <= gap.high for gap in gaps) >= 0.92 * 400
 
 
 def test_real_scores_get_the_normal_interval() -> None:
@@ -84,6 +91,50 @@ def test_the_interval_of_a_ratio_of_errors_covers_the_truth_about_as_often_as_it
     assert 0.88 <= covered / 300 <= 0.98
 
 
+@pytest.mark.parametrize(
+    ("above", "below", "interval"),
+    [
+        ([1e-14, *[0.0] * 19], [1.0] * 20, (0.0, 1e-12)),
+        ([1.0] * 20, [1.0, *[0.0] * 19], (1.0, inf)),
+        ([1.0] * 20, [0.0] * 20, (inf, inf)),
+        ([0.0] * 20, [1.0] * 20, (0.0, 0.0)),
+    ],
+)
+def test_a_ratio_of_errors_of_which_most_are_zero_has_an_interval(
+    above: list[float], below: list[float], interval: tuple[float, float]
+) -> None:
+    ratio = mean_ratio(np.array(above), np.array(below))
+    low, high = interval
+    assert low <= ratio.low <= ratio.value <= ratio.high <= high
+
+
+def test_times_without_a_score_are_no_scores_of_nothing() -> None:
+    """Nothing was measured in the second half: as blocks of time these would halve the difference."""
+    values = np.ones((3, 40))
+    values[:, 20:] = np.nan
+    assert paired_gap(values, np.zeros((3, 40))).value == 1.0
+
+
+def test_errors_that_overflow_for_a_while_are_still_compared_with_others() -> None:
+    above = np.full((5, 40), 2.0)
+    above[:, 20:] = np.inf
+    ratio = mean_ratio(above, np.ones((5, 40)))
+    assert (ratio.value, ratio.samples, ratio.blocks) == (2.0, 5, False)
+
+
+def test_a_ratio_that_a_few_samples_make_has_an_interval_from_nothing_on() -> None:
+    """One resample in twenty has none of the three."""
+    above = np.zeros(300)
+    above[:3] = 1.0
+    assert mean_ratio(above, np.ones(300)).low == 0
+
+
+def test_the_samples_that_are_missing_are_counted_by_the_end_that_is_open() -> None:
+    skew = Gap(value=0.2, low=0.0, high=0.21, samples=100)
+    assert skew.exceeds(0.1) is None
+    assert skew.more_samples(0.1) == 300  # half of an end of 0.2 is 0.1
+
+
 def test_few_samples_with_scores_by_time_are_judged_by_blocks_and_many_by_sample() -> None:
     assert in_units(np.ones((3, 40)))[1]
     assert len(in_units(np.ones((3, 40)))[0]) == 21
@@ -110,3 +161,18 @@ def test_nothing_over_nothing_is_the_same() -> None:
     ratio = mean_ratio(np.zeros(30), np.zeros(30))
     assert (ratio.value, ratio.low, ratio.high) == (1.0, 1.0, 1.0)
     assert mean_ratio(np.full(30, 1e-9), np.zeros(30), floor=1e-6).value == 1.0
+
+
+@pytest.mark.parametrize("samples", [30, 1000])
+def test_hits_at_each_time_have_the_interval_of_their_means(samples: int) -> None:
+    """A sample that is right at 9 of 10 times is not wrong: all samples differ by a tenth, and none by more."""
+    first, second = np.ones((samples, 10)), np.ones((samples, 10))
+    second[:, 3] = 0
+    gap = paired_gap(first, second)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.1, 0.1, 0.1))
+
+
+def test_samples_that_are_right_or_wrong_at_all_times_are_right_or_wrong() -> None:
+    first, second = np.ones(50), np.repeat([1.0, 0.0], 25)
+    whole, by_time = paired_gap(first, second), paired_gap(np.tile(first[:, None], 3), np.tile(second[:, None], 3))
+    assert (by_time.low, by_time.high) == (whole.low, whole.high)

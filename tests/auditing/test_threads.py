@@ -1,8 +1,9 @@
 """An audit changes nothing that another thread sees: no mode, no hook, no solver, no library."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from threading import Lock, Thread
+from pathlib import Path
+from threading import Event, Lock, Thread
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ import windermere as wm
 from tests.auditing.adapters.models import points
 from tests.threads import run_together
 from windermere.auditing.adapters.torchdiffeq import TorchdiffeqSubject
-from windermere.auditing.subject import ModelSubject
+from windermere.auditing.block_model import ModelSubject
+from windermere.auditing.threads import is_small
 from windermere.errors import AuditError, MissedSolvesError
+from windermere.fast.cpu.native_call import threads_for_c_alone
 from windermere.nn.copies import copy_of
 
 PASSES = 1000
@@ -90,7 +93,7 @@ def test_the_table_is_put_back_by_the_last_of_overlapping_audits() -> None:
 def test_a_solver_that_someone_registers_during_an_audit_stays() -> None:
     model, x = Theirs(), labelled()[0]
     own = SOLVERS["euler"]
-    with TorchdiffeqSubject.intercepting(TorchdiffeqSubject(model, x)._run(x, None)[0]):
+    with TorchdiffeqSubject.calls.watching(TorchdiffeqSubject(model, x)._run(x, None)[0]):
         SOLVERS["mine"] = own
     assert SOLVERS.pop("mine") is own
     assert SOLVERS["euler"] is own
@@ -239,3 +242,61 @@ def test_a_copy_is_made_once() -> None:
     assert copy_of(twin) is twin
     assert not twin.training
     assert model.training
+
+
+class Noting(nn.Module):
+    """Notes how many threads PyTorch has while it is solved."""
+
+    def __init__(self, units: int, note: Callable[[int], None]) -> None:
+        super().__init__()
+        self.net, self.note = nn.Sequential(nn.Linear(2, units), nn.Linear(units, 2)), note
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        self.note(torch.get_num_threads())
+        return 0.01 * self.net(z)
+
+
+def noting(units: int, note: Callable[[int], None]) -> wm.ODEBlock:
+    return wm.ODEBlock(Noting(units, note), wm.FixedStep("euler", step=1 / 2))
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads", "coarse_pictures")
+def test_a_small_model_is_audited_with_one_thread_of_pytorch(tmp_path: Path) -> None:
+    seen: list[int] = []
+    verdict = wm.audit(noting(8, seen.append), points(100), candidates=(), budget=300)
+    audited = seen[-1]
+    verdict.save(tmp_path / "audit.html")
+    assert (audited, seen[-1], torch.get_num_threads()) == (1, 1, 2)
+
+
+@pytest.mark.parametrize(("units", "samples", "small"), [(8, 1000, True), (3000, 1000, False), (8, 40000, False)])
+def test_a_wide_model_or_a_large_batch_is_not_small(units: int, samples: int, small: bool) -> None:
+    assert is_small(ModelSubject(noting(units, list[int]().append)), points(samples)) == small
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_after_audits_side_by_side_new_threads_have_as_many_as_ever() -> None:
+    inside, beside, gone = Event(), Event(), Event()
+
+    def first() -> None:
+        with threads_for_c_alone():
+            inside.set()
+            beside.wait()
+        gone.set()
+
+    def second() -> None:
+        inside.wait()
+        with threads_for_c_alone():
+            beside.set()
+            gone.wait()
+
+    run_together(first, second)
+    assert run_together(torch.get_num_threads) == [2]

@@ -79,6 +79,7 @@ def test_without_a_flow_nothing_printed_or_kept_is_infinite_or_not_a_number(made
     assert "not known under the flow" in str(verdict)
 
 
+@pytest.mark.usefixtures("coarse_pictures")
 @pytest.mark.parametrize("made", [without_budget, of_noise])
 def test_without_a_flow_there_is_a_figure_that_says_so(made: Any, tmp_path: Path) -> None:
     figure = made().plot(tmp_path / "audit.png")
@@ -191,3 +192,46 @@ def test_the_figure_calls_no_solver_accurate_where_the_flow_is_not_known() -> No
     words = " ".join(text.get_text() for text in without_budget().plot().findobj(Text))
     assert "the flow is not known" in words
     assert "accurate" not in words
+
+
+class Guarded(nn.Module):
+    """A field that takes no states beyond 2, to which only steps that are too coarse lead."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        if z.abs().max() > 2:
+            raise ValueError("the state left its domain")
+        return -8 * z
+
+
+def test_what_a_field_raises_under_a_coarser_solver_fails_that_solver_alone() -> None:
+    x = torch.rand(50, 2, generator=torch.Generator().manual_seed(0)) + 0.5
+    verdict = wm.audit(wm.ODEBlock(Guarded(), wm.FixedStep("euler", step=1 / 16)), x)
+    failed = {line.solver: line.failed for line in verdict.table if line.failed is not None}
+    assert verdict.reference.converged
+    assert failed == {"euler, h = 1/2": "ValueError: the state left its domain"}
+
+
+def test_what_a_field_raises_under_every_finer_solver_is_why_nothing_is_known() -> None:
+    class Counted(nn.Module):
+        """Takes no more than a few steps of its own."""
+
+        def forward(self, t: Tensor, z: Tensor) -> Tensor:
+            if 0 < float(t) < 0.25:
+                raise ValueError("this time is not in the table")
+            return -z
+
+    verdict = wm.audit(wm.ODEBlock(Counted(), OWN), ring())
+    assert verdict.outcome == Outcome.UNDECIDED
+    assert verdict.reference.reason == "ValueError: this time is not in the table"
+
+
+@pytest.mark.parametrize("words", ["not enough memory: you tried to allocate", "CUDA error: device-side assert"])
+def test_a_machine_that_gives_up_is_no_solver_that_fails(words: str) -> None:
+    class Weary(nn.Module):
+        def forward(self, t: Tensor, z: Tensor) -> Tensor:
+            if z.dtype == torch.float32 and 0 < float(t) < OWN.step:  # under finer steps of the table alone
+                raise RuntimeError(words)
+            return -z
+
+    with pytest.raises(RuntimeError, match=words):
+        wm.audit(wm.ODEBlock(Weary(), OWN), ring())

@@ -49,10 +49,20 @@ def test_movement_is_the_distance_over_the_spread() -> None:
     assert gap_of(verdict).value == pytest.approx(float(moved), rel=1e-3)
 
 
+def test_outputs_that_move_far_are_told_by_how_many_times_their_spread() -> None:
+    x = torch.randn(100, 2, generator=torch.Generator().manual_seed(0)).double()
+    growth = nn.Linear(2, 2, bias=False, dtype=torch.float64)
+    growth.weight.data = 8 * torch.eye(2, dtype=torch.float64)
+    blown_up = wm.ODEBlock(wm.Autonomous(growth), wm.FixedStep("euler", step=1))
+    verdict = wm.audit(blown_up, x, evidence=False)
+    assert gap_of(verdict).value > 10
+    assert f"move by {gap_of(verdict).value:,.0f} times their spread, more than 1%" in verdict.sentence
+
+
 def test_the_step_at_which_it_would_be_one_percent_is_told() -> None:
     verdict = wm.audit(block(64), ring(), evidence=False)
     assert verdict.outcome is Outcome.MOVED
-    said = verdict.recommendation.split("At about euler, h = ")[1].split(" it would be 1%")[0]
+    said = verdict.recommendation.split("At about euler, h = ")[1].split(" outputs would move by 1%")[0]
     steps = round(1 / (1 / float(said[2:]) if said.startswith("1/") else float(said)))
     assert wm.audit(block(round(1.1 * steps)), ring(), evidence=False).outcome is Outcome.FLOW
     assert wm.audit(block(round(steps / 1.1)), ring(), evidence=False).outcome is Outcome.MOVED
@@ -131,7 +141,7 @@ def test_outputs_that_all_end_in_one_point_do_not_move_by_multiples_of_rounding(
 def test_a_single_output_of_a_single_sample_is_undecided_in_a_sentence() -> None:
     verdict = wm.audit(block(4), ring()[:1], evidence=False)
     assert verdict.outcome is Outcome.UNDECIDED
-    assert "too close to 1% (1 sample is too few for an interval)" in verdict.sentence
+    assert "could be on either side of 1% (1 sample is too few for an interval)" in verdict.sentence
 
 
 def test_too_few_samples_have_no_interval_in_words_or_on_a_page() -> None:

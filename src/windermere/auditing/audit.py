@@ -18,8 +18,8 @@ from windermere.auditing.intake import as_subject
 from windermere.auditing.judge import Judge, Kind, check_one_each
 from windermere.auditing.labels import as_classes
 from windermere.auditing.metrics import Function, Metric
-from windermere.auditing.options import as_candidates, as_question, as_shared, check_axis, check_numbers
-from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Watched
+from windermere.auditing.options import Question, as_candidates, as_question, as_shared, check_axis, check_numbers
+from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, ReportRaised, Watched
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder, sampler_ladder
 from windermere.auditing.samples import Batch, choose, size
@@ -27,10 +27,11 @@ from windermere.auditing.scene import Scene, Stage
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
 from windermere.auditing.sets.distance import SetDistance
 from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.threads import threads_for
 from windermere.auditing.verdict import Verdict
 from windermere.errors import MissedSolvesError, UsageError
 from windermere.nn.functions import telling_of_missing_forwards
-from windermere.solvers import Solver
+from windermere.solvers import Adaptive, Solver
 
 
 @contextmanager
@@ -41,6 +42,16 @@ def _out_of_inference_mode() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _ended_by_its_report() -> Iterator[None]:
+    """A report may end an audit, by whatever it raises."""
+    try:
+        yield
+    except ReportRaised as raised:
+        raise raised.error from raised.error.__cause__
+
+
+@_ended_by_its_report()
 @_out_of_inference_mode()
 def audit(
     model: nn.Module | Callable[..., Any] | Subject,
@@ -105,18 +116,36 @@ def audit(
     check_numbers(agreement=agreement, samples=samples, seed=seed, budget=budget)
     check_axis(batch_axis)
     common = as_shared(shared)
-    chosen = choose(batches, samples, seed, shared=common, called=None if trained_with is not None else model)
-    pieces = iter(chosen.batches)
+    called = None if trained_with is not None else model
+    chosen, population = choose(batches, samples, seed, shared=common, called=called)
+    pieces = iter(chosen)
     first = next(pieces, None)
     if first is None:
         raise UsageError("an audit needs samples, but there are none in the batches given")
     with telling_of_missing_forwards(model):
         found = by_sample(as_subject(model, first[0], trained_with), first[0], batch_axis)
-    subject = Watched(found, report, len(chosen.batches) if isinstance(chosen.batches, list) else None)
+    subject = Watched(found, report, len(chosen) if isinstance(chosen, list) else None)
+    with threads_for(found, first[0]):
+        return _verdict(subject, first, pieces, question, tried, population, agreement, budget, evidence, data)
+
+
+def _verdict(
+    subject: Watched,
+    first: Batch,
+    pieces: Iterator[Batch],
+    question: Question,
+    tried: Sequence[Candidate] | None,
+    population: str,
+    agreement: float,
+    budget: int | None,
+    evidence: bool,
+    data: Any,
+) -> Verdict:
+    """The verdict on the first batch and the pieces after it, once all that `audit` was given has been looked at."""
     done = own_pass(subject, 1, first)
     judge = question.judge(done, first[1])
     alone = own_only(subject, done, first, judge)
-    asked = Asked(judge=judge, agreement=agreement, population=chosen.population)
+    asked = Asked(judge=judge, agreement=agreement, population=population)
 
     def undecided(why: str) -> Verdict:
         """Without a sweep: its numbers would mean nothing."""
@@ -138,15 +167,17 @@ def audit(
     except MissedSolvesError as error:
         return undecided(str(error))
     whole = _join(parts)
+    doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     whole = replace(whole, results=without_repeats(whole.results))
     rungs = [c for c in steps if c.method == own.method and c in whole.results]
-    doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
     seen, drawn = parts[0], Drawn()
     if evidence:
         subject.enter(EVIDENCE)
         drawn = gather_evidence(subject, first, seen.done, seen.own, seen.reference)
     verdict = conclude(whole, rungs, drawn, subject, asked, doubt)
-    return replace(verdict, scene=_scene(found, first, seen, judge, doubt, data)) if evidence else verdict
+    if not evidence:
+        return verdict
+    return replace(verdict, scene=_scene(subject.subject, first, seen, judge, doubt, data))
 
 
 def _scene(subject: Subject, batch: Batch, seen: Examined, judge: Judge, doubt: str | None, data: Any) -> Scene:
@@ -202,11 +233,23 @@ def examine(
 
 
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
-    """A predict that passes its solver over would seem to be the perfect flow."""
-    errors = [result.error for result in (whole.own, *whole.results.values()) if result.error is not None]
-    if subject.library != "predict" or whole.flow is None or any(error.any() for error in errors):
+    """A predict that passes its solver over would seem to be the perfect flow, and one that hears its method alone as
+    good as that: refinements with any step would be the same, and pass for the flow itself."""
+    if subject.library != "predict" or whole.flow is None:
         return None
-    return "predict(x, solver) gives the same outputs whatever the solver: let it solve with the one that it is given"
+    ends: dict[str, set[bytes]] = {}
+    exact = False
+    for result in (whole.own, *whole.results.values()):
+        if result.error is not None:
+            ends.setdefault(result.method, set()).add(result.error.tobytes())
+            exact = exact or not result.error.any()
+    if not exact or any(len(different) > 1 for different in ends.values()):
+        return None
+    precision = "tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step"
+    solver = "solver" if len(set().union(*ends.values())) == 1 else f"solver's {precision}"
+    return (
+        f"predict(x, solver) gives the same outputs whatever the {solver}: let it solve with the one that it is given"
+    )
 
 
 def _join(parts: Sequence[Examined]) -> Examined:

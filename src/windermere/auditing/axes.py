@@ -27,7 +27,9 @@ class BySample:
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         done = self.subject.forward(x, change, double=double)
         outputs = done.outputs.movedim(self.axis, 0) if done.outputs.ndim > self.axis else done.outputs
-        return replace(done, outputs=outputs, states=done.states if self.states else None)
+        return replace(
+            done, outputs=outputs, states=done.states if self.states else None, ends=done.ends if self.states else None
+        )
 
     def insight(self, x: Any) -> Insight | None:
         """The head, which follows the solve, is told only where it gives outputs by sample."""

@@ -20,7 +20,8 @@ def why_not_comparable(subject: Subject, x: Any, own: Pass) -> str | None:
     if _apart(own.outputs, subject.forward(x, None).outputs) > 1e-4:
         return (
             "the same batch gives other outputs the second time: there is noise or dropout in the model that an audit "
-            "cannot hold fixed, from a generator of its own, a thread or another library than PyTorch"
+            "cannot hold fixed, from a generator of its own, a thread or another library than PyTorch; or it remembers "
+            "something from one pass to the next"
         )
     try:
         if _is_independent(subject, x):

@@ -19,7 +19,7 @@ from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.auditing.wording import Findings, recommendation, sentence, summary
 from windermere.auditing.words import Compared
-from windermere.solvers import Adaptive
+from windermere.solvers import Adaptive, Solver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ def conclude(
         samples=len(own.scores),
         agreement=None if flow is None else judge.agreement(own.kept, flow.kept),
     )
-    notes = (*([judge.note] if judge.note else []), *subject.notes)
+    notes = (*([judge.note] if judge.note else []), *_of_several_methods(subject.solvers), *subject.notes)
     return Verdict(
         outcome=findings.outcome,
         sentence=sentence(findings),
@@ -100,6 +100,16 @@ def conclude(
         notes=notes,
         evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
         plane=drawn.plane,
+    )
+
+
+def _of_several_methods(solvers: Sequence[Solver]) -> tuple[str, ...]:
+    names = list(dict.fromkeys(solver.method for solver in solvers))
+    if len(names) == 1:
+        return ()
+    return (
+        f"its solves have several methods ({', '.join(names)}): a row of the table has one for them all, at a multiple "
+        "of each one's own precision, so that no row is the model as it is",
     )
 
 

@@ -5,7 +5,8 @@ from typing import Any
 from torch import nn
 
 from windermere.auditing.adapters import find_subject, refuse_solves_beside_blocks
-from windermere.auditing.subject import ModelSubject, PredictSubject, Subject
+from windermere.auditing.block_model import ModelSubject
+from windermere.auditing.subject import PredictSubject, Subject
 from windermere.checks import takes_two
 from windermere.errors import AuditError, UsageError
 from windermere.nn import ODEBlock
@@ -41,12 +42,16 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
             )
         return PredictSubject(model, trained_with)
     found: Subject | None = find_subject(model, x)
+    if found is None and not callable(given):
+        raise UsageError(
+            f"a model is called with a batch, which '{type(given).__name__}' cannot be: give the model itself"
+        )
     if found is None:
         raise AuditError(
             f"no solve was seen in this {type(given).__name__}: use windermere.ODEBlock or windermere.odeint, "
-            "torchdiffeq, torchdyn, torchode or zuko inside, give diffrax's equinox module itself (not jax.vmap of "
-            "it), wrap a function in a torch.nn.Module that has its networks as submodules, or give predict(x, solver) "
-            "together with trained_with=...; for steps in a loop written by hand there are windermere.audit_loop and "
-            "windermere.Sampler"
+            "torchdiffeq, torchdyn or torchode inside, give a zuko flow as lambda x: flow().log_prob(x) and diffrax's "
+            "equinox module itself (not jax.vmap of it), wrap a function in a torch.nn.Module that has its networks as "
+            "submodules, or give predict(x, solver) together with trained_with=...; for steps in a loop of your own "
+            "there are windermere.audit_loop and windermere.Sampler"
         )
     return found

@@ -4,7 +4,8 @@ Shapes: n samples, T times.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeAlias
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.auditing.statistics import Better, Gap, Numbers
+from windermere.auditing.statistics import Better, Gap, Numbers, over_times
 from windermere.auditing.subject import Pass
 from windermere.errors import AuditError, UsageError, describe_value
 from windermere.report.numbers import Digits
@@ -33,6 +34,11 @@ class Kind(StrEnum):
     DECISIONS = "decisions"
     MOVEMENT = "movement"
     SETS = "sets"
+
+    def digits(self, threshold: float) -> Digits:
+        """How scores are written that are judged by this threshold."""
+        shares = self in (Kind.CLASSES, Kind.DECISIONS)
+        return Digits(threshold, shares=shares, relative=self is Kind.ERRORS)
 
 
 class Judge(ABC):
@@ -105,12 +111,12 @@ class Judge(ABC):
     @property
     def digits(self) -> Digits:
         """How scores are written."""
-        return Digits(self.threshold, shares=self.kind in (Kind.CLASSES, Kind.DECISIONS))
+        return self.kind.digits(self.threshold)
 
 
 def end_of(done: Pass) -> Tensor:
-    """[n, D]: where the last solve ended, or outputs where that is hidden."""
-    values = done.outputs if done.states is None else done.states
+    """[n, D]: where the solves ended, or outputs where that is hidden."""
+    values = next(each for each in (done.ends, done.states, done.outputs) if each is not None)
     return values.reshape(len(values), -1)
 
 
@@ -129,17 +135,53 @@ def lost_samples(outputs: Tensor) -> int:
     return int((~outputs.reshape(len(outputs), -1).isfinite()).any(dim=1).sum())
 
 
+def scored(function: Callable[[Any, Any], Any], done: Pass, targets: Any) -> Numbers:
+    """What a metric gives, [n] or [n, T]. It gets copies, for it may write to them."""
+    its = targets.clone() if isinstance(targets, Tensor) else targets.copy() if hasattr(targets, "copy") else targets
+    return as_scores(function(done.outputs.clone(), its), len(done.outputs))
+
+
+def check_by_sample(function: Callable[[Any, Any], Any], own: Pass, targets: Any) -> None:
+    """Refuses a metric that subtracts targets [n] from outputs [n, 1], or the other way round, which gives [n, n] in
+    silence: of one of the two it does not matter then whose is whose, but which others there are. Metrics that see to
+    these shapes are not like that."""
+    shapes, n = [tuple(np.shape(each)) for each in (own.outputs, targets)], len(own.outputs)
+    outputs, wanted = ([length for length in shape if length > 1] for shape in shapes)
+    if n < 2 or shapes[0] == shapes[1] or outputs != wanted:
+        return
+    backwards, some = np.arange(n)[::-1].copy(), np.arange(n // 2)
+    places = ((backwards, slice(None)), (slice(None), backwards), (some, some))
+    try:
+        asked = [scored(function, replace(own, outputs=own.outputs[one]), targets[other]) for one, other in places]
+    except Exception:  # whatever it raises there, the pass itself will tell what is wrong  # noqa: BLE001
+        return
+    scores, (*turned, alone) = over_times(scored(function, own, targets)), map(over_times, asked)
+    if any(_are_close(each, scores) for each in turned) and not _are_close(alone, scores[some]):
+        raise UsageError(
+            f"the metric spreads outputs of shape {shapes[0]} and targets of shape {shapes[1]} out against each other, "
+            "so that each score is one of all samples: give targets of the outputs' shape"
+        )
+
+
+def _are_close(one: Numbers, other: Numbers) -> bool:
+    return bool(np.allclose(one, other, rtol=1e-4, equal_nan=True))
+
+
 def as_scores(given: Any, samples: int) -> Numbers:
     """Every sample's score, or that of its times too, checked to be that."""
     try:
-        values = np.asarray(torch.as_tensor(given), dtype=np.float64)
+        found = torch.as_tensor(given).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"the metric must give one score for each of {samples} samples, but gave {describe_value(given)}"
         ) from error
+    if found.is_complex():
+        raise UsageError("the metric gives complex scores, of which none is better than another: let it give real ones")
+    values = found.double().numpy()
     if values.ndim not in (1, 2) or len(values) != samples:
+        several = values.ndim > 2 and len(values) == samples
+        advice = "take the mean over all axes but the samples'" if several else "leave out the mean at its end"
         raise UsageError(
-            f"the metric must give one score for each of {samples} samples, but gave shape {values.shape}: "
-            "leave out the mean at its end"
+            f"the metric must give one score for each of {samples} samples, but gave shape {values.shape}: {advice}"
         )
     return values

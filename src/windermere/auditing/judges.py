@@ -8,20 +8,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.auditing.judge import Judge, Kept, Kind, as_scores
+from windermere.auditing.judge import Judge, Kept, Kind, check_by_sample, scored
 from windermere.auditing.labels import as_classes, check_classes
 from windermere.auditing.metrics import Function, Metric, absolute_errors, accuracy, decisions, like, squared_errors
 from windermere.auditing.statistics import Better, Gap, Numbers, mean_ratio, over_times, paired_gap
 from windermere.auditing.subject import Pass
 from windermere.errors import UsageError
-from windermere.report.numbers import ACCURACY, Digits
+from windermere.report.numbers import ACCURACY
 
 FLIPS = 0.002
 """The share of decisions that may still change in the reference's last refinement."""
 SHARE_OF_THRESHOLD = 0.02
 """By which share of the threshold a mean score may still move there."""
-NOTHING = 1e-5
-"""An error of this share of the outputs counts as none: float32 rounds by as much on the way through a model."""
+NOTHING, ROUNDING = 1e-5, 2e-7
+"""An error of this share of the outputs' spread counts as none: float32 rounds by as much on the way through a model.
+What is added to them at last, such as a mean of 1e5, rounds by this share of it."""
 TRAJECTORY = 3
 """Outputs of so many axes, [n, T, ...], hold more than where a solve ended."""
 
@@ -38,6 +39,7 @@ class MeanScores(Judge):
 
     def check(self, own: Pass, targets: Any) -> None:
         super().check(own, targets)
+        check_by_sample(self.function, own, targets)
         scores = self.scores(own, targets)
         lost = _lost(scores)
         if lost:
@@ -53,7 +55,13 @@ class MeanScores(Judge):
         return f"the metric's scores are not finite for {lost} of {len(done.outputs)} samples" if lost else None
 
     def place(self, done: Pass) -> Tensor:
-        return done.outputs.flatten(1) if done.outputs.ndim >= TRAJECTORY else super().place(done)
+        """Outputs [n, k] may be k times: where a solution comes to rest, its end alone would call any solver exact.
+        They may be saturated as well, as probabilities are: so both count."""
+        if done.outputs.ndim >= TRAJECTORY:
+            return done.outputs.flatten(1)
+        end = super().place(done)
+        alone = done.outputs[0].numel() == 1 or torch.equal(end, done.outputs)
+        return end if alone else torch.cat([end, done.outputs], dim=1)
 
     def still(self, one: Pass, other: Pass, targets: Any) -> bool:
         before, after = (over_times(self.scores(each, targets)).mean() for each in (one, other))
@@ -74,7 +82,7 @@ class MeanScores(Judge):
 
     def scores(self, done: Pass, targets: Any) -> Numbers:
         """[n] or [n, T]"""
-        return as_scores(self.function(done.outputs, targets), len(done.outputs))
+        return scored(self.function, done, targets)
 
 
 @dataclass(frozen=True)
@@ -142,12 +150,9 @@ class Errors(Judge):
     def name(self) -> str:  # type: ignore[override]
         return self.metric.called
 
-    @property
-    def digits(self) -> Digits:
-        return Digits(self.threshold, shares=False, relative=True)
-
     def check(self, own: Pass, targets: Any) -> None:
         super().check(own, targets)
+        check_by_sample(self.metric.function, own, targets)
         errors = self.errors(own, targets)
         lost = _lost(errors, missing=self._skips)
         if lost:
@@ -186,10 +191,7 @@ class Errors(Judge):
     def compare(self, own: Kept, other: Kept) -> Gap:
         floor = float(min(own["floor"].mean(), other["floor"].mean()))
         ratio = mean_ratio(other["scores"], own["scores"], floor=floor)
-        value, low, high = (self._root(each) for each in (ratio.value, ratio.low, ratio.high))
-        return Gap(
-            value=value, low=low, high=high, samples=ratio.units, better="lower", ratio=True, blocks=ratio.blocks
-        )
+        return ratio.rooted() if self._squares else ratio
 
     def agreement(self, one: Kept, other: Kept) -> float:
         """A sample's errors agree if one is no more than so many times the other, where neither is taken for less than
@@ -206,10 +208,7 @@ class Errors(Judge):
 
     def errors(self, done: Pass, targets: Any) -> Numbers:
         """[n] or [n, T]; not a number where there is no target."""
-        return as_scores(self.metric.function(done.outputs, targets), len(done.outputs))
-
-    def _root(self, ratio: float) -> float:
-        return ratio**0.5 if self._squares else ratio
+        return scored(self.metric.function, done, targets)
 
     @property
     def _squares(self) -> bool:
@@ -227,10 +226,6 @@ class Explained(Errors):
 
     better: Better | None = "higher"
     kind: ClassVar[Kind] = Kind.SCORES
-
-    @property
-    def digits(self) -> Digits:
-        return Digits(self.threshold, shares=False)
 
     def still(self, one: Pass, other: Pass, targets: Any) -> bool:
         kept = [self.keep(each, targets, each, None) for each in (one, other)]
@@ -267,8 +262,9 @@ def _nudged(outputs: Tensor) -> Tensor:
     """Outputs, changed by as much as counts as nothing, up and down in turns."""
     signs = torch.ones(outputs[0].numel() * len(outputs), dtype=outputs.dtype)
     signs[::2] = -1
-    size = outputs.square().mean().sqrt()
-    return outputs + NOTHING * size * signs.reshape(outputs.shape)
+    mean = outputs.flatten(0, -2).mean(dim=0) if outputs.ndim >= TRAJECTORY else outputs.mean()
+    spread, size = ((outputs - centre).square().mean().sqrt() for centre in (mean, 0.0))
+    return outputs + (NOTHING * spread + ROUNDING * size) * signs.reshape(outputs.shape)
 
 
 def _lost(scores: Numbers, *, missing: bool = False) -> int:

@@ -15,8 +15,8 @@ def check_classes(outputs: Tensor, labels: Any) -> None:
     """Every label is whole, finite and the number of one of the K outputs (0 or 1 for a single logit)."""
     if sum(length > 1 for length in outputs.shape[1:]) > 1:
         raise UsageError(
-            f"accuracy needs one row of outputs for each sample, but they have shape {tuple(outputs.shape[1:])}: "
-            f"return the last time only, or whatever decides the class; {OTHERWISE}"
+            "accuracy needs one row of outputs for each sample, but those of a sample have shape "
+            f"{tuple(outputs.shape[1:])}: return the last time only, or whatever decides the class; {OTHERWISE}"
         )
     values = _numbers(labels)
     if values.size != len(outputs):
@@ -30,7 +30,7 @@ def check_classes(outputs: Tensor, labels: Any) -> None:
     broken = values[values != np.round(values)]
     if broken.size:
         raise UsageError(f"labels must be whole numbers, the classes, but there is a {broken.flat[0]:g}: {OTHERWISE}")
-    _check_range(values, outputs[0].numel())
+    _check_range(values, outputs)
 
 
 def _numbers(labels: Any) -> np.ndarray[Any, Any]:
@@ -43,14 +43,18 @@ def _numbers(labels: Any) -> np.ndarray[Any, Any]:
     return values.astype(np.float64)
 
 
-def _check_range(values: np.ndarray[Any, Any], outputs: int) -> None:
-    classes = max(2, outputs)
+def _check_range(values: np.ndarray[Any, Any], outputs: Tensor) -> None:
+    count = outputs[0].numel()
+    classes = max(2, count)
     low, high = int(values.min()), int(values.max())
     if low >= 0 and high < classes:
         return
-    several = f"{outputs} outputs are the classes 0 to {outputs - 1}"
-    known = "a single output, a logit, has the classes 0 and 1" if outputs == 1 else several
-    raise UsageError(f"labels go from {low} to {high}, but {known}: {_advice(values, low, high, classes)}; {OTHERWISE}")
+    several = f"{count} outputs are the classes 0 to {count - 1}"
+    known = "a single output, a logit, has the classes 0 and 1" if count == 1 else several
+    advice = _advice(values, low, high, classes)
+    if count == 1 and bool((outputs == outputs.round()).all()):
+        advice = "these are whole numbers, like classes: return the scores of all classes, before argmax"
+    raise UsageError(f"labels go from {low} to {high}, but {known}: {advice}; {OTHERWISE}")
 
 
 def _advice(values: np.ndarray[Any, Any], low: int, high: int, classes: int) -> str:

@@ -26,7 +26,7 @@ from windermere.checks import is_whole
 from windermere.errors import AuditError, UsageError
 from windermere.solvers import FixedStep, OnGrid, Solver, solve
 from windermere.solvers.solver import check_times
-from windermere.solvers.tableaus import Tableau, tableau
+from windermere.solvers.tableaus import METHODS, Tableau, tableau
 
 SAME_TIME = 1e-4
 """Times and steps within this share of the time span are the same: many loops add up their time in float32."""
@@ -221,7 +221,10 @@ def _wrong_count(calls: int, twice: int, steps: int, table: Tableau, made: Seque
             "it evaluates the velocity twice at each time, as guidance does: give a function that does both and "
             "returns the guided velocity, and let the loop call that"
         )
-    return f"it evaluates the velocity {calls} times for {steps} steps, which take {wanted} evaluations"
+    said = f"it evaluates the velocity {calls} times for {steps} steps, which take {wanted} evaluations by {table.name}"
+    fits = (name for name, t in METHODS.items() if t.propagating * steps == calls and t.b_embedded is None)
+    other = " or ".join(map(repr, fits))
+    return f"{said}: if the loop is meant to be another method, name it: method={other}" if other else said
 
 
 def _wrong_steps(walk: Walk) -> str | None:
@@ -233,6 +236,9 @@ def _wrong_steps(walk: Walk) -> str | None:
             f"step {stray + 1} of {len(walk.sizes)} changes the state by more than a multiple of the velocity "
             f"({walk.strays[stray]:.0%} of it is something else): another method, noise, or values that are clipped"
         )
+    if walk.is_same(total, -span) and walk.is_same(walk.nodes[0], walk.end):
+        ends = f"({walk.end:g}, {walk.start:g})"
+        return f"its steps and its times go from {walk.end:g} to {walk.start:g}: if that is meant, give times={ends}"
     if walk.is_same(total, -span):
         return f"its steps sum to {total:.4g}, not to {span:.4g}: it goes the wrong way, so a sign is wrong"
     return None if walk.is_same(total, span) else f"its steps sum to {total:.4g}, not to {span:.4g}"
@@ -272,7 +278,7 @@ def _wrong_states(walk: Walk, departs: int | None, difference: float, method: st
 def _compared(walk: Walk, velocity: Replayed, noise: Tensor, method: str) -> tuple[int | None, float]:
     """The first step after which the method on the same nodes is elsewhere, and how far its samples are from these."""
     nodes = (*walk.nodes, walk.end)
-    if len({a < b for a, b in pairwise(nodes)}) > 1 or len(set(nodes)) < len(nodes):
+    if not _is_grid(nodes):
         return 0, inf
     sampler = Sampler(velocity, OnGrid(method, nodes), order="xt", time=velocity.call.time_shape)
     with torch.no_grad():
@@ -285,10 +291,14 @@ def _sampler(velocity: Callable[..., Any], call: Call, walk: Walk, method: str, 
     """On the loop's own nodes where these are a grid, else with equal steps."""
     nodes = [walk.start, *walk.nodes[1:], walk.end]
     equal = FixedStep.of(method, steps=steps, span=abs(walk.span))
-    rising = len({a < b for a, b in pairwise(nodes)}) == 1 and len(set(nodes)) == len(nodes)
     is_equal = len(nodes) == steps + 1 and all(map(walk.is_same, nodes, equal.nodes(walk.start, walk.end).tolist()))
-    solver: Solver = equal if is_equal or not rising else OnGrid(method, tuple(nodes))
+    solver: Solver = equal if is_equal or not _is_grid(nodes) else OnGrid(method, tuple(nodes))
     return Sampler(Replayed(velocity, call), solver, (walk.start, walk.end), order="xt", time=call.time_shape)
+
+
+def _is_grid(nodes: Sequence[float]) -> bool:
+    """Whether there are several, which all rise or all fall."""
+    return len({a < b for a, b in pairwise(nodes)}) == 1 and len(set(nodes)) == len(nodes)
 
 
 def _inputs(noise: Tensor, call: Call) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from windermere.auditing.sampler import TimeShape
 from windermere.checks import is_whole
 from windermere.errors import UsageError
+from windermere.nn.model_calls import takes_hooks
 
 Place: TypeAlias = int | str
 """Where an argument stands in a call: its position, or its name."""
@@ -102,10 +103,10 @@ def takes_velocity(loop: Callable[..., Any], velocity: Callable[..., Any]) -> bo
         return True
     if len(positional) < 2:
         raise UsageError("a loop is called as loop(velocity, noise, steps) or loop(noise, steps): let it take these")
-    if not isinstance(velocity, nn.Module):
+    if not takes_hooks(velocity):
         raise UsageError(
-            "the loop does not take its velocity, and the calls of a plain function cannot be watched from outside: "
-            "let it be called as loop(velocity, noise, steps)"
+            "the loop does not take its velocity, and the calls of a function or a scripted module cannot be watched "
+            "from outside: let it be called as loop(velocity, noise, steps)"
         )
     return False
 
@@ -121,7 +122,7 @@ def _watched(velocity: Any, noise: Tensor, seen: list[tuple[dict[Place, Any], Te
             kept = {place: v.detach().clone() if isinstance(v, Tensor) else v for place, v in given.items()}
             seen.append((kept, rate.detach().clone()))
 
-    if isinstance(velocity, nn.Module):
+    if takes_hooks(velocity):
         handle = velocity.register_forward_hook(lambda module, a, k, rate: note(a, k, rate), with_kwargs=True)
         try:
             yield velocity

@@ -86,10 +86,10 @@ def check_threshold(threshold: Any, *, relative: bool = False) -> None:
     if relative and not 1 < as_number(threshold) < inf:
         raise UsageError(
             "an error is judged by how many times the model's own it is: the threshold is a number above 1, such as "
-            f"1.5, not {threshold}"
+            f"1.5, not {describe_value(threshold)}"
         )
     if not 0 <= as_number(threshold) < inf:
-        raise UsageError(f"threshold must be a number of at least 0, not {threshold}")
+        raise UsageError(f"threshold must be a number of at least 0, not {describe_value(threshold)}")
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def negative_log_density(outputs: Tensor, targets: Any) -> Tensor:
     """Outputs are log-densities, one for each sample."""
     if outputs[0].numel() != 1:
         raise UsageError(
-            "nll takes the model's outputs for log-densities, one for each sample, but they have shape "
+            "nll takes the model's outputs for log-densities, one for each sample, but those of a sample have shape "
             f"{tuple(outputs.shape[1:])}: let the model return log p(x) alone, or give a wm.Metric of your own"
         )
     return -outputs.reshape(len(outputs))

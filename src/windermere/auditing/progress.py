@@ -30,6 +30,14 @@ class AuditProgress:
 Report: TypeAlias = Callable[[AuditProgress], None]
 
 
+class ReportRaised(BaseException):
+    """A report's own error, past all that takes an Exception for the failure of a solver."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
 class Watched:
     """A subject that counts the evaluations of its passes, and tells a report of each pass before it begins."""
 
@@ -72,12 +80,14 @@ class Watched:
     def _tell(self, change: Change | None) -> None:
         if self.report is not None:
             solver = None if change is None else str(change(self.solvers[-1]))
-            self.report(
-                AuditProgress(
-                    phase=self.phase,
-                    solver=solver,
-                    batch=self.batch,
-                    batches=self.batches,
-                    evaluations=self.evaluations,
-                )
+            progress = AuditProgress(
+                phase=self.phase,
+                solver=solver,
+                batch=self.batch,
+                batches=self.batches,
+                evaluations=self.evaluations,
             )
+            try:
+                self.report(progress)
+            except Exception as error:
+                raise ReportRaised(error) from error

@@ -17,10 +17,10 @@ from windermere.auditing.refinement import (
     observed_order,
     refinements,
 )
-from windermere.auditing.scoring import Place, distance
+from windermere.auditing.scoring import Place, distance, failure_of
 from windermere.auditing.statistics import Numbers
 from windermere.auditing.subject import Pass, Subject
-from windermere.errors import DoublePrecisionError, SolverError
+from windermere.errors import DoublePrecisionError
 from windermere.solvers import Adaptive, Solver
 from windermere.solvers.landing import landing
 
@@ -141,8 +141,8 @@ def _solve(subject: Subject, x: Any, refinement: Refinement, flaw: Flaw) -> _Sol
                 done = subject.forward(x, refinement.change)
                 dtype = done.dtype
             failure = _name_solver(_not_finite(done) or flaw(done), refinement.change(subject.solvers[-1]))
-        except SolverError as error:
-            failure = str(error)
+        except Exception as error:  # whatever the user's code raises  # noqa: BLE001
+            failure = failure_of(error)
     return _Solve(
         refinement=refinement,
         done=None if failure else done,
@@ -205,7 +205,8 @@ def _judge(solves: list[_Solve], own: Pass, solver: Solver, still: Still, place:
     converged = bool(np.isfinite([middling, needed]).all()) and middling <= needed and still(middle, fine)
     converged = converged and (solves[-1].refinement.share == 1 or _holds_for_most(last, distance(place, own, fine)))
     rounded = bool(np.isfinite(rounding) and np.median(last) <= 10 * rounding)
-    seen = np.isfinite(order) and not rounded and not isinstance(solver, Adaptive)
+    landed = any(each.landings for each in solves)  # which cuts steps short: they have no one size
+    seen = np.isfinite(order) and not rounded and not landed and not isinstance(solver, Adaptive)
     reference = Reference(
         done=fine, error=error, order=order if seen else None, solver=str(solver), dtype=dtype, evaluations=0,
         converged=converged, reason=None,

@@ -129,16 +129,27 @@ def find_call(
     """
     few, some = _few(noise, conditions)
     orders, shapes = (order,) if order else get_args(Order), (time,) if time else get_args(TimeShape)
-    tried = {}
+    calls = list(product(orders, shapes))
     with _undisturbed(velocity):
-        for call in product(orders, shapes):
-            tried[call] = _try(velocity, *call, few.new_tensor(t), few, some)
+        once, again = ([_try(velocity, *call, few.new_tensor(t), few, some) for call in calls] for _ in range(2))
+    tried = dict(zip(calls, once, strict=True))
     ran = {call: rate for call, rate in tried.items() if isinstance(rate, Tensor) and rate.shape == few.shape}
     if any(shape != "column" for _, shape in ran):  # by broadcasting, a column passes for a state now and then
         right = {order for order, shape in ran if shape != "column"}
         ran = {call: rate for call, rate in ran.items() if call[0] in right}
     failure = next((error for error in tried.values() if isinstance(error, Exception)), None)
+    draws = not all(_same(again[calls.index(call)], rate) for call, rate in ran.items())
+    if draws and len(ran) > 1 and len({order for order, _ in ran}) == 1:
+        several = ", ".join(repr(shape) for _, shape in ran)
+        raise UsageError(
+            "this velocity gives another rate each time, since it draws noise, so that nobody can see which of several "
+            f"shapes of the time it was trained with: name order='{next(iter(ran))[0]}' and time=..., one of {several}"
+        )
     return _only(ran, velocity, conditions, failure, orders)
+
+
+def _same(one: Any, other: Tensor) -> bool:
+    return isinstance(one, Tensor) and torch.allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 def _try(velocity: Any, order: Order, time: TimeShape, t: Tensor, z: Tensor, conditions: dict[str, Any]) -> Any:
@@ -164,7 +175,7 @@ def _only(
             "order='xt' or order='tx'"
         )
     (call, first), *others = found.items()
-    if not all(torch.allclose(rate, first, rtol=1e-3, atol=1e-5, equal_nan=True) for _, rate in others):
+    if not all(_same(rate, first) for _, rate in others):
         shapes = ", ".join(repr(shape) for _, shape in found)
         raise UsageError(
             f"this velocity takes times of several shapes, and gives something else for each: name the one that it was "

@@ -1,7 +1,8 @@
 """Which samples an audit looks at: a stated random subsample, or all of them, streamed batch by batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,15 +22,11 @@ PAIRS = (
 )
 
 
-@dataclass(frozen=True)
-class Chosen:
-    batches: Iterable[Batch]
-    population: str
-
-
-def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Place] = (), called: Any = None) -> Chosen:
-    """`samples` at random from all batches (None: all of them), as batches of a size that fits. The inputs named in
-    `shared`, maybe as arguments of what is `called`, stay whole."""
+def choose(
+    batches: Any, samples: int | None, seed: int, *, shared: Sequence[Place] = (), called: Any = None
+) -> tuple[Iterable[Batch], str]:
+    """`samples` at random from all batches (None: all of them), as batches of a size that fits, and what they are. The
+    inputs named in `shared`, maybe as arguments of what is `called`, stay whole."""
     if shared and isinstance(batches, Dataset):
         raise UsageError(
             "a Dataset gives each sample inputs of its own, and none that all share: give pairs of inputs and labels, "
@@ -37,10 +34,10 @@ def choose(batches: Any, samples: int | None, seed: int, *, shared: Sequence[Pla
         )
     given = _alike(_as_batch(batch, shared, called) for batch in _as_batches(batches))
     if samples is None:
-        return Chosen((piece for batch in given for piece in _pieces(batch)), "all that were given")
+        return (piece for batch in given for piece in _pieces(batch)), "all that were given"
     kept, seen = _draw(given, samples, seed)
     population = "all that were given" if seen <= samples else f"a random subsample of {seen}, seed {seed}"
-    return Chosen(list(_pieces(kept)), population)
+    return list(_pieces(kept)), population
 
 
 def _alike(batches: Iterable[Batch]) -> Iterator[Batch]:
@@ -67,7 +64,8 @@ def _as_batches(given: Any) -> Iterable[Any]:
     of_arrays = several and len(given) and hasattr(given[0], "shape")
     if of_arrays or isinstance(given, str) or not isinstance(given, Iterable):
         its_test = ": give its .test" if hasattr(given, "test") else ""
-        raise UsageError(f"{PAIRS}, not {_what(given)}{its_test}")
+        alone = ": batches of inputs alone are [(x,), (x,)]" if of_arrays else ""
+        raise UsageError(f"{PAIRS}, not {_what(given)}{its_test}{alone}")
     return given
 
 
@@ -152,7 +150,8 @@ def _as_batch(batch: Any, shared: Sequence[Place], called: Any) -> Batch:
     elif isinstance(batch, tuple | list) and len(batch) == 1:
         batch = batch[0], None
     if not isinstance(batch, tuple | list) or len(batch) != 2:
-        raise UsageError(f"{PAIRS}, not {_what(batch)}")
+        several = ": several inputs are a tuple, as in ((x, t), labels)" if isinstance(batch, tuple | list) else ""
+        raise UsageError(f"{PAIRS}, not {_what(batch)}{several}")
     inputs, labels = share(batch[0], shared, called), _targets(batch[1])
     if not _has_array(inputs) or not (labels is None or np.ndim(labels)):
         raise UsageError(
@@ -173,7 +172,10 @@ def _check_sizes(inputs: Any, samples: int, counted: str) -> None:
     if found == {samples}:
         return
     if len(found) == 1:
-        raise UsageError(f"a batch has {size(inputs)} inputs but {samples} labels")
+        raise UsageError(
+            f"a batch has {size(inputs)} inputs but {samples} labels, or targets: both have the samples along their "
+            "first axis, time series too"
+        )
     place, wrong = next((place, sizes[place] - {samples}) for place in sizes if sizes[place] - {samples})
     has = f"{wrong.pop()} entries along its first axis, but there are {samples} {counted}"
     if samples in sizes[place]:
@@ -216,8 +218,9 @@ def _concatenate(one: Any, other: Any) -> Any:
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
+    """Pieces that fit, as even as can be: a model may squeeze away the axis of a single sample that is left over."""
     inputs, labels = batch
-    width = max(1, int(np.prod(next(arrays_of(inputs)).shape[1:])))
-    at_once = max(1, min(1000, VALUES_AT_ONCE // width))
-    for start in range(0, size(inputs), at_once):
-        yield _each(lambda leaf, start=start: leaf[start : start + at_once], (inputs, labels))
+    width, samples = max(1, int(np.prod(next(arrays_of(inputs)).shape[1:]))), size(inputs)
+    count = ceil(samples / max(1, min(1000, VALUES_AT_ONCE // width)))
+    for start, end in pairwise(samples * k // max(1, count) for k in range(count + 1)):
+        yield _each(lambda leaf, start=start, end=end: leaf[start:end], (inputs, labels))

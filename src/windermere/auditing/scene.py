@@ -8,7 +8,7 @@ Shapes: n samples, P of them with trajectories, D entries of a state, F frames o
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from windermere.auditing.samples import first, size
 from windermere.auditing.scene_samples import add_samples
 from windermere.auditing.scene_view import Projection, View, resampled
 from windermere.auditing.subject import Insight, Pass, Subject
+from windermere.auditing.threads import threads_for
 from windermere.errors import WindermereError
 from windermere.nn.shared import arrays_of
 from windermere.solvers import Adaptive, OnGrid, Solver, solve
@@ -91,7 +92,8 @@ class Scene:
     def __call__(self) -> dict[str, Any] | None:
         """The scene as plain arrays, None where there is none."""
         if self._made is None and self._stage is not None:
-            with torch.inference_mode(False), torch.no_grad():
+            threads = threads_for(self._stage.subject, self._stage.inputs)
+            with torch.inference_mode(False), torch.no_grad(), threads:
                 self._made = make_scene(self._stage)
             self._stage = None
         return self._made
@@ -106,6 +108,8 @@ def make_scene(stage: Stage) -> dict[str, Any] | None:
     insight = _insight(stage)
     rungs = _ladder(stage.subject, insight)
     passes = {rung: done for rung in rungs if (done := _pass(stage, rung)) is not None}
+    if not isinstance(stage.subject.solvers[-1], Adaptive):
+        passes = _distinct(passes)
     own = next((rung for rung in passes if rung.candidate.factor == 1), None)
     if own is None:
         return None
@@ -125,7 +129,7 @@ def make_scene(stage: Stage) -> dict[str, Any] | None:
 
 def _affordable(stage: Stage) -> Stage:
     """Fewer samples where each is large: a scene takes a pass of all of them on every rung."""
-    entries = sum(np.asarray(leaf[:1]).size for leaf in map(_on_cpu, arrays_of(stage.inputs)))
+    entries = sum(prod(leaf.shape[1:]) for leaf in arrays_of(stage.inputs))
     if entries <= MANY_ENTRIES:
         return stage
     return replace(
@@ -138,12 +142,8 @@ def _affordable(stage: Stage) -> Stage:
 
 
 def _first_of(done: Pass) -> Pass:
-    states = None if done.states is None else done.states[:FEW_SAMPLES]
-    return replace(done, outputs=done.outputs[:FEW_SAMPLES], states=states)
-
-
-def _on_cpu(leaf: Any) -> Any:
-    return leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf
+    states, ends = (None if each is None else each[:FEW_SAMPLES] for each in (done.states, done.ends))
+    return replace(done, outputs=done.outputs[:FEW_SAMPLES], states=states, ends=ends)
 
 
 def _insight(stage: Stage) -> Insight | None:
@@ -176,12 +176,29 @@ def _ladder(subject: Subject, insight: Insight | None) -> list[Rung]:
 
 
 def _pass(stage: Stage, rung: Rung) -> Pass | None:
-    """None where the solver fails."""
+    """None where the solver fails, or the user's code does at states that no audit has seen."""
     change = None if rung.candidate.factor == 1 else rung.candidate
     try:
         return stage.subject.forward(stage.inputs, change)
-    except WindermereError:
+    except Exception:  # whatever the user's code raises  # noqa: BLE001
         return None
+
+
+def _distinct(passes: dict[Rung, Pass]) -> dict[Rung, Pass]:
+    """Without steps that are longer than the whole time: coarser ones than a single step are the same solve again."""
+    kept: dict[Rung, Pass] = {}
+    for rung, done in passes.items():
+        last = next(reversed(kept), None)
+        if last is not None and _alike(passes[last], done):
+            if last.candidate.factor == 1:
+                continue
+            del kept[last]
+        kept[rung] = done
+    return kept
+
+
+def _alike(one: Pass, other: Pass) -> bool:
+    return one.evaluations == other.evaluations and torch.equal(one.outputs, other.outputs)
 
 
 def _about(rung: Rung, stage: Stage) -> dict[str, Any]:
@@ -233,7 +250,7 @@ def _add_maps(scene: dict[str, Any], rungs: Sequence[Rung], stage: Stage) -> Non
     if not scene["classes"] or not isinstance(x, Tensor) or x.shape[1:] != (2,) or not x.is_floating_point():
         return
     low, high = x.min(dim=0).values, x.max(dim=0).values
-    centre, half = (low + high) / 2, 0.58 * float((high - low).max())
+    centre, half = (low + high) / 2, 0.58 * float((high - low).max()) or 1.0  # all samples may lie in one place
     line = torch.linspace(-half, half, GRID, dtype=x.dtype, device=x.device)
     points = torch.stack(torch.meshgrid(line, line, indexing="xy"), dim=-1).reshape(-1, 2) + centre
     changes: list[Candidate | None] = [rung.candidate if rung.candidate.factor != 1 else None for rung in rungs]
@@ -251,7 +268,7 @@ def _add_maps(scene: dict[str, Any], rungs: Sequence[Rung], stage: Stage) -> Non
 @contextmanager
 def _unless_it_fails() -> Iterator[None]:
     """A solver, or the user's code, may fail on points that are no samples: then there is no map of them."""
-    with suppress(WindermereError, RuntimeError, ValueError, TypeError, IndexError, AssertionError):
+    with suppress(Exception):
         yield
 
 
@@ -285,12 +302,12 @@ def _add_paths(scene: dict[str, Any], rungs: Sequence[Rung], insight: Insight, o
 
 
 def _walk(insight: Insight, solver: Solver) -> Array | None:
-    """[F + 1, P, D], None where the solver fails."""
+    """[F + 1, P, D], None where the solver fails, or the user's code."""
     if isinstance(solver, Adaptive):
         solver = replace(solver, tolerance=None, control="batch")
     try:
         walk = solve(insight.field, insight.start, solver, insight.times, record=True).trajectory
-    except WindermereError:
+    except Exception:  # whatever the user's code raises  # noqa: BLE001
         return None
     if walk is None or not isinstance(walk.states, Tensor):
         return None

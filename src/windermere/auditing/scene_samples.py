@@ -83,7 +83,7 @@ class Thumbnails:
 
 
 def _array(values: Any) -> Array:
-    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
+    return np.asarray(values.detach().double().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
 
 
 def _rows(values: Any) -> Array:

@@ -6,16 +6,26 @@ Shapes: n samples. A result holds what its judge keeps of every sample; numbers 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from math import nan
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import Judge, Kept
 from windermere.auditing.statistics import Numbers
 from windermere.auditing.subject import Pass, Subject
-from windermere.errors import DoublePrecisionError, SolverError, ToleranceError
+from windermere.errors import (
+    DoublePrecisionError,
+    SolverError,
+    ToleranceError,
+    WindermereError,
+    describe_error,
+    is_device_failure,
+    is_out_of_memory,
+)
 from windermere.solvers import Solver
 
 Place: TypeAlias = Callable[[Pass], Tensor]
@@ -35,6 +45,8 @@ class Result:
     """Distance from where the reference ends; None where there is no reference."""
     evaluations: int
     failed: str | None = None
+    straight: bool = False
+    """Whether some states lie on straight lines between two steps, whose errors are not the method's."""
 
     @property
     def scores(self) -> Numbers:
@@ -70,6 +82,7 @@ def result_of(judge: Judge, solver: Solver, done: Pass, batch: Batched) -> Resul
         kept=judge.keep(done, batch.targets, batch.own, batch.flow),
         error=None if batch.flow is None else distance(judge.place, done, batch.flow),
         evaluations=done.evaluations,
+        straight=done.straight,
     )
 
 
@@ -88,15 +101,24 @@ def failed_result(solver: Solver, reason: str) -> Result:
 def try_out(
     subject: Subject, x: Any, candidate: Candidate, judge: Judge, batch: Batched, *, done: Pass | None = None
 ) -> Result:
-    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance) the result says so. `done`
-    is its pass where the search for the reference took it already."""
+    """One solver's result; where it fails (a step that blows up, an unresolvable tolerance, a field that refuses a
+    state) the result says so. `done` is its pass where the search for the reference took it already."""
     solver = candidate(subject.solvers[-1])
     try:
         done = done or _forward(subject, x, candidate)
-    except SolverError as error:
-        return failed_result(solver, str(error))
+    except Exception as error:  # whatever the user's code raises  # noqa: BLE001
+        return failed_result(solver, failure_of(error))
     flaw = judge.flaw(done, batch.targets)
     return failed_result(solver, flaw) if flaw is not None else result_of(judge, solver, done, batch)
+
+
+def failure_of(error: Exception) -> str:
+    """Why a pass failed under a solver that is not the model's own, whatever the user's code raises there. What says
+    that the audit itself cannot go on is raised again, and so is what no solver is to blame for."""
+    told = isinstance(error, WindermereError) and not isinstance(error, SolverError)
+    if told or is_out_of_memory(error) or is_device_failure(error):
+        raise error
+    return str(error) if isinstance(error, SolverError) else describe_error(error)
 
 
 def _forward(subject: Subject, x: Any, candidate: Candidate) -> Pass:
@@ -144,4 +166,13 @@ def join_results(results: Sequence[Result]) -> Result:
 def _join(parts: Sequence[Kept]) -> Kept:
     """What all batches have, one after the other."""
     names = reduce(lambda some, part: [name for name in some if name in part], parts, list(parts[0]))
-    return {name: np.concatenate([part[name] for part in parts]) for name in names}
+    return {name: _laid_out([part[name] for part in parts]) for name in names}
+
+
+def _laid_out(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One after the other; series of several lengths have nothing, which is no number, where others go on."""
+    if len({part.shape[1:] for part in parts}) > 1:
+        longest = np.max([part.shape[1:] for part in parts], axis=0)
+        gaps = [[(0, 0), *((0, most - its) for most, its in zip(longest, p.shape[1:], strict=True))] for p in parts]
+        parts = [np.pad(p.astype(np.float64), gap, constant_values=nan) for p, gap in zip(parts, gaps, strict=True)]
+    return np.concatenate(parts)

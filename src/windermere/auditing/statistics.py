@@ -4,9 +4,9 @@ Shapes: n samples, T times, m units: what is taken to vary by itself, which is a
 a block of a sample's times.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import ceil, exp, inf, log, sqrt
+from math import ceil, inf, log, sqrt
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -41,6 +41,11 @@ class Gap:
     blocks: bool = False
     """Whether `samples` counts blocks of time, for there were few samples."""
 
+    def rooted(self) -> "Gap":
+        """The gap between roots, where this one is between mean squares."""
+        value, low, high = (each**0.5 for each in (self.value, self.low, self.high))
+        return replace(self, value=value, low=low, high=high)
+
     def worse(self, threshold: float) -> bool | None:
         """Whether the other solver surely scores worse by more than the threshold; None if not sure. Without a
         direction any difference is taken for worse."""
@@ -74,12 +79,12 @@ class Gap:
 
     def more_samples(self, threshold: float) -> float:
         """How many more samples would bring the interval to one side, should the difference stay as it is."""
-        low, high = self._harm()
+        (low, high), value = self._harm(), self._harm_of(self.value)
         distance = abs(self.size - self._limit(threshold))
-        half = (high - low) / 2
         if distance == 0:
             return inf
-        ratio = half / distance
+        upwards = (value >= 0) == (self.size < self._limit(threshold))  # where the limit lies
+        ratio = (high - value if upwards else value - low) / distance
         more = self.samples * (ratio * ratio - 1)  # a power would raise where this is infinite
         return max(0, ceil(more)) if more < inf else inf
 
@@ -99,14 +104,17 @@ class Gap:
 
 def in_units(values: Numbers) -> tuple[Numbers, bool]:
     """The means of units, [m], of values [n] or [n, T], and whether the units are blocks of time: of few samples each
-    is cut into as many blocks as make enough units. What is not a number is left out."""
+    is cut into as many blocks as make enough units, if there is something in each. What is not a number is left out."""
     if values.ndim == 1:
         return values, False
     times = values.shape[1]
     blocks = min(ceil(ENOUGH / max(1, len(values))), times // SHORTEST)
     if len(values) >= ENOUGH or blocks < 2:
         return over_times(values), False
-    return np.concatenate([over_times(part) for part in np.array_split(values, blocks, axis=1)]), True
+    parts = np.array_split(values, blocks, axis=1)
+    if not all(np.isfinite(part).any(axis=1).all() for part in parts):  # nothing is no mean of 0
+        return over_times(values), False
+    return np.concatenate([over_times(part) for part in parts]), True
 
 
 def over_times(values: Numbers) -> Numbers:
@@ -127,15 +135,20 @@ def paired_gap(first: Numbers, second: Numbers, better: Better | None = None) ->
     difference, blocks = in_units(first - second)
     n = len(difference)
     value = float(difference.mean())
-    if np.isin(first, (0, 1)).all() and np.isin(second, (0, 1)).all() and not blocks:
+    if _are_hits(first) and _are_hits(second) and not blocks:
         gained, lost, total = (difference > 0).sum() + 0.5, (difference < 0).sum() + 0.5, n + 2
         centre = float((gained - lost) / total)
         half = CONFIDENT * sqrt(max(0.0, gained + lost - (gained - lost) ** 2 / total)) / total
     else:
         centre = value
-        wide = CONFIDENT if not blocks else _student(n - 1) * _persistence(difference - value, len(first))
-        half = wide * float(difference.std(ddof=1)) / sqrt(n) if n > 1 else inf
+        wide = _persistence(difference - value, len(first)) if blocks else 1.0
+        half = wide * _student(n - 1) * float(difference.std(ddof=1)) / sqrt(n) if n > 1 else inf
     return Gap(value=value, low=centre - half, high=centre + half, samples=n, better=better, blocks=blocks)
+
+
+def _are_hits(scores: Numbers) -> bool:
+    """Whether each sample is right or wrong as a whole: one that is right at some of its times is neither."""
+    return bool(np.isin(over_times(scores), (0, 1)).all())
 
 
 def share_gap(changed: NDArray[np.bool_]) -> Gap:
@@ -147,38 +160,38 @@ def share_gap(changed: NDArray[np.bool_]) -> Gap:
     return Gap(value=float(changed.mean()), low=max(0.0, centre - half), high=min(1.0, centre + half), samples=n)
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """A ratio of two means, between what it surely lies, and over how many units it was taken."""
+def mean_ratio(above: Numbers, below: Numbers, *, floor: float = 0.0) -> Gap:
+    """The mean error above over that below, both no smaller than a floor, with a 95% interval of its logarithm."""
+    (a, blocks), (b, same) = in_units(above), in_units(below)
+    if blocks != same:  # one of them is infinite for all of a block
+        a, b, blocks = over_times(above), over_times(below), False
+    value = _quotient(float(a.mean()), float(b.mean()), floor)
+    low, high = _ratio_interval(a, b, value, floor, len(above) if blocks else None)
+    return Gap(value=value, low=low, high=high, samples=len(a), better="lower", ratio=True, blocks=blocks)
 
-    value: float
-    low: float
-    high: float
-    units: int
-    blocks: bool
 
-
-def mean_ratio(above: Numbers, below: Numbers, *, floor: float = 0.0) -> Ratio:
-    """The mean of what is above over that below, both no smaller than a floor, with a 95% interval of its logarithm by
-    the bootstrap: a few samples whose errors are huge make it as wide as it has to be."""
-    (a, blocks), (b, _) = in_units(above), in_units(below)
-    value, units = _quotient(float(a.mean()), float(b.mean()), floor), len(a)
+def _ratio_interval(a: Numbers, b: Numbers, value: float, floor: float, in_blocks: int | None) -> tuple[float, float]:
+    """By the bootstrap: a few samples whose errors are huge make it as wide as it has to be. `in_blocks` is how many
+    samples were cut into blocks of time, if they were."""
+    units = len(a)
     if units < FEWEST:
-        return Ratio(value, 0.0, inf, units, blocks)
+        return 0.0, inf
     if max(a.max(), b.max(), floor) == 0:
-        return Ratio(1.0, 1.0, 1.0, units, blocks)
+        return 1.0, 1.0
     weights = _resamples(min(units, GROUPS))
     with np.errstate(divide="ignore", invalid="ignore"):
         drawn = np.maximum(weights @ _grouped(a), floor) / np.maximum(weights @ _grouped(b), floor)
     drawn[np.isnan(drawn)] = 1.0  # nothing over nothing
     if not 0 < value < inf:
-        return Ratio(value, float(np.quantile(drawn, 0.025)), float(np.quantile(drawn, 0.975)), units, blocks)
+        low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")  # between infinities nothing lies
+        return float(low), float(high)
     influence = a / max(float(a.mean()), floor) - b / max(float(b.mean()), floor)
-    wide = _student(units - 1) / CONFIDENT * (_persistence(influence, len(above)) if blocks else 1.0)
-    with np.errstate(divide="ignore"):
-        ends = np.quantile(np.log(drawn), [0.025, 0.975]) - log(value)
-    low, high = (float(np.clip(wide * end + log(value), -700, 700)) for end in ends)
-    return Ratio(value, exp(min(low, log(value))), exp(max(high, log(value))), units, blocks)
+    wide = _student(units - 1) / CONFIDENT * (_persistence(influence, in_blocks) if in_blocks else 1.0)
+    with np.errstate(divide="ignore", over="ignore", under="ignore"):
+        logs = np.log(drawn)  # between infinite ones nothing lies
+        ends = np.quantile(logs, [0.025, 0.975], method="linear" if np.isfinite(logs).all() else "nearest")
+        low, high = np.exp(wide * (ends - log(value)) + log(value))
+    return min(float(low), value), max(float(high), value)
 
 
 def _quotient(above: float, below: float, floor: float) -> float:

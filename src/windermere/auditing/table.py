@@ -1,10 +1,11 @@
 """The table of a verdict, made once for all who show it: a row for each solver that was tried, and the flow's own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from windermere.auditing.judge import Kind
 from windermere.report.numbers import Digits, rough, share
+from windermere.report.words import OF_FLOW_ALONE
 
 if TYPE_CHECKING:
     from windermere.auditing.verdict import Line, Verdict
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
 FLOW_ITSELF = "the flow itself"
 LEGEND = "* at least as accurate as its own solver"
 LOOKED_AT = ": the verdict looks at these"
+READING = {
+    "as own, as flow": "the share of samples that are judged as with its own solver, and as under the flow",
+    "as flow": "the share of samples that are judged as under the flow",
+    "error": "the distance from the flow, in the median",
+    "evals": "evaluations of the field",
+}
+"""What stands in the columns."""
 TITLES = ("as own", "as flow", "error", "evals")
 """After the metric's name."""
 WIDTHS = (9, 9, 10, 8)
@@ -65,12 +73,18 @@ class VerdictTable:
         widths = (max(10, len(self.metric) + 2), *WIDTHS)
         title = f"{'solver':<{name}}  {_align(self.titles[1:], widths)}"
         legend = [] if self.legend is None else [self.legend]
-        return [title, *(_line(row, name, widths) for row in rows), *legend]
+        return [title, *(_line(row, name, widths) for row in rows), *legend, reading(TITLES)]
+
+
+def reading(titles: Sequence[str]) -> str:
+    """What stands in these columns, in words."""
+    names = {"as own, as flow": "as own" in titles, "as flow": "as flow" in titles and "as own" not in titles}
+    return "; ".join(f"{name}: {words}" for name, words in READING.items() if names.get(name, name in titles))
 
 
 def verdict_table(verdict: "Verdict") -> VerdictTable:
     rows = tuple(_row(line, line.solver == verdict.own.solver, verdict.digits) for line in verdict.table)
-    alone = verdict.kind in (Kind.MOVEMENT, Kind.SETS)
+    alone = verdict.kind in OF_FLOW_ALONE
     return VerdictTable(metric=verdict.metric, rows=rows, flow=_flow_row(verdict), of_flow_alone=alone)
 
 

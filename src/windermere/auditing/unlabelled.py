@@ -3,7 +3,7 @@
 Without targets nobody can say whether for better or worse.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,8 +41,8 @@ class Decisions(Judge):
         table = own.outputs.reshape(len(own.outputs), -1)
         if sum(length > 1 for length in own.outputs.shape[1:]) > 1:
             raise UsageError(
-                f"classes need one row of outputs for each sample, but they have shape {tuple(own.outputs.shape[1:])}: "
-                "return whatever decides the class"
+                "classes need one row of outputs for each sample, but those of a sample have shape "
+                f"{tuple(own.outputs.shape[1:])}: return whatever decides the class"
             )
         if table.shape[1] == 1 and table.min() >= 0 and table.max() <= 1:
             raise UsageError(
@@ -111,9 +111,7 @@ class Movement(Judge):
         moved = _between(own, other)
         if moved is None or not moved.any():
             return Gap(value=0.0, low=0.0, high=0.0, samples=len(spread))
-        ratio = mean_ratio(moved, spread)
-        value, low, high = (each**0.5 for each in (ratio.value, ratio.low, ratio.high))
-        return Gap(value=value, low=low, high=high, samples=ratio.units, blocks=ratio.blocks)
+        return replace(mean_ratio(moved, spread).rooted(), better=None, ratio=False)
 
     def agreement(self, one: Kept, other: Kept) -> float:
         spread, moved = _spread(other["outputs"]), _between(other, one)
@@ -142,10 +140,11 @@ def _spread(outputs: Numbers) -> Numbers:
     """The mean squared distance of outputs from their mean over samples, by sample and time; of one sample, or where
     all are the same but for rounding, from their mean over times, or else from 0."""
     values = torch.as_tensor(outputs).double()
-    about = [values.mean(dim=0), *([values.mean(dim=1, keepdim=True)] if values.ndim > 1 else []), torch.zeros(1)]
+    about = [values.nanmean(dim=0), *([values.nanmean(dim=1, keepdim=True)] if values.ndim > 1 else []), torch.zeros(1)]
     spreads = (over_entries((values - centre).square()).numpy() for centre in (about if len(values) > 1 else about[1:]))
-    least = ROUNDING**2 * float(values.square().mean())
-    return next((spread for spread in spreads if spread.mean() > least), over_entries(torch.zeros_like(values)).numpy())
+    least = ROUNDING**2 * float(values.square().nanmean())
+    found = (spread for spread in spreads if np.nanmean(spread) > least)
+    return next(found, over_entries(torch.zeros_like(values)).numpy())
 
 
 def without_labels(own: Pass, outputs: str | None, threshold: float | None) -> Judge:

@@ -60,7 +60,8 @@ class Line:
     gap: Gap | None
     """Between the own solver and this one, on the same samples."""
     counts: bool
-    """Whether its measured error is no larger than the own solver's, so that the rule looks at it."""
+    """Whether its measured error is no larger than the own solver's, so that the rule looks at it; never where outputs
+    lie on straight lines between its steps."""
     failed: str | None
 
 
@@ -173,8 +174,7 @@ class Verdict:
     @property
     def digits(self) -> Digits:
         """How its scores are written."""
-        shares = self.kind in (Kind.CLASSES, Kind.DECISIONS)
-        return Digits(self.threshold, shares=shares, relative=self.kind is Kind.ERRORS)
+        return self.kind.digits(self.threshold)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -264,7 +264,8 @@ def _or_nan(value: float | None) -> float:
 
 
 def line_of(judge: Judge, result: Result, own: Result, flow: Result | None) -> Line:
-    """A result in numbers. It counts where its error is no larger than the own solver's, but for rounding."""
+    """A result in numbers. It counts where its error is no larger than the own solver's, but for rounding, and where it
+    is the method's: straight lines between its steps tie no model to another solver."""
     there = result.failed is None
     error, its = (None if flow is None else each.median_error for each in (result, own))
     return Line(
@@ -277,7 +278,7 @@ def line_of(judge: Judge, result: Result, own: Result, flow: Result | None) -> L
         error=error,
         evaluations=result.evaluations,
         gap=judge.compare(own.kept, result.kept) if there else None,
-        counts=error is not None and its is not None and error <= its * (1 + ROUNDING),
+        counts=error is not None and its is not None and error <= its * (1 + ROUNDING) and not result.straight,
         failed=result.failed,
     )
 

@@ -13,6 +13,8 @@ from windermere.report.audit_data import fraction
 
 TOO_MANY = 1000
 """So many times the samples at hand are not worth counting."""
+BUT = " But "
+"""Begins what restricts a sentence."""
 FINE = "the field is fine, its solver too coarse"
 
 
@@ -96,7 +98,7 @@ def _near_chance(found: Findings) -> str:
         else ""
     )
     return (
-        f" But {found.judge.name} {digits(found.own.metric)} is no better than chance (the most frequent class alone "
+        f"{BUT}{found.judge.name} {digits(found.own.metric)} is no better than chance (the most frequent class alone "
         f"makes {digits(found.chance)}), so that this says little{headless}."
     )
 
@@ -116,7 +118,10 @@ def _samples(n: int) -> str:
 def _more(gap: Gap, threshold: float) -> str:
     """An estimate, where the gap does not happen to lie at the threshold itself."""
     more, what = gap.more_samples(threshold), "blocks of time" if gap.blocks else "samples"
-    return f"{f'about {max(1, more):,.0f}' if more <= TOO_MANY * gap.samples else 'many'} more {what}"
+    if more <= 1:
+        return f"about 1 more {what.removesuffix('s') if not gap.blocks else 'block of time'}"
+    about = f"about {float(f'{more:.2g}'):,.0f}"  # an estimate has two digits
+    return f"{about if more <= TOO_MANY * gap.samples else 'many'} more {what}"
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -167,17 +172,25 @@ def _of_likelihood(found: Findings) -> str:
         return f"Its likelihoods depend on the solver: report those of {_finer(found)}.{_elsewhere(found.other)}"
     wrong = "too good" if gap.value < 0 else "too bad"
     return (
-        f"Its own solver's likelihoods are {digits(abs(gap.value))} nats for a sample {wrong}, and of no density: "
-        f"report those of {_finer(found)}.{_elsewhere(found.other)}"
+        f"Its own solver's log-likelihoods are {wrong} by {digits(abs(gap.value))} nats for a sample, and belong to no "
+        f"density: report those of {_finer(found)}.{_elsewhere(found.other)}"
     )
 
 
 def _if_moved(found: Findings) -> str:
-    moved = f" At about {_precision(found)} it would be {percent(found.judge.threshold)}." if found.needed else ""
+    moved = f" At about {_precision(found)} {_allowed(found)}." if found.needed else ""
     return (
         f"If its outputs are good, use it with its own solver only; if the flow's are wanted, use {_finer(found)}."
         f"{moved}{_elsewhere(found.other)} With labels or data the audit can say which."
     )
+
+
+def _allowed(found: Findings) -> str:
+    """How far outputs may move."""
+    limit = percent(found.judge.threshold)
+    if found.judge.kind is Kind.DECISIONS:
+        return f"it would be {limit} of decisions that change"
+    return f"outputs would move by {limit} of their spread"
 
 
 def _precision(found: Findings) -> str:

@@ -1,12 +1,13 @@
 """How each kind of judge says what it found: differences of scores, multiples of errors, shares of what changed."""
 
 from dataclasses import dataclass
-from math import isinf
+from math import inf, isinf
 
 from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.statistics import Gap
 from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Line, ReferenceFacts
+from windermere.report.numbers import MANY
 
 NOBODY = "without labels nobody can say whether for better or worse"
 
@@ -19,7 +20,7 @@ class Compared:
     gap: Gap
 
     def __str__(self) -> str:
-        return self.solver if self.solver == FLOW_ITSELF else f"{self.solver}, which is at least as accurate,"
+        return self.solver if self.solver == FLOW_ITSELF else f"{self.solver}, whose error is no larger,"
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,19 @@ class Words:
     def unsure(self, largest: Compared, counted: str) -> str:
         value, *_ = self.interval(largest.gap)
         return (
-            f"the gap of {value} between its own solver ({self.own.solver}) and {largest.solver} on {counted} is too "
-            f"close to the threshold of {self.limit} {self.around(largest.gap)}"
+            f"the gap of {value} between its own solver ({self.own.solver}) and {largest.solver} on {counted} could be "
+            f"on either side of the threshold of {self.limit} {self.around(largest.gap)}"
         )
 
     def to_flow(self, gap: Gap) -> str:
         return f"the gap to the flow is {self.interval(gap)[0]} {self.around(gap)}"
 
+    def number(self, x: float) -> str:
+        """One of a gap's numbers."""
+        return self.judge.digits(x, signed=True)
+
     def interval(self, gap: Gap) -> tuple[str, str, str]:
-        value, low, high = (self.judge.digits(x, signed=True) for x in (gap.value, gap.low, gap.high))
+        value, low, high = (self.number(x) for x in (gap.value, gap.low, gap.high))
         return value, low, high
 
     def around(self, gap: Gap) -> str:
@@ -117,9 +122,8 @@ class ErrorWords(Words):
     def to_flow(self, gap: Gap) -> str:
         return f"under the flow the {self.noun} is {self.interval(gap)[0]} times its own {self.around(gap)}"
 
-    def interval(self, gap: Gap) -> tuple[str, str, str]:
-        value, low, high = (times(x) for x in (gap.value, gap.low, gap.high))
-        return value, low, high
+    def number(self, x: float) -> str:
+        return times(x)
 
 
 @dataclass(frozen=True)
@@ -141,23 +145,20 @@ class DecisionWords(Words):
         )
 
     def worse(self, largest: Compared) -> str:
-        return (
-            f"{self.size(largest.gap)} change from its own solver ({self.own.solver}) to {largest.solver}, more than "
-            f"{self.limit}; {NOBODY}"
-        )
+        return f"{self.size(largest.gap)} change {self.way(largest)}, more than {self.limit}; {NOBODY}"
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        return (
-            f"{self.size(largest.gap)} change from its own solver ({self.own.solver}) to {largest.solver} on "
-            f"{counted}, too close to {self.limit} {self.around(largest.gap)}"
-        )
+        changed = f"{self.size(largest.gap)} change {self.way(largest)} on {counted}"
+        return f"{changed}, which could be on either side of {self.limit} {self.around(largest.gap)}"
 
     def to_flow(self, gap: Gap) -> str:
         return f"{self.size(gap)} change under the flow {self.around(gap)}"
 
-    def interval(self, gap: Gap) -> tuple[str, str, str]:
-        value, low, high = (percent(x) for x in (gap.value, gap.low, gap.high))
-        return value, low, high
+    def number(self, x: float) -> str:
+        return percent(x)
+
+    def way(self, largest: Compared) -> str:
+        return f"from its own solver ({self.own.solver}) to {largest.solver}"
 
 
 @dataclass(frozen=True)
@@ -165,25 +166,23 @@ class MovementWords(DecisionWords):
     """Words about outputs that move."""
 
     def size(self, gap: Gap) -> str:
-        return f"{percent(gap.value)} of their spread"
+        return f"{self.number(gap.value)}{'' if MANY <= gap.value < inf else ' of'} their spread"
+
+    def number(self, x: float) -> str:
+        return f"{x:,.0f} times" if MANY <= x < inf else percent(x)
 
     def same(self, largest: Compared) -> str:
-        return (
-            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {self.size(largest.gap)}, no "
-            f"more than {self.limit}"
-        )
+        return f"{self.way(largest)} outputs move by {self.size(largest.gap)}, no more than {self.limit}"
 
     def worse(self, largest: Compared) -> str:
-        return (
-            f"from its own solver ({self.own.solver}) to {largest.solver} outputs move by {self.size(largest.gap)}, "
-            f"more than {self.limit}; {NOBODY}"
-        )
+        return f"{self.way(largest)} outputs move by {self.size(largest.gap)}, more than {self.limit}; {NOBODY}"
 
     def unsure(self, largest: Compared, counted: str) -> str:
-        moved = f"from its own solver ({self.own.solver}) to {largest.solver} outputs move"
+        moved = f"{self.way(largest)} outputs move"
         if isinf(largest.gap.value):
             return f"{moved}, but those of {counted} have no spread to measure that by"
-        return f"{moved} by {self.size(largest.gap)} on {counted}, too close to {self.limit} {self.around(largest.gap)}"
+        moved = f"{moved} by {self.size(largest.gap)} on {counted}"
+        return f"{moved}, which could be on either side of {self.limit} {self.around(largest.gap)}"
 
     def to_flow(self, gap: Gap) -> str:
         if isinf(gap.value):

@@ -10,6 +10,8 @@ import pytest
 
 QUICK = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
 """What JAX spends most of its time on: the tests compile much, and compute little."""
+compiled_quickly = set[str]()
+"""The tests that have done so since JAX last forgot all."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,19 +27,20 @@ def _call() -> Any:
 
 @pytest.fixture
 def quick_jax(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAX compiles in half the time, if this version of it knows these options."""
+    """JAX compiles in half the time, if this version of it knows these options, and looks through no tracebacks."""
+    pytest.importorskip("jax").config.update("jax_traceback_filtering", "off")
     if "jax_as_ever" not in request.fixturenames and _knows_options():
+        compiled_quickly.add(request.node.nodeid)
         compiler = import_module("jax._src.compiler")
         monkeypatch.setattr(compiler, "get_compile_options", partial(_quick_options, compiler.get_compile_options))
 
 
 @pytest.fixture
-def jax_as_ever() -> Iterator[None]:
+def jax_as_ever() -> None:
     """Nothing that was compiled quickly is used, for tests that look at the last bits."""
-    clear = import_module("jax").clear_caches
-    clear()
-    yield
-    clear()
+    if compiled_quickly:
+        import_module("jax").clear_caches()
+        compiled_quickly.clear()
 
 
 def _quick_options(make: Any, *given: Any, **named: Any) -> Any:

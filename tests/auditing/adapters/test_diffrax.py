@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.auditing.adapters.diffrax_models import X, controlled, diffrax, eqx, fixed, jax, jnp, make
+import windermere as wm
+from tests.auditing.adapters.diffrax_models import X, controlled, diffrax, eqx, fixed, func, jax, jnp, make
+from windermere.auditing import Candidate
 from windermere.auditing.adapters.diffrax import DiffraxSubject, diffrax_solver
 from windermere.errors import AuditError, DoublePrecisionError, SolverError
 from windermere.solvers import METHODS, Adaptive, FixedStep, OnGrid, Solver, adaptive_names, solve
@@ -142,3 +144,21 @@ def test_a_solve_until_an_event_is_refused() -> None:
     how = {**controlled("Tsit5", 1e-3, 1e-3), "event": diffrax.Event(lambda t, y, args, **kwargs: y[0] - 100.0)}
     with pytest.raises(AuditError, match="until an event"):
         DiffraxSubject(make(how), X)
+
+
+@pytest.mark.usefixtures("jax_as_ever")
+def test_noise_of_a_key_is_the_same_under_the_flow() -> None:
+    """Hutchinson's trace, as in diffrax's continuous normalizing flow."""
+
+    class Noisy(eqx.Module):  # type: ignore[misc, unused-ignore]
+        func: Any
+
+        def __call__(self, y0: Any) -> Any:
+            noise = jax.random.normal(jax.random.PRNGKey(1), y0.shape)
+            end = diffrax.diffeqsolve(diffrax.ODETerm(self.func), y0=y0, **fixed("Tsit5", 0.125)).ys[-1]
+            return (end + noise).sum()
+
+    verdict = wm.audit(Noisy(func()), X, metric="nll", candidates=[Candidate("rk4", 0.5)])
+    assert verdict.outcome is wm.Outcome.FLOW
+    assert verdict.reference.dtype == "float32"
+    assert any("random numbers" in note for note in verdict.notes)

@@ -34,7 +34,8 @@ def test_the_solver_is_read_off_the_call_and_the_own_pass_is_the_models(how: dic
     subject = find_subject(model, x)
     assert isinstance(subject, OdeintSubject)
     assert subject.solvers == (solver,)
-    assert subject.notes == ()
+    (note,) = subject.notes
+    assert f"{how.get('method', 'dopri5')} is called {solver.method} here" in note
     with wm.counting() as count:
         expected = model(x)
     done = subject.forward(x, None)

@@ -82,7 +82,7 @@ def test_several_arguments_come_as_a_tuple_and_the_first_result_is_audited() -> 
 
     model, x, t = Timed(), points(), torch.tensor([0.0, 0.5, 1.0])
     subject = TorchdiffeqSubject(model, (x, t))
-    assert "one tensor is audited" in subject.notes[0]
+    assert "its entry 0 alone is audited" in subject.notes[0]
     assert torch.equal(subject.forward((x, t), None).outputs, model(x, t)[0].detach().double())
     named = subject.forward({"x": x, "t": t}, None)
     assert torch.equal(named.outputs, subject.forward((x, t), None).outputs)

@@ -31,7 +31,10 @@ DOUBLE = torch.float64
 def test_the_solver_is_read_off_the_models_own_call(how: dict[str, Any], solver: Solver) -> None:
     subject = TorchdiffeqSubject(ODENet(**how), points())
     assert subject.solvers == (solver,)
-    assert subject.notes == ()
+    name = how.get("method", "dopri5")
+    assert [f"{name} is called {solver.method} here" in note for note in subject.notes] == [True] * (
+        name != solver.method
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ import torchdiffeq
 from torch import Tensor, nn
 from torchdiffeq import odeint, odeint_adjoint
 
+import windermere as wm
 from tests.auditing.adapters.models import TimeField, points
 from tests.auditing.adapters.torchdiffeq_models import ODENet, stepping
+from windermere.auditing.adapters import find_subject
 from windermere.auditing.adapters.torchdiffeq import TorchdiffeqSubject
 from windermere.auditing.axes import by_sample
 from windermere.nn import ODEBlock
@@ -48,13 +50,13 @@ def test_all_solves_of_a_pass_are_seen_and_changed_each_from_its_own() -> None:
 class Series(nn.Module):
     """The spiral example's way: a state at every time."""
 
-    def __init__(self, times: Tensor, **how: Any) -> None:
+    def __init__(self, times: Tensor, field: nn.Module | None = None, solve: Any = odeint, **how: Any) -> None:
         super().__init__()
-        self.field, self.how = TimeField(), how
+        self.field, self.solve, self.how = field or TimeField(), solve, how
         self.times = times
 
     def forward(self, y0: Tensor) -> Any:
-        return odeint(self.field, y0, self.times.to(y0), **self.how)
+        return self.solve(self.field, y0, self.times.to(y0), **self.how)
 
 
 @pytest.mark.parametrize("times", [torch.linspace(0, 2, 11), torch.linspace(2, 0.5, 7)])
@@ -82,16 +84,66 @@ def test_as_many_samples_as_times_or_classes_do_not_confuse_the_axes(n: int) -> 
     assert torch.equal(outputs[:, 0], x.double())
 
 
+@pytest.mark.parametrize("solve", [odeint, wm.odeint])
+@pytest.mark.parametrize("interp", ["linear", "cubic"])
 @pytest.mark.parametrize("factor", [0.75, 1.5, 2.0, 4.0])
-def test_a_coarser_grid_stays_coarser_though_outputs_lie_between_its_nodes(factor: float) -> None:
+def test_on_another_grid_outputs_between_its_nodes_are_those_of_the_library_there(
+    factor: float, interp: str, solve: Any
+) -> None:
     times = torch.linspace(0, 1, 9, dtype=DOUBLE)
-    model, x = Series(times, method="rk4").double(), points(dtype=DOUBLE)
-    subject = TorchdiffeqSubject(model, x)
-    done = subject.forward(x, lambda own: own.with_precision(own.precision * factor))
-    steps = -(-8 // factor)
-    assert done.evaluations in (4 * steps, 4 * steps + 1)
-    exact = subject.forward(x, lambda own: own.with_precision(own.precision / 16))
-    assert (done.outputs - exact.outputs).abs().max() < 2e-4
+    x, field = points(dtype=DOUBLE), TimeField()
+
+    def series(**options: Any) -> nn.Module:
+        return Series(times, field, solve, method="rk4", options={"interp": interp, **options}).double()
+
+    def changed(own: Any) -> Any:
+        return own.with_precision(own.precision * factor)
+
+    subject = find_subject(series(), x)
+    assert subject is not None
+    done, grid = subject.forward(x, changed), torch.tensor(changed(subject.solvers[0]).times, dtype=DOUBLE)
+    with torch.no_grad():
+        theirs = series(grid_constructor=lambda f, y, t: grid)(x)
+    assert (done.outputs - theirs).abs().max() <= 1e-12
+    assert done.evaluations == 4 * -(-8 // factor)
+
+
+def test_a_safe_step_is_safe_in_torchdiffeq() -> None:
+    """With steps longer than outputs are apart it draws straight lines, whose errors rk4's curve would not show."""
+    times, x = torch.linspace(0, 3, 61), points(100)
+    model = Series(times, method="rk4")
+    with torch.no_grad():
+        flow = odeint(model.field.double(), x.double(), times.double(), rtol=1e-10, atol=1e-10)
+        model.float()
+        targets = flow + 1e-4 * torch.randn(flow.shape, generator=torch.Generator().manual_seed(0))
+        verdict = wm.audit(model, (x, targets.movedim(0, 1)), metric="rmse", evidence=False)
+        assert verdict.safe_step is not None
+        model.how = {"method": "rk4", "options": {"step_size": verdict.safe_step}}
+        error, least = ((each - targets).square().mean().sqrt() for each in (model(x), flow))
+    assert verdict.safe_step > 0.09
+    assert error <= 1.5 * least
+
+
+class Pendulum(nn.Module):
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.stack([z[..., 1], -torch.sin(z[..., 0])], dim=-1)
+
+
+def _energy(z: Tensor) -> Tensor:
+    return z[..., 1].square() / 2 - torch.cos(z[..., 0])
+
+
+@pytest.mark.parametrize("interp", ["linear", "cubic"])
+def test_straight_lines_between_the_steps_of_another_solver_tie_no_model_to_its_own(interp: str) -> None:
+    """rk4 with half as many steps is as near, but for chords, which lose energy that no solution loses."""
+    model = Series(torch.linspace(0, 6.3, 64), Pendulum(), method="midpoint", options={"interp": interp})
+    verdict = wm.audit(model, points(60), metric=wm.energy_drift(_energy), evidence=False)
+    assert verdict.outcome == "COARSE"
+    counted = {line.solver for line in verdict.table if line.counts and line.method != "midpoint"}
+    between = {"rk4 on a grid of 32 steps", "rk4 on a grid of 42 steps", "rk4 on a grid of 84 steps"}
+    assert counted == {"rk4 on a grid of 63 steps", "rk4 on a grid of 126 steps"} | (
+        between if interp == "cubic" else set()
+    )
 
 
 def test_times_between_steps_are_named() -> None:

@@ -221,27 +221,9 @@ def test_trajectories_that_collapse_on_a_line_at_once_and_run_along_it_do_not_cr
 # Bad input.
 
 
-@pytest.mark.parametrize("shape", [(), (4, 2), (4, 5, 3), (4, 5, 1), (2, 4, 5, 2), (0, 5, 2)])
-def test_trajectories_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(UsageError, match=r"\[steps \+ 1, samples, 2\]"):
-        count_crossings(np.zeros(shape))
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_trajectories_that_are_not_finite_are_refused_by_their_number(value: float) -> None:
     z = np.zeros((4, 5, 2))
     z[2:, [1, 3], 0] = value
     with pytest.raises(UsageError, match="2 of 5 trajectories are not finite"):
         count_crossings(z)
-
-
-def test_trajectories_that_are_not_real_numbers_are_refused() -> None:
-    not_real: Any = np.zeros((4, 5, 2), dtype=complex)
-    with pytest.raises(UsageError, match="complex128"):
-        count_crossings(not_real)
-
-
-@pytest.mark.parametrize("labels", [np.zeros(4, np.int64), np.zeros((5, 1), np.int64), np.zeros(5), np.int64(0)])
-def test_labels_that_are_not_one_whole_number_for_each_sample_are_refused(labels: Any) -> None:
-    with pytest.raises(UsageError, match="each of 5 samples"):
-        count_crossings(np.zeros((4, 5, 2)), labels)

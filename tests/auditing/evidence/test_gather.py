@@ -76,3 +76,70 @@ def test_states_of_many_entries_are_walked_for_a_few_points_only() -> None:
     with_it, without = (wm.audit(model, (x, labelled_by_itself(model, x)), evidence=e) for e in (True, False))
     assert set(pieces(with_it)) >= {"modified equation", "convergence", "there and back"}
     assert without.evaluations < with_it.evaluations < 1.05 * without.evaluations
+
+
+class InItsOwnClass(nn.Sequential):
+    """As many write a model; a slice of it would be made by this constructor."""
+
+    def __init__(self, block: nn.Module, head: nn.Module) -> None:
+        super().__init__(block, head)
+
+
+class Turned(InItsOwnClass):
+    def forward(self, x: Tensor) -> Any:
+        return -super().forward(x)  # type: ignore[no-untyped-call]
+
+
+def test_layers_behind_a_solve_are_its_head_only_where_they_are_all_that_happens() -> None:
+    block, head = wm.ODEBlock(Rotation(0.3), wm.FixedStep.of("midpoint", steps=8)), right_of_zero()
+    plain, own, turned = (audited(kind(block, head)) for kind in (nn.Sequential, InItsOwnClass, Turned))
+    assert plain.plane is not None
+    assert plain.plane.decide is not None
+    assert pieces(own) == pieces(plain)
+    assert turned.plane is not None
+    assert turned.plane.decide is None
+    assert "margins" not in pieces(turned)
+
+
+class Second(nn.Sequential):
+    """Its head returns more than the outputs."""
+
+    def forward(self, x: Tensor) -> Any:
+        return self[1](self[0](x))[0]
+
+
+class Paired(nn.Module):
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.head = head
+
+    def forward(self, z: Tensor) -> Any:
+        return self.head(z), z
+
+
+def test_layers_that_return_more_than_the_outputs_are_no_head_and_the_verdict_stands() -> None:
+    block = wm.ODEBlock(Rotation(0.3), wm.FixedStep.of("midpoint", steps=8))
+    verdict = audited(Second(block, Paired(right_of_zero())))
+    assert verdict.outcome == "FLOW"
+    assert "margins" not in pieces(verdict)
+
+
+def test_behind_the_second_of_two_solves_by_one_block_is_what_comes_after_both() -> None:
+    block, head = wm.ODEBlock(Rotation(0.3), wm.FixedStep.of("midpoint", steps=8)), right_of_zero()
+    found = pieces(audited(nn.Sequential(block, nn.Identity(), block, head)))
+    assert found["margins"].numbers["exact"]
+
+
+class Moody(Rotation):
+    """It cannot be differentiated, and says so in its own way."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        if z.requires_grad:
+            raise KeyError("no derivatives")
+        return super().forward(t, z)
+
+
+def test_what_a_field_raises_where_evidence_asks_it_more_is_told_and_the_verdict_stands() -> None:
+    verdict = audited(nn.Sequential(wm.ODEBlock(Moody(0.3), wm.FixedStep.of("midpoint", steps=8)), right_of_zero()))
+    assert verdict.outcome == "FLOW"
+    assert pieces(verdict)["h L"].finding == "not available: KeyError: 'no derivatives'"

@@ -180,8 +180,6 @@ def test_nobody_elses_gradients_are_touched_and_any_grad_mode_will_do() -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(UsageError, match="1 of 2 reference states are not finite"):
         measured(linear(2, 2), torch.tensor([[0.0, 1.0], [torch.nan, 0.0]], dtype=DOUBLE))
-    with pytest.raises(UsageError, match="one error for each sample"):
-        margins(linear(2, 2), points(3, 2), points(3), points(2))
     with pytest.raises(UsageError, match=r"\[samples, classes\]"):
         measured(linear(4, 3), points(5, 2, 4))
 

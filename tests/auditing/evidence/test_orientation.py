@@ -205,8 +205,6 @@ def test_states_that_make_no_sense_are_refused() -> None:
         step_orientation(rotation, EULER, bad, (0.0, 0.5))
     with pytest.raises(UsageError, match="2 times"):
         step_orientation(rotation, EULER, points(3, 3, 2), (0.0, 0.5))
-    with pytest.raises(UsageError, match="no step"):
-        step_orientation(rotation, EULER, points(1, 3, 2), (0.0,))
     with pytest.raises(FieldError):
         one_step(lambda t, z: z[:, :1], "euler", points(3, 2), 0.1)
 

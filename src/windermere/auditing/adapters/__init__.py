@@ -86,7 +86,7 @@ def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -
     arguments, named = inputs_for(model, example_batch, double=False)
     with Draws(model), evaluating(model), counting() as count, _blocks(model, count) as spent, ExitStack() as stack:
         for name, kind in kinds.items():
-            stack.enter_context(kind.intercepting(tapes[name]))
+            stack.enter_context(kind.calls.watching(tapes[name]))
         model(*arguments, **named)
     missed = [name for name, tape in tapes.items() if tape.missed and not tape.solvers]
     if missed:

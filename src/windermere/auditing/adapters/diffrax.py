@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from windermere.auditing.adapters.diffrax_programs import Program, kind_of
+from windermere.auditing.adapters.diffrax_programs import Program, kind_of, widths_drawn
 from windermere.auditing.adapters.diffrax_solves import Solve, diffrax_solver, forget_solves, watching
 from windermere.auditing.subject import Change, Insight, Pass, as_outputs, why_not_double
 from windermere.errors import AuditError, DoublePrecisionError, SolverError, WindermereError, describe_error
@@ -28,6 +28,9 @@ from windermere.solvers.landing import is_landing
 
 __all__ = ["DiffraxSubject", "diffrax_solver"]
 
+OTHER_NOISE = (
+    "the model draws random numbers from JAX, which would be others in float64: its flow is solved for in float32"
+)
 BatchCall = Callable[[Any, Any], Any]
 """call(model, x): the model for a whole batch."""
 
@@ -59,6 +62,8 @@ class DiffraxSubject:
                 "call(model, x), which runs it on a batch"
             )
         self.solvers: tuple[Solver, ...] = tuple(solve.own() for solve in seen)
+        self.draws_apart = self._draws_apart(example_batch)
+        """Whether it draws random numbers that are others in float64."""
         about = [note for solve in seen for note in solve.notes()]
         self.notes: tuple[str, ...] = (*dict.fromkeys(about), *why_not_double(self, example_batch))
 
@@ -101,7 +106,18 @@ class DiffraxSubject:
         self.anew = self.compiled = True
         return self._run(x, None, double=False)[1]
 
+    def _draws_apart(self, x: Any) -> bool:
+        """JAX makes a number of as many bits as its dtype has: of the same key float64 gets other noise."""
+
+        def drawn(double: bool) -> frozenset[int]:
+            with _precision(double), self._fresh():
+                return widths_drawn(self.call, _in_double(self.model) if double else self.model, _as_jax(x))
+
+        return 64 in (doubled := drawn(True)) and doubled != drawn(False)
+
     def _run(self, x: Any, change: Change | None, *, double: bool) -> tuple[Any, list[Solve]]:
+        if double and self.draws_apart:
+            raise DoublePrecisionError(OTHER_NOISE)
         with _precision(double), _naming_failures(double):
             model, inputs = _in_double(self.model) if double else self.model, _as_jax(x)
             # In its own precision it is compiled as its own pass is, so that both round alike.
@@ -130,7 +146,7 @@ class DiffraxSubject:
     @contextmanager
     def _fresh(self) -> Iterator[None]:
         """What JAX compiles inside serves audits alone; this pass alone where calls are compiled away."""
-        clear = import_module("jax").clear_caches if self.compiled else lambda: None
+        clear = clear_caches if self.compiled else lambda: None
         clear()
         try:
             with _context()(f"{id(self)}.{next(self.numbers)}" if self.compiled else "an audit"):
@@ -139,6 +155,16 @@ class DiffraxSubject:
             clear()
             if self.anew:
                 forget_solves()
+
+
+def clear_caches() -> None:
+    """Clears those of JAX, again if another thread adds one meanwhile: JAX goes through a dictionary of them."""
+    clear = import_module("jax").clear_caches
+    for _ in range(100):
+        with suppress(RuntimeError):
+            clear()
+            return
+    clear()
 
 
 @cache

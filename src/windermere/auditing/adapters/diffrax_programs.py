@@ -47,6 +47,31 @@ class Program:
         return outputs, self.seen
 
 
+def widths_drawn(call: Callable[[Any, Any], Any], model: Any, x: Any) -> frozenset[int]:
+    """The bits of the random numbers that call(model, x) draws; none where all cannot be traced at once."""
+    equinox, jax = import_module("equinox"), import_module("jax")
+    numbers, rest = equinox.partition((model, x), equinox.is_array)
+    try:
+        with watching(None, double=False):
+            traced = jax.make_jaxpr(lambda part: call(*equinox.combine(part, rest)))(numbers)
+    except Exception:  # whatever the model raises  # noqa: BLE001
+        return frozenset()
+    return frozenset(_widths(traced.jaxpr))
+
+
+def _widths(traced: Any) -> Iterator[int]:
+    for step in traced.eqns:
+        if step.primitive.name == "random_bits":
+            yield step.params["bit_width"]
+        for part in import_module("jax").tree_util.tree_leaves(list(step.params.values()), is_leaf=_is_traced):
+            if _is_traced(part):
+                yield from _widths(getattr(part, "jaxpr", part))
+
+
+def _is_traced(part: Any) -> bool:
+    return hasattr(part, "eqns") or hasattr(part, "jaxpr")
+
+
 def kind_of(given: Any) -> Hashable:
     """What JAX compiles for: all but the numbers in arrays."""
     leaves, structure = import_module("jax").tree_util.tree_flatten(given)

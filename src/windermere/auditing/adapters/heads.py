@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from windermere.auditing.adapters.solves import Tape
+from windermere.auditing.subject import leads
+from windermere.nn.model_calls import takes_hooks
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ def watching(model: nn.Module, tape: Tape) -> Iterator[list[ModuleCall]]:
         if single and not tape.solving and solved == len(tape.solvers) > 0:
             calls.append((place, ModuleCall(module, given[0], returned)))
 
-    hooks = [(m.register_forward_pre_hook(before), m.register_forward_hook(behind)) for m in model.modules()]
+    modules = filter(takes_hooks, model.modules())
+    hooks = [(m.register_forward_pre_hook(before), m.register_forward_hook(behind)) for m in modules]
     try:
         yield found
     finally:
@@ -62,14 +65,7 @@ def head_between(calls: list[ModuleCall], end: Tensor, outputs: Tensor) -> nn.Mo
             continue
         current = call.returned
     head = nn.Sequential(*layers)
-    return head if _same(current, outputs) and _leads(head, end, outputs) else None
-
-
-def _leads(head: nn.Module, end: Tensor, outputs: Tensor) -> bool:
-    """Whether the chain does all that happens: a scaling in between would show here."""
-    with torch.no_grad():
-        again = head(end)
-    return again.shape == outputs.shape and torch.allclose(again, outputs, rtol=1e-9, atol=1e-12)
+    return head if _same(current, outputs) and leads(head, end, outputs) else None
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

@@ -1,7 +1,6 @@
 """Models that call `windermere.odeint` or `windermere.odeint_adjoint`, however they imported them."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 
@@ -9,20 +8,14 @@ import numpy as np
 from torch import Tensor
 
 from windermere.auditing.adapters.interception import Interception
-from windermere.auditing.adapters.solves import Asked, Tape, Watch, drawing_again
+from windermere.auditing.adapters.solves import Asked, Tape, Watch, drawing_again, name_note
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.solvers import Adaptive, Solver, State, counting, odeint_call
 from windermere.solvers.odeint_call import Call
+from windermere.solvers.odeint_options import ADAPTIVE, FIXED, FixedSteps
 
-
-class OdeintSubject(TorchSubject):
-    """A module whose forward pass calls our odeint, as it is."""
-
-    library = "windermere.odeint"
-
-    @staticmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        return ANSWERS.watching(tape)
+NAMES = {method: name for name, method in {**FIXED, **ADAPTIVE}.items()}
+"""Torchdiffeq's names, which odeint is called with."""
 
 
 def _replace_answer() -> Callable[[], None]:
@@ -38,6 +31,13 @@ def _replace_answer() -> Callable[[], None]:
 ANSWERS: Interception[Tape] = Interception(_replace_answer)
 
 
+class OdeintSubject(TorchSubject):
+    """A module whose forward pass calls our odeint, as it is."""
+
+    library = "windermere.odeint"
+    calls = ANSWERS
+
+
 def _answer(own: Callable[[Call], State], call: Call) -> State:
     tape = ANSWERS.watcher(call.func)
     if tape is None:
@@ -45,13 +45,14 @@ def _answer(own: Callable[[Call], State], call: Call) -> State:
     states: State = tape.answer(
         Asked(
             own=_with_a_budget(call.solver),
-            notes=tuple(call.notes()),
+            notes=(*call.notes(), *name_note(NAMES[call.solver.method], call.solver.method)),
             field=call.field,
             start=call.start,
             times=call.times,
             original=partial(_original, own, call, tape),
             end_of=_end,
             result=lambda solution: solution.states,
+            interp=call.steps.interp if isinstance(call.steps, FixedSteps) else None,
         )
     )
     return states

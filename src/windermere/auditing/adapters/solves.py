@@ -7,13 +7,28 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor, float64
 
 from windermere.auditing.subject import Change
 from windermere.errors import DoublePrecisionError
 from windermere.nn.draws import Draws
 from windermere.nn.model_calls import parts_of
-from windermere.solvers import METHODS, Adaptive, Field, Solution, Solver, State, solve
+from windermere.solvers import (
+    METHODS,
+    Adaptive,
+    Field,
+    FixedStep,
+    OnGrid,
+    Solution,
+    Solver,
+    State,
+    Stats,
+    solve,
+)
+from windermere.solvers.landing import is_landing
+from windermere.solvers.odeint_call import Call
+from windermere.solvers.odeint_options import FixedSteps
 
 Watch: TypeAlias = Callable[[Tensor], None]
 """Told the rate of every evaluation of the field."""
@@ -39,6 +54,8 @@ class Asked:
     """Our solution, as the library would have returned it."""
     lands: bool = False
     """Whether the library's adaptive steps land on every time. Otherwise, and on fixed grids, it interpolates."""
+    interp: str | None = None
+    """How the library has states between two nodes of fixed steps, by odeint's names; None where as our methods do."""
 
 
 class Tape:
@@ -64,6 +81,10 @@ class Tape:
         self.last: Asked | None = None
         """The solve that ended last."""
         self.end: State | None = None
+        self.ends: list[State] = []
+        """Where the outer solves ended."""
+        self.straight = False
+        """Whether states were asked for that lie on a straight line between two steps of a solver that was tried."""
 
     def answer(self, asked: Asked) -> Any:
         for part in parts_of(asked.start):
@@ -78,6 +99,8 @@ class Tape:
         self.outer += not self.solving
         self.notes.extend(note for note in asked.notes if note not in self.notes)
         self.last, self.end = asked, asked.end_of(result)
+        if not self.solving:
+            self.ends.append(self.end)
         return result
 
     def _solved(self, asked: Asked) -> Any:
@@ -86,7 +109,12 @@ class Tape:
         solver = self.change(asked.own)
         interpolate = not (asked.lands and isinstance(solver, Adaptive))
         field = asked.field if self.draws is None else partial(drawing_again, asked.field, self.draws)
-        solution = solve(field, asked.start, solver, asked.times, interpolate=interpolate)
+        between = asked.interp is not None and len(asked.times) > 2 and not is_landing()
+        if isinstance(solver, Adaptive) or not between:
+            solution = solve(field, asked.start, solver, asked.times, interpolate=interpolate)
+        else:
+            solution, inside = _on_its_grid(field, asked, solver)
+            self.straight |= inside and asked.interp == "linear"
         self.evaluations += int(np.max(solution.stats.evaluations))
         return asked.result(solution)
 
@@ -101,6 +129,21 @@ class Tape:
         if self.double and value.dtype != float64:
             kind = str(value.dtype).removeprefix("torch.")
             raise DoublePrecisionError(f"{what} {kind} although the model and its inputs are in float64")
+
+
+def _on_its_grid(field: Field, asked: Asked, solver: FixedStep | OnGrid) -> tuple[Solution, bool]:
+    """As `odeint` solves by these steps: on its own grid, and by interpolation between two nodes of it, so that a step
+    that is safe here is safe there; and whether some of the times lie between two nodes."""
+    t, nodes = torch.tensor(asked.times, dtype=float64), solver.nodes(asked.times[0], asked.times[-1])
+    steps = FixedSteps(solver, torch.as_tensor(nodes), (), asked.interp or "linear")
+    call = Call(
+        func=field, field=field, start=asked.start, t=t, times=asked.times, dtype=t.dtype, steps=steps,
+        gradient="backprop",
+    )  # fmt: skip
+    states, taken = call.states(), len(nodes) - 1
+    final = states[-1] if isinstance(states, Tensor) else tuple(part[-1] for part in states)
+    cost = Stats(evaluations=taken * solver.tableau.propagating, accepted=taken, rejected=0)
+    return Solution(times=asked.times, states=states, final=final, stats=cost, trajectory=None), call.interpolates
 
 
 def drawing_again(field: Field, draws: Draws, t: Tensor, z: Any) -> Any:
@@ -120,6 +163,14 @@ def nearest_method(order: int, *, adaptive: bool) -> str:
     """Our method whose order is nearest: for a solver of theirs that we do not have."""
     known = [t for t in METHODS.values() if t.b_embedded is not None or not adaptive]
     return min(known, key=lambda t: abs(t.order - order)).name
+
+
+def name_note(name: str, method: str) -> tuple[str, ...]:
+    """Both of torchdiffeq's and our name of a method, where they differ: verdicts have ours."""
+    if name == method:
+        return ()
+    besides = " (the 3/8 rule; our rk4 is the classical one)" if name == "rk4" else ""
+    return (f"torchdiffeq's {name} is called {method} here{besides}",)
 
 
 def stand_in_note(library: str, name: str, method: str) -> str:

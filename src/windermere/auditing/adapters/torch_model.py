@@ -1,16 +1,24 @@
 """A torch module whose solves another library makes, as a subject: what all such libraries share."""
 
-from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from windermere.auditing.adapters.heads import head_between, watching
+from windermere.auditing.adapters.interception import Interception
 from windermere.auditing.adapters.solves import Asked, Tape
 from windermere.auditing.samples import size
-from windermere.auditing.subject import Change, Insight, Pass, SolveCount, as_outputs, is_of_samples, why_not_double
+from windermere.auditing.subject import (
+    Change,
+    Insight,
+    Pass,
+    SolveCount,
+    as_outputs,
+    ends_of,
+    is_of_samples,
+    why_not_double,
+)
 from windermere.errors import AuditError, DoublePrecisionError
 from windermere.nn.copies import copy_of, number_of, why_not_copied
 from windermere.nn.draws import Draws
@@ -20,10 +28,12 @@ from windermere.nn.passes import Passes
 from windermere.solvers import Solver
 
 
-class TorchSubject(ABC):
+class TorchSubject:
     """A module that asks a library for its solves."""
 
     library: str
+    calls: ClassVar[Interception[Tape]]
+    """What the library is asked for, answered by a tape while that watches."""
 
     def __init__(self, model: nn.Module, example_batch: Any) -> None:
         self.model = model = copy_of(model)
@@ -35,17 +45,12 @@ class TorchSubject(ABC):
                 "give the module whose forward pass solves, or audit a predict(x, solver)"
             )
         self.solvers: tuple[Solver, ...] = tuple(tape.solvers)
-        self._seen = (*tape.notes, *about(result), *why_not_copied(model))
+        self._seen = (*tape.notes, *about(result, self.output_of(result)), *why_not_copied(model))
         why_not_double(self, example_batch)  # `Passes` has it among its notes
 
     @property
     def notes(self) -> tuple[str, ...]:
         return (*self._seen, *self._passes.notes)
-
-    @staticmethod
-    @abstractmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        """While open, the tape answers every solve that the library is asked for."""
 
     def forward(self, x: Any, change: Change | None, *, double: bool = False) -> Pass:
         tape, result = self._run(x, change, double=double)
@@ -53,8 +58,10 @@ class TorchSubject(ABC):
         return Pass(
             outputs=as_outputs(self.output_of(result)),
             states=None if states is None else as_outputs(states),
+            ends=ends_of(tape.ends, size(x)),
             evaluations=tape.evaluations,
             dtype=self._passes.dtype(double=double),
+            straight=tape.straight,
         )
 
     def insight(self, x: Any) -> Insight | None:
@@ -97,7 +104,7 @@ class TorchSubject(ABC):
         return tape, result
 
     def _call(self, model: nn.Module, x: Any, tape: Tape) -> Any:
-        with evaluating(model), self.intercepting(tape), naming_double(type(model).__name__, tape.double):
+        with evaluating(model), self.calls.watching(tape), naming_double(type(model).__name__, tape.double):
             arguments, named = inputs_for(model, x, double=tape.double)
             return model(*arguments, **named)
 

@@ -6,7 +6,6 @@ other threads ask it for, they get from the library itself.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,37 +17,18 @@ from torchdiffeq._impl.odeint import SOLVERS
 from torchdiffeq._impl.solvers import FixedGridODESolver
 
 from windermere.auditing.adapters.interception import Interception
-from windermere.auditing.adapters.solves import Asked, Tape, Watch, as_written, nearest_method, stand_in_note
+from windermere.auditing.adapters.solves import Asked, Tape, Watch, as_written, name_note, nearest_method, stand_in_note
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solution, Solver, State
+from windermere.solvers.odeint_options import ADAPTIVE, FIXED
 
-METHODS = {
-    "euler": "euler",
-    "midpoint": "midpoint",
-    "heun2": "heun",
-    "heun3": "heun3",
-    "rk4": "rk4_38",
-    "fehlberg2": "fehlberg21",
-    "adaptive_heun": "heun21",
-    "bosh3": "bosh32",
-    "dopri5": "dopri54",
-}
+METHODS = {**FIXED, **ADAPTIVE}
 """Torchdiffeq's names of methods and ours. Its rk4 is the 3/8 rule."""
 WRONG_STAGE = (
     "torchdiffeq's {} takes over a stage from the step before that is not the field there: the model's own pass keeps "
     "that, our {} does not"
 )
-
-
-class TorchdiffeqSubject(TorchSubject):
-    """A module whose forward pass calls torchdiffeq, as it is."""
-
-    library = "torchdiffeq"
-
-    @staticmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        return TABLE.watching(tape)
 
 
 def _replace_entries() -> Callable[[], None]:
@@ -65,6 +45,22 @@ def _replace_entries() -> Callable[[], None]:
 
 
 TABLE: Interception[Tape] = Interception(_replace_entries)
+
+
+class TorchdiffeqSubject(TorchSubject):
+    """A module whose forward pass calls torchdiffeq, as it is."""
+
+    library = "torchdiffeq"
+    calls = TABLE
+
+
+def _about(name: str, method: str) -> tuple[str, ...]:
+    """What torchdiffeq's method is, if it is not ours of that name."""
+    if name not in METHODS:
+        return (stand_in_note("torchdiffeq", name, method),)
+    if name in ("fehlberg2", "adaptive_heun"):
+        return (WRONG_STAGE.format(name, method),)
+    return name_note(name, method)
 
 
 @dataclass(frozen=True)
@@ -119,6 +115,7 @@ class _Solve:
             original=partial(self.original, t),
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,
+            interp=None if isinstance(own, Adaptive) else self.options.get("interp", "linear"),
         )
 
     def original(self, t: Tensor, watch: Watch) -> Tensor:
@@ -144,17 +141,15 @@ class _Solve:
         kind = self.entry.original
         fixed = isinstance(kind, type) and issubclass(kind, FixedGridODESolver)
         method = METHODS.get(self.entry.name) or nearest_method(getattr(kind, "order", 5), adaptive=not fixed)
-        notes = [] if self.entry.name in METHODS else [stand_in_note("torchdiffeq", self.entry.name, method)]
-        if self.entry.name in ("fehlberg2", "adaptive_heun"):
-            notes.append(WRONG_STAGE.format(self.entry.name, method))
+        notes = _about(self.entry.name, method)
         if not fixed:
             rtol, atol = (as_written(self.options[name]) for name in ("rtol", "atol"))
-            return Adaptive(method, rtol=rtol, atol=atol), tuple(notes)
+            return Adaptive(method, rtol=rtol, atol=atol), notes
         if (step := self.options.get("step_size")) is not None:
             solver = FixedStep(method, step=abs(as_written(step)))
             return solver, (*notes, *self.about_grid(solver, t))
         construct = self.options.get("grid_constructor")
-        return OnGrid(method, wrapped.times(t if construct is None else construct(self.func, self.y0, t))), tuple(notes)
+        return OnGrid(method, wrapped.times(t if construct is None else construct(self.func, self.y0, t))), notes
 
     def about_grid(self, solver: FixedStep, t: Tensor) -> Iterator[str]:
         """How its grid for a step differs from ours."""
@@ -169,7 +164,8 @@ class _Solve:
         if len(t) > 2 and not torch.isclose(t[:, None], theirs[None, :], rtol=0, atol=1e-6).any(dim=1).all():
             yield (
                 f"some of the {len(t)} times asked for lie between steps of {solver.step:.6g}: torchdiffeq draws a "
-                "straight line there (or what its `interp` says), other solvers follow the curve of each step"
+                "straight line there (or what its `interp` says), and so do all fixed steps of the table; the "
+                "reference flow lands on each"
             )
 
 

@@ -5,7 +5,6 @@ are replaced, for their threads alone.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -17,24 +16,6 @@ from windermere.auditing.adapters.solves import Tape, Watch
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.auditing.adapters.torchdyn_functions import replace_functions, the_next_loop_is_seen
 from windermere.auditing.adapters.torchdyn_reading import asked_of, check_finite
-
-
-class TorchdynSubject(TorchSubject):
-    """A module with torchdyn's NeuralODE inside (or one itself), as it is."""
-
-    library = "torchdyn"
-
-    @staticmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        return METHODS_OF_ITS.watching(tape)
-
-    def output_of(self, result: Any) -> Tensor:
-        """A NeuralODE returns its times and then its states: those are audited."""
-        if isinstance(result, tuple) and len(result) == 2 and all(isinstance(r, Tensor) for r in result):
-            times, states = result
-            if times.ndim == 1 and len(states) == len(times):
-                return super().output_of(states)
-        return super().output_of(result)
 
 
 def _replace_methods() -> Callable[[], None]:
@@ -52,6 +33,21 @@ def _replace_methods() -> Callable[[], None]:
 
 
 METHODS_OF_ITS: Interception[Tape] = Interception(_replace_methods)
+
+
+class TorchdynSubject(TorchSubject):
+    """A module with torchdyn's NeuralODE inside (or one itself), as it is."""
+
+    library = "torchdyn"
+    calls = METHODS_OF_ITS
+
+    def output_of(self, result: Any) -> Tensor:
+        """A NeuralODE returns its times and then its states: those are audited."""
+        if isinstance(result, tuple) and len(result) == 2 and all(isinstance(r, Tensor) for r in result):
+            times, states = result
+            if times.ndim == 1 and len(states) == len(times):
+                return super().output_of(states)
+        return super().output_of(result)
 
 
 def _replacing(original: Callable[..., Any], *, trajectory: bool) -> Callable[..., Any]:

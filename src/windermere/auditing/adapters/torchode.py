@@ -5,7 +5,6 @@ through it too. What TorchScript has compiled is not seen.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -29,16 +28,6 @@ ADAPTIVE = {"Dopri5", "Tsit5"}
 """Those that have an error estimate here too."""
 
 
-class TorchodeSubject(TorchSubject):
-    """A module whose forward pass calls torchode, as it is."""
-
-    library = "torchode"
-
-    @staticmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        return ADJOINTS.watching(tape)
-
-
 def _replace_solves() -> Callable[[], None]:
     adjoints = import_module("torchode.adjoints")
     alone, joint = adjoints.AutoDiffAdjoint.solve, adjoints.JointBacksolveAdjoint.solve
@@ -52,6 +41,13 @@ def _replace_solves() -> Callable[[], None]:
 
 
 ADJOINTS: Interception[Tape] = Interception(_replace_solves)
+
+
+class TorchodeSubject(TorchSubject):
+    """A module whose forward pass calls torchode, as it is."""
+
+    library = "torchode"
+    calls = ADJOINTS
 
 
 def _replacing(original: Callable[..., Any], answer: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,6 @@ That name alone is replaced, while passes run and for their threads.
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -29,16 +28,6 @@ LARGEST_ERROR = (
 )
 
 
-class ZukoSubject(TorchSubject):
-    """A module or function that solves with zuko, as it is."""
-
-    library = "zuko"
-
-    @staticmethod
-    def intercepting(tape: Tape) -> AbstractContextManager[None]:
-        return SOLVES.watching(tape)
-
-
 def _replace_apply() -> Callable[[], None]:
     utils: Any = import_module("zuko.utils")
     own = utils.AdaptiveCheckpointAdjoint
@@ -51,6 +40,13 @@ def _replace_apply() -> Callable[[], None]:
 
 
 SOLVES: Interception[Tape] = Interception(_replace_apply)
+
+
+class ZukoSubject(TorchSubject):
+    """A module or function that solves with zuko, as it is."""
+
+    library = "zuko"
+    calls = SOLVES
 
 
 def _apply(

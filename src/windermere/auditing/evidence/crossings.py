@@ -67,7 +67,7 @@ class Crossings:
 def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64] | None = None) -> Crossings:
     """How often `trajectories` [s + 1, n, 2] cross, each walked from point to point; `labels` [n] are their classes."""
     points = _as_trajectories(trajectories)
-    classes = np.zeros(points.shape[1], np.int64) if labels is None else _as_labels(labels, points.shape[1])
+    classes = np.zeros(points.shape[1], np.int64) if labels is None else labels
     count, waiting, pairs = Crossings(total=0, between_classes=0), 0, list[tuple[Index, Index]]()
     with np.errstate(all="ignore"):  # overflow and underflow leave a pair undecided, and so to exact arithmetic
         pieces = _Pieces.of(points, classes)
@@ -81,27 +81,13 @@ def count_crossings(trajectories: NDArray[np.float64], labels: NDArray[np.int64]
 
 
 def _as_trajectories(trajectories: ArrayLike) -> Floats:
-    points = np.asarray(trajectories)
-    if points.dtype.kind not in "fiu":
-        raise UsageError(f"crossings need trajectories of real numbers, not of {points.dtype}")
-    if points.ndim != 3 or points.shape[0] == 0 or points.shape[2] != 2:
-        raise UsageError(f"crossings need trajectories of shape [steps + 1, samples, 2], not {list(points.shape)}")
+    points = np.asarray(trajectories, dtype=np.float64)
     bad = np.count_nonzero(~np.isfinite(points).all(axis=(0, 2)))
     if bad:
         raise UsageError(
             f"{bad} of {points.shape[1]} trajectories are not finite, so their crossings mean nothing: leave them out"
         )
-    return points.astype(np.float64, copy=False)
-
-
-def _as_labels(labels: ArrayLike, samples: int) -> NDArray[np.int64]:
-    classes = np.asarray(labels)
-    if classes.shape != (samples,) or classes.dtype.kind not in "iub":
-        raise UsageError(
-            f"crossings between classes need a whole number as the label of each of {samples} samples, "
-            f"not {classes.dtype} of shape {list(classes.shape)}"
-        )
-    return classes.astype(np.int64)
+    return points
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,7 +26,7 @@ from windermere.auditing.reference import Reference
 from windermere.auditing.scoring import Result
 from windermere.auditing.subject import Pass, Subject
 from windermere.auditing.verdict import Evidence
-from windermere.errors import WindermereError
+from windermere.errors import WindermereError, describe_error
 from windermere.report.audit_data import Plane
 from windermere.solvers import counting
 from windermere.solvers.paths import fast_paths
@@ -94,8 +94,9 @@ def _attempt(name: str, piece: Callable[[], Evidence | None]) -> Evidence | None
     """Evidence that cannot be had says why; the verdict stands without it."""
     try:
         return piece()
-    except WindermereError as error:
-        return Evidence(name=name, finding=f"not available: {error}", proves="Nothing.", limits="", numbers={})
+    except Exception as error:  # whatever the user's code raises  # noqa: BLE001
+        why = str(error) if isinstance(error, WindermereError) else describe_error(error)
+        return Evidence(name=name, finding=f"not available: {why}", proves="Nothing.", limits="", numbers={})
 
 
 def _told(name: str, found: Convergence | ModifiedEquation | Return | EnergyDrift | None) -> Evidence | None:
@@ -131,12 +132,16 @@ def _crossings(paths: OwnPaths, plane: Plane | None) -> Evidence | None:
     between, its = (f", {own.between_classes} between classes", f" and {flow.between_classes}") if known else ("", "")
     return Evidence(
         name="crossings",
-        finding=f"{own.total} crossings among {plane.own.shape[1]} trajectories{between} "
+        finding=f"{own.total} crossings among {_trajectories(plane.own.shape[1])}{between} "
         f"(the flow, sampled at the same nodes: {flow.total}{its})",
         proves="Solutions of an autonomous ODE do not cross: crossings beyond the flow's own chords are the solver's.",
         limits="No crossings at this step say nothing of other steps, and a fan of errors can tie a model without any.",
         numbers={"own": vars(own), "flow": vars(flow), "beyond_between_classes": beyond},
     )
+
+
+def _trajectories(n: int) -> str:
+    return "1 trajectory" if n == 1 else f"{n} trajectories"
 
 
 def _autonomous(paths: OwnPaths) -> bool:

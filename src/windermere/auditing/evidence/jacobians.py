@@ -87,4 +87,7 @@ def check_differentiable(field: Rate, t: float, z: Tensor) -> None:
     with torch.no_grad():
         nudge = torch.linspace(1e-3, 2e-3, z.numel(), dtype=z.dtype, device=z.device).reshape(z.shape)
         if not torch.equal(field(time, z + nudge * (1 + z.abs())), rate):
-            raise UsageError("the field depends on the state, but torch cannot differentiate it: write it in torch")
+            raise UsageError(
+                "the field depends on the state, but PyTorch cannot differentiate it by that: it detaches what it "
+                "returns, or computes outside of PyTorch"
+            )

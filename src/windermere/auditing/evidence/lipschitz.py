@@ -48,8 +48,6 @@ class Lipschitz:
 def lipschitz(field: Rate, states: Tensor, times: Sequence[float], *, iterations: int = 20, seed: int = 0) -> Lipschitz:
     """The norm of the field's Jacobian at states[k], [P, ...], and times[k]: one evaluation for each k."""
     check_states(states, times)
-    if iterations < 1:
-        raise UsageError(f"power iteration needs at least one iteration, not {iterations}")
     check_differentiable(field, times[0], states[0])
     generator = torch.Generator().manual_seed(seed)
     norms, used = [], 0

@@ -62,7 +62,7 @@ def margins(head: nn.Module, states: Tensor, error: Tensor, reference_error: Ten
 
     An error that is not finite (the training solver blew up on that sample) makes no decision safe.
     """
-    _check(states, error, reference_error)
+    _check(states)
     linear, flat = linear_head(head), states.reshape(len(states), -1).detach()
     # nn.Linear acts on the last axis: on an image, without a Flatten before it, it is no decision layer.
     exact = linear is not None and linear.weight.shape[1] == flat.shape[1]
@@ -159,12 +159,7 @@ def _nearest(logits: Tensor, slopes: Tensor) -> Tensor:
     return distances.scatter(1, decision, inf).amin(dim=1)
 
 
-def _check(states: Tensor, error: Tensor, reference_error: Tensor) -> None:
-    if not states.numel() or any(e.shape != states.shape[:1] for e in (error, reference_error)):
-        raise UsageError(
-            f"margins need one error for each sample: the states are {list(states.shape)}, the errors "
-            f"{list(error.shape)} and {list(reference_error.shape)}"
-        )
+def _check(states: Tensor) -> None:
     if not states.isfinite().all():
         bad = ~states.isfinite().reshape(len(states), -1).all(dim=1)
         raise UsageError(f"{int(bad.sum())} of {len(states)} reference states are not finite: leave them out")

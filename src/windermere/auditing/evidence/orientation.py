@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from windermere.auditing.evidence.jacobians import check_differentiable, check_states, jacobians, points_at_once
-from windermere.errors import UsageError
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
@@ -62,8 +61,6 @@ def step_orientation(
         reason = f"a state has {size} entries, more than the {limit} up to which determinants are computed"
         return Orientation(negative=0, uncertain=0, points=0, smallest=nan, dimension=size, skipped=reason)
     taken = range(len(times) - 1) if steps is None else steps
-    if not taken or not all(0 <= n < len(times) - 1 for n in taken):
-        raise UsageError(f"there is no step to look at among the {len(times) - 1} of this walk: name some of them")
     check_differentiable(field, times[taken[0]], states[taken[0]])
     parts = [
         step_determinants(field, tableau, z, times[n], times[n + 1])

@@ -11,7 +11,6 @@ from torch import nn
 from windermere.auditing.evidence.paths import OwnPaths
 from windermere.auditing.metrics import decisions
 from windermere.auditing.statistics import Numbers
-from windermere.errors import SolverError
 from windermere.report.audit_data import Plane
 from windermere.report.palette import CLASSES
 from windermere.solvers import FixedStep, OnGrid, solve
@@ -26,7 +25,7 @@ def plane_of(paths: OwnPaths, outputs: int) -> Plane | None:
     finer = OnGrid("rk4", (paths.times[0], *np.concatenate(halves).tolist()))
     try:
         flow = solve(paths.insight.field, paths.insight.start, finer, paths.times).states
-    except SolverError:  # where the flow leaves the plane there is nothing to draw or to count
+    except Exception:  # where the flow leaves the plane, or the field refuses it, nothing can be drawn  # noqa: BLE001
         return None
     own, exact = (torch.as_tensor(states).cpu().double().numpy() for states in (paths.states, flow))
     if not np.isfinite(own).all() or not np.isfinite(exact).all():

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from windermere.auditing.evidence.jacobians import check_differentiable, check_states, jacobians, points_at_once
-from windermere.errors import UsageError
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate
 
@@ -78,8 +77,6 @@ def amplification(tableau: Tableau, z: Tensor) -> Tensor:
 def stability(field: Rate, tableau: Tableau, states: Tensor, times: Sequence[float], h: float) -> Stability:
     """Eigenvalues at states[k], [P, ...], and times[k], for a step h: negative where time runs backwards."""
     check_states(states, times)
-    if not np.isfinite(h) or h == 0:
-        raise UsageError(f"a step must be a finite number other than 0, not {h}")
     size = states[0, 0].numel()
     if size > ENTRIES_UP_TO:
         reason = f"a state has {size} entries, more than the {ENTRIES_UP_TO} up to which eigenvalues are computed"
