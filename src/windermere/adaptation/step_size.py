@@ -17,14 +17,14 @@ from windermere.adaptation.controller import (
     check_whole,
     precision_of,
 )
-from windermere.errors import UsageError
+from windermere.errors import UsageError, describe_value
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.solver import SAME_STEP
 from windermere.solvers.tableaus import tableau
 
 ERROR_RATIO = 50.0
 """The check solver's error order must be so many times smaller than the training solver's."""
-SHORTEST, LONGEST = 1e-30, 1e30
+SHORTEST, LONGEST, MOST = 1e-30, 1e30, 10**15
 """Spans whose fifth power, as an error of that order has it, is still a number."""
 
 
@@ -48,6 +48,8 @@ class StepControl(PrecisionControl):
                 "units"
             )
         check_whole("steps", 1, budget=self.budget)
+        if self.budget > MOST:
+            raise UsageError(f"budget is a number of steps up to {MOST:g}, not {describe_value(self.budget)}")
         if tableau(self.check).order <= tableau(self.train).order:
             others = ", ".join(higher_orders(self.train)) or "of which there is none: train with another"
             pair = f"'{self.check}' cannot check '{self.train}'"
