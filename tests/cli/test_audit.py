@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,29 @@ def test_what_holds_for_several_seeds_is_told_once(capsys: pytest.CaptureFixture
     assert shown.count(tied.recommendation) == 1
     assert f"seeds 0, 7: {tied.recommendation}" in shown
     assert f"seed 3: {flow.recommendation}" in shown
+
+
+def test_of_several_seeds_too_it_is_told_that_a_score_is_no_better_than_chance(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flow = rotation_verdict(256, evidence=False)
+    chance = replace(flow, sentence=f"{flow.sentence} But accuracy 0.5 is no better than chance.")
+    show_seeds({"0": flow, "3": chance}, Console(width=200, highlight=False, markup=False))
+    shown = capsys.readouterr().out
+    assert f"seed 3: Accuracy 0.5 is no better than chance. {flow.recommendation}" in shown
+    assert f"seed 0: {flow.recommendation}" in shown
+
+
+@pytest.mark.parametrize(("width", "gone"), [(40, ("gap (95%)", "safe")), (60, ("gap (95%)",)), (75, ()), (200, ())])
+def test_where_seeds_have_too_little_room_columns_go_and_no_number_is_cut(
+    width: int, gone: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flow = rotation_verdict(256, evidence=False)
+    show_seeds({"0": flow, "3": flow}, Console(width=width, highlight=False, markup=False))
+    head, *rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("┃", "│"))]
+    titles = [title.strip() for title in head.strip("┃").split("┃")]
+    assert titles == [title for title in ("seed", "own", "flow", "gap (95%)", "verdict", "safe") if title not in gone]
+    assert [row.strip("│").split("│")[1].strip() for row in rows if "FLOW" in row] == ["1.000"] * 2
 
 
 @pytest.mark.usefixtures("models")

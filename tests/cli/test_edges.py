@@ -38,12 +38,7 @@ def in_little_memory(*arguments: object, folder: Path) -> "subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings(), cwd=folder)
 
 
-@pytest.mark.parametrize("made", [False, True], ids=["a new folder", "an empty folder"])
-def test_a_training_that_does_not_fit_into_the_memory_is_one_sentence_and_leaves_no_run(
-    tmp_path: Path, made: bool
-) -> None:
-    if made:
-        (tmp_path / "run").mkdir()
+def test_a_training_that_does_not_fit_into_the_memory_is_one_sentence_and_leaves_no_run(tmp_path: Path) -> None:
     large = ("--data", "sphere2", "--solver", "rk4", "--steps", 1000, "--seeds", 500, "--batch-size", 2000)
     answer = in_little_memory("train", *large, "--out", "run", folder=tmp_path)
     assert answer.returncode == 1
@@ -51,6 +46,18 @@ def test_a_training_that_does_not_fit_into_the_memory_is_one_sentence_and_leaves
     assert "Traceback" not in answer.stderr
     assert line.startswith("error: this does not fit into the memory (")
     assert "bytes more were asked for): take fewer --seeds at once, a smaller --batch-size" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nor_does_one_in_a_folder_that_was_empty(run: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 8000 bytes. Error code 12"
+        )
+
+    (tmp_path / "run").mkdir()
+    monkeypatch.setattr("windermere.paper.training.iteration.classify_and_differentiate", fail)
+    assert_one_sentence(run("train", *QUICK, "--out", "run"), r"this does not fit into the memory \(8000 bytes more")
     assert list(tmp_path.iterdir()) == []
 
 

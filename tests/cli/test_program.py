@@ -1,6 +1,7 @@
 """The program itself: its version, its help, what it does not know, how it ends."""
 
 import errno
+import logging
 import shutil
 import subprocess
 import sys
@@ -54,9 +55,16 @@ def test_every_command_has_help(run: Command, command: tuple[str, ...], words: l
     assert "docs/" not in answer.out  # who has a wheel has no page of the clone
 
 
-def test_help_shows_no_value_for_flags_that_take_none(run: Command) -> None:
-    lines = run("train", "--help").out.splitlines()
-    assert not [line for line in lines if ("--resume" in line or "--json" in line) and "bool" in line.lower()]
+@pytest.mark.parametrize("command", ["train", "audit"])
+def test_help_shows_no_value_for_flags_that_take_none(run: Command, command: str) -> None:
+    lines = [line for line in run(command, "--help").out.splitlines() if "--help" not in line]  # which is Typer's own
+    assert "--json" in " ".join(lines)
+    assert not [line for line in lines if "bool" in line.lower()]
+
+
+def test_where_nothing_can_be_kept_matplotlib_says_nothing_of_its_own(run: Command) -> None:
+    run("--version")
+    assert not logging.getLogger("matplotlib.font_manager").isEnabledFor(logging.WARNING)
 
 
 @pytest.mark.parametrize(

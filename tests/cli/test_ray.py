@@ -1,5 +1,7 @@
 """`--ray`: how it is read, and what is refused, without Ray."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from tests.paper.cluster.pools import PoolHere, opened
 from tests.paper.studies.small import SMALL, TABLE
 from windermere.cli import elsewhere
 from windermere.cli.options import _with_address
-from windermere.paper.cluster import pool
+from windermere.errors import UsageError
+from windermere.paper.cluster import address
 from windermere.paper.studies import registry
 from windermere.paper.training import load_run
 
@@ -18,7 +21,7 @@ from windermere.paper.training import load_run
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small study; and Ray is there, whether or not it is."""
     monkeypatch.setitem(registry.STUDIES, "small", SMALL)
-    monkeypatch.setattr(pool, "find_spec", lambda name: name)
+    monkeypatch.setattr(address, "find_spec", lambda name: name)
 
 
 @pytest.fixture
@@ -41,6 +44,9 @@ def addresses(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
         ("--ray NAME", "--ray= NAME"),
         ("--ray --quick NAME", "--ray= --quick NAME"),
         ("--ray auto", "--ray auto"),
+        ("--ray local NAME", "--ray local NAME"),
+        ("--ray 10.0.0.1", "--ray 10.0.0.1"),
+        ("--ray --out=a:b", "--ray= --out=a:b"),
         ("--ray head:6379 NAME", "--ray head:6379 NAME"),
         ("--ray=head:6379", "--ray=head:6379"),
         ("NAME --out a", "NAME --out a"),
@@ -90,7 +96,7 @@ def test_a_folder_that_holds_a_run_is_refused_as_without_ray(run: Command, addre
 
 
 def test_without_ray_one_sentence_says_how_to_get_it(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "find_spec", lambda name: None)
+    monkeypatch.setattr(address, "find_spec", lambda name: None)
     answer = run("study", "run", "small", "--ray")
     assert_one_sentence(answer, "Ray is not there", r"pip install 'windermere-ode\[ray\]'")
 
@@ -102,6 +108,9 @@ def test_without_ray_one_sentence_says_how_to_get_it(run: Command, monkeypatch: 
         (("--ray", "--gpu-share", 0), "--gpu-share takes a share"),
         (("--ray", "--device", "cuda:1"), "Ray chooses which GPU"),
         (("--ray=ray://head:1",), "submit it as a job"),
+        (("--ray=head",), "'head' is no address of a Ray cluster: give the host:port"),
+        (("--ray=head:port",), "'head:port' is no address"),
+        (("--ray=:6379",), "':6379' is no address"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(run: Command, flags: tuple[object, ...], words: str) -> None:
@@ -123,3 +132,47 @@ def test_a_gpu_that_is_nowhere_is_refused_before_any_run_is_begun(
     answer = run(*command, "--device", "cuda", "--ray")
     assert_one_sentence(answer, "there is no GPU")
     assert not [path for path in files(Path()) if "config" in path]
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.0 400 Bad request", b""])
+@pytest.mark.parametrize(
+    "command", [("train", *SPHERES, *EULER, "--out", "a"), ("study", "run", "small", "--out", "a")]
+)
+def test_another_server_than_rays_is_refused_in_a_sentence_and_leaves_no_folder(
+    run: Command, command: tuple[object, ...], answer: bytes
+) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=answering, args=(server, answer), daemon=True).start()
+        assert_one_sentence(run(*command, "--ray", where), f"what answers at '{where}' is not Ray")
+    assert not Path("a").exists()
+
+
+def test_a_cluster_that_speaks_tls_is_not_greeted_in_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        where = f"127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=answering, args=(server, b"\x15\x03\x01\x00\x02\x02\x46"), daemon=True).start()
+        with pytest.raises(UsageError, match="is not Ray"):
+            address.refuse_unless_answered(where)
+        monkeypatch.setenv("RAY_USE_TLS", "1")
+        address.refuse_unless_answered(where)
+
+
+def answering(server: socket.socket, answer: bytes) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1024)
+        connection.sendall(answer)
+
+
+@pytest.mark.parametrize(
+    "command", [("train", *SPHERES, *EULER, "--out", "a"), ("study", "run", "small", "--out", "a")]
+)
+def test_where_nothing_answers_that_is_said_and_no_folder_left(run: Command, command: tuple[object, ...]) -> None:
+    pytest.importorskip("ray")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # that of nobody, once it is closed
+    answer = run(*command, "--ray", f"127.0.0.1:{port}")
+    assert_one_sentence(answer, f"there is no Ray at '127.0.0.1:{port}' .*refused.*: give the host:port of its head")
+    assert not Path("a").exists()

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -18,11 +19,19 @@ from windermere.solvers import METHODS
 HEAVY = ("torch", "numpy", "matplotlib", "safetensors")
 REPORT = f"""
 import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from windermere.cli import main
-try:
-    main()
-finally:
-    print(json.dumps([name for name in {HEAVY} if name in sys.modules]))
+
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["windermere", *arguments]
+    code, out = None, StringIO()
+    try:
+        with redirect_stdout(out), redirect_stderr(StringIO()):
+            main()
+    except SystemExit as left:
+        code = left.code
+    print(json.dumps([code, out.getvalue(), [name for name in {HEAVY} if name in sys.modules]]))
 """
 HELP = [
     ["--help"], [],
@@ -32,26 +41,34 @@ HELP = [
 ]  # fmt: skip
 
 
-def answer(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-c", REPORT, *arguments]
-    return subprocess.run(command, env=surroundings(COLUMNS="200"), capture_output=True, text=True, check=False)
+REFUSED = [["train"], ["audit"], ["study", "rnu"], ["evaluate", "--stepz", "2"]]
+Told: TypeAlias = tuple[int | None, str, list[str]]
 
 
-def test_the_version_is_told_without_pytorch() -> None:
-    assert answer("--version").stdout.splitlines() == ["windermere 0.1.0", "[]"]
+@pytest.fixture(scope="module")
+def told() -> dict[str, Told]:
+    """Of each command the exit code, the output, and what had been imported until then, all in one fresh process."""
+    commands = [["--version"], *HELP, *REFUSED]
+    script = [sys.executable, "-c", REPORT, json.dumps(commands)]
+    done = subprocess.run(script, env=surroundings(COLUMNS="200"), capture_output=True, text=True, check=True)
+    lines = map(json.loads, done.stdout.splitlines())
+    return {" ".join(command): tuple(line) for command, line in zip(commands, lines, strict=True)}
 
 
-@pytest.mark.parametrize("arguments", HELP, ids=" ".join)
-def test_help_is_shown_without_pytorch(arguments: list[str]) -> None:
-    *shown, loaded = answer(*arguments).stdout.splitlines()
-    assert "Usage:" in "\n".join(shown)
-    assert json.loads(loaded) == []
+def test_the_version_is_told_without_pytorch(told: dict[str, Told]) -> None:
+    assert told["--version"] == (0, "windermere 0.1.0\n", [])
 
 
-@pytest.mark.parametrize("arguments", [["train"], ["audit"], ["study", "rnu"], ["evaluate", "--stepz", "2"]])
-def test_flags_that_are_not_there_are_refused_without_pytorch(arguments: list[str]) -> None:
-    refused = answer(*arguments)
-    assert (refused.returncode, refused.stdout) == (2, "[]\n")
+@pytest.mark.parametrize("command", [*map(" ".join, HELP)])
+def test_help_is_shown_without_pytorch(command: str, told: dict[str, Told]) -> None:
+    _, shown, loaded = told[command]
+    assert "Usage:" in shown
+    assert loaded == []
+
+
+@pytest.mark.parametrize("command", [*map(" ".join, REFUSED)])
+def test_flags_that_are_not_there_are_refused_without_pytorch(command: str, told: dict[str, Told]) -> None:
+    assert told[command] == (2, "", [])
 
 
 # ---------------------------------------------------------------------------------------------------------

@@ -14,11 +14,11 @@ from tests.paper.studies.small import SMALL, TABLE
 from tests.processes import ROOT
 from windermere.cli import console, names
 from windermere.cli.findings import tell_findings
-from windermere.paper.studies import registry
+from windermere.paper.studies import fan, registry
 from windermere.paper.studies.costs import COSTS
 from windermere.paper.studies.crossing_field import CROSSINGS
 from windermere.paper.studies.rows import GRID
-from windermere.paper.studies.study import Finding
+from windermere.paper.studies.study import ONE_SEED, Finding
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_the_list_as_json_has_names_figures_costs_and_what_is_there(run: Command
     listed = {entry["name"]: entry for entry in json.loads(run("study", "list", "--json").out)}
     assert listed["sphere2-fixed"]["figures"] == ["figure4", "figure4a", "figure4b"]
     assert listed["cifar10-adaptive"]["figures"] == ["figure4c", "figure4d"]
-    assert listed["sphere2-fixed"]["cost"] == {"full": 76, "on": "CPU", "quick": 0.4}
+    assert listed["sphere2-fixed"]["cost"] == {"full": 76, "on": "CPU", "quick": 0.4, "unit": "min"}
     assert listed["small"]["here"] == [{"folder": "runs/quick/small", "runs": 2, "done": 2, "seeds": 2}]
     assert listed["fan"]["here"] == []
 
@@ -62,7 +62,8 @@ def test_the_list_loses_nothing_on_a_narrow_terminal(run: Command, monkeypatch: 
     assert " ".join(lines).split() == wide
 
 
-def test_a_study_is_found_by_its_figure(run: Command) -> None:
+def test_a_study_is_found_by_its_figure(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fan, "FINEST", -3.5)  # a tenth of all steps
     answer = run("study", "run", "Figure3", "--quick")
     assert "Figure3 is the study fan (Figure 3)" in answer.err
     assert answer.out.splitlines()[-1] == "files: runs/quick/fan: fan.png"
@@ -106,6 +107,11 @@ def test_findings_are_told_by_claim_each_with_a_word_and_counted(
     ]
 
 
+def test_findings_that_count_for_nothing_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tell_findings([finding(True), finding(True, apart=ONE_SEED), finding(None, apart=ONE_SEED)], tmp_path)
+    assert capsys.readouterr().out.splitlines()[-1] == "of 1 finding, 1 agrees; 2 counted apart (one seed)"
+
+
 def test_what_differs_leads_to_our_notes_where_there_are_some(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +133,7 @@ def test_a_quick_study_runs_draws_and_says_where_its_results_are(run: Command, t
     assert answer.code == 0
     assert answer.out.splitlines()[-1] == "files: runs/quick/small: drawn.txt"
     assert len(TABLE.read(tmp_path / "runs/quick/small")) == 4
-    assert "euler-16 20/20" in answer.err
+    assert "euler-16  20/20" in answer.err
 
 
 def test_a_study_that_was_done_before_says_that_it_trained_nothing(run: Command) -> None:

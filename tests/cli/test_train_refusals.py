@@ -12,7 +12,8 @@ from tests.cli.commands import EULER, QUICK, SPHERES, Command, assert_one_senten
     [
         ((*SPHERES, "--solver", "euler", "--steps", 2, "--step", 0.5), "exactly one of .* but got --steps and --step"),
         ((*SPHERES, "--solver", "dopri54", "--step", 1, "--tolerance", 0.1), "but got --step and --tolerance"),
-        ((*SPHERES, "--solver", "euler"), "exactly one of --steps, --step and --tolerance, but got none"),
+        ((*SPHERES, "--solver", "euler"), "exactly one of --steps and --step, but got none"),
+        ((*SPHERES, "--solver", "dopri54"), "exactly one of --steps, --step and --tolerance, but got none"),
         ((*SPHERES, "--steps", 2), "--steps needs a method: add --solver"),
         ((*SPHERES, "--step", 0.5), "--step needs a method"),
         ((*SPHERES, "--tolerance", 0.1), "--tolerance needs a method"),
@@ -35,6 +36,7 @@ from tests.cli.commands import EULER, QUICK, SPHERES, Command, assert_one_senten
         ((*SPHERES, *EULER, "--optimizer", "adma"), "there is no optimizer 'adma': did you mean 'adam'"),
         ((*SPHERES, *EULER, "--gradient", "back"), "there is no gradient 'back': did you mean 'backprop'"),
         ((*SPHERES, *EULER, "--dtype", "double"), "there is no dtype 'double'"),
+        ((*SPHERES, *EULER, "--adapt", "yes"), "there is no way to adapt 'yes': known are none, paper, steady"),
         ((*SPHERES, *EULER, "--arithmetic", "bf16"), "there is no arithmetic 'bf16': did you mean 'bfloat16'"),
         ((*SPHERES, *EULER, "--arithmetic", "tf32"), "tf32 is for images .*, and the data are 'sphere2': leave it out"),
         (("--data", "mnist", *EULER, "--arithmetic", "tf32", "--dtype", "float64"), "not of float64: leave one of the"),

@@ -1,5 +1,7 @@
 """The command line: parse, call one function, print. Answers go to standard output, progress to standard error."""
 
+import logging
+import os
 import re
 import sys
 from typing import Annotated, NoReturn
@@ -51,7 +53,22 @@ def root(
 def _fail(message: str) -> NoReturn:
     stderr.print("error:", style="bold red", end=" ")
     stderr.print(message, soft_wrap=True)
+    if _has_lost_its_gpu():  # whatever is freed on the way out would fail again, and abort the process
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
     sys.exit(1)
+
+
+def _has_lost_its_gpu() -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 SMALLER = {
@@ -73,6 +90,7 @@ def _too_large(error: BaseException) -> str:
 def main() -> None:
     """The entry point. An error of ours, or of the machine's, is one sentence and exit code 1. Typer answers unknown
     flags (exit code 2), Ctrl-C outside of training (130) and a pipe that nobody reads."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells, in two lines, where it cannot keep its fonts
     try:
         app()
     except KeyboardInterrupt:  # before typer is at work

@@ -21,7 +21,7 @@ def read_adaptation(flags: Mapping[str, Any], control: str | None, stored: RunCo
     """How the run adapts: as it was started, where it is resumed. A flag that would change nothing is refused."""
     adapt = flags["adapt"] or ("none" if stored is None else stored.adapt)
     if adapt not in (known := ("none", *get_args(Adaptation))):
-        raise UnknownNameError("adapt", adapt, known)
+        raise UnknownNameError("way to adapt", adapt, known)
     for name, modes in MODES.items():
         if (value := flags[name]) is not None:
             _check_flag(name, value, modes, adapt, resume=stored is not None)

@@ -5,7 +5,8 @@ from functools import partial
 from windermere.cli.console import stderr
 from windermere.cli.reading import check_device
 from windermere.errors import UsageError
-from windermere.paper.cluster.pool import Cluster, check_address, open_pool
+from windermere.paper.cluster.address import check_address
+from windermere.paper.cluster.pool import Cluster, open_pool
 
 
 def read_ray(address: str | None, gpu_share: float | None) -> Cluster | None:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from windermere.cli.console import folding, print_json, stdout
+from windermere.cli.console import folding, print_json, stdout, tell
 from windermere.cli.reading import check_device
 from windermere.nn.arithmetic import convolving_in
 from windermere.paper import data as data_sets
@@ -31,7 +31,8 @@ def evaluate_run(run: Path, other: Solver | None, *, device: str | None, arithme
         ]
         print_json({"run": str(run), "data": config.data, "arithmetic": arithmetic, "results": rows})
         return
-    table = folding("seed", *tests, title=f"test accuracy of {run}")
+    tell(f"test accuracy of {run}")
+    table = folding("seed", *tests)
     for i, seed in enumerate(config.seeds):
         table.add_row(str(seed), *(f"{r.accuracy[i]:.4f}" for r in results))
     table.add_section()

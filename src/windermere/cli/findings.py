@@ -18,8 +18,10 @@ def tell_findings(findings: Sequence[Finding], folder: Path) -> None:
         tell(f"{'beyond the paper' if cases[0].beyond else 'the paper'}: {claim}")
         for finding in cases:
             tell(f"{word(finding)}: {_case(finding)}{finding.ours}", indent=2)
-    if judged := Counter(finding.agrees for finding in findings if not finding.beyond and not finding.apart):
-        tell(_count(judged))
+    judged = Counter(finding.agrees for finding in findings if not finding.beyond and not finding.apart)
+    apart = [finding.apart for finding in findings if not finding.beyond and finding.apart]
+    if parts := [*([_count(judged)] if judged else []), *([_count_apart(apart)] if apart else [])]:
+        tell("; ".join(parts))
     if judged[False] and (folder / NOTES).exists():
         tell(f"why we think it differs: {folder / NOTES}")
 
@@ -32,6 +34,10 @@ def _count(judged: Counter[bool | None]) -> str:
     total = judged.total()
     parts = [f"{judged[agrees]} {VERBS[agrees][judged[agrees] > 1]}" for agrees in VERBS if judged[agrees]]
     return f"of {total} {'findings' if total > 1 else 'finding'}, {', '.join(parts)}"
+
+
+def _count_apart(reasons: Sequence[str]) -> str:
+    return f"{len(reasons)} counted apart ({', '.join(dict.fromkeys(reasons))})"
 
 
 def files(folder: Path, drawn: Sequence[Path]) -> str:

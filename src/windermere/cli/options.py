@@ -1,5 +1,6 @@
 """Flags that several commands share."""
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Annotated
@@ -40,6 +41,8 @@ Ray = Annotated[str | None, typer.Option("--ray", metavar="[ADDRESS]", help=RAY)
 GpuShare = Annotated[
     float | None, typer.Option(help="With --ray: how much of a GPU each run gets. Default: 0.25; on images, 0.5.")
 ]
+ADDRESS = re.compile(r"auto|local|localhost|[0-9.]+|(?!-).*:.*")
+"""What is taken for one behind `--ray`, and not for the name of a study."""
 FLAG = ""
 """The metavar of flags: typer would print <bool>, as if they took a value."""
 AsJson = Annotated[bool, typer.Option("--json", metavar=FLAG, help="Print the answer as JSON.")]
@@ -54,5 +57,4 @@ class RayCommand(TyperCommand):
 
 def _with_address(args: list[str]) -> Iterator[str]:
     for word, after in pairwise([*args, ""]):
-        stands_alone = word == "--ray" and after != "auto" and (after.startswith("-") or ":" not in after)
-        yield "--ray=" if stands_alone else word
+        yield "--ray=" if word == "--ray" and not ADDRESS.fullmatch(after) else word

@@ -22,7 +22,8 @@ def read_solver(
         raise UsageError(f"{(given or ['--control'])[0]} needs a method: add --solver, for example --solver euler")
     if len(given) != 1:
         found = " and ".join(given) if given else "none"
-        raise UsageError(f"--solver {method} needs exactly one of --steps, --step and --tolerance, but got {found}")
+        known = "--steps, --step and --tolerance" if method in adaptive_names() else "--steps and --step"
+        raise UsageError(f"--solver {method} needs exactly one of {known}, but got {found}")
     if control is not None and tolerance is None:
         raise UsageError("--control says whose error steers adaptive steps, so it goes with --tolerance only")
     if tolerance is not None:

@@ -32,7 +32,9 @@ OUR_PAGE = Path("docs/results.md")
 def show_studies(*, as_json: bool) -> None:
     listed = list_studies(STUDIES, RESULTS, QUICK)
     if as_json:
-        print_json([asdict(study) for study in listed])
+        print_json(
+            [{**asdict(study), "cost": study.cost and {**asdict(study.cost), "unit": "min"}} for study in listed]
+        )
         return
     for study in listed:
         names = " or ".join([study.name, *study.figures[:1]])
@@ -55,7 +57,7 @@ def run_one(
     if not study.planned(quick):
         _refuse_flags_of_training(name, {**given, "--time-limit": time_limit})
     elif not study.runs(quick):
-        _refuse_flags_of_devices(name, given)
+        _refuse_flags_of_devices(study, given)
     chosen = {} if seeds is None else {"seeds": read_seeds(seeds)}
     rounding = None if arithmetic is None else check_arithmetic(arithmetic)
     share = given["--gpu-share"]
@@ -115,14 +117,16 @@ def _refuse_flags_of_training(name: str, given: Mapping[str, str | None]) -> Non
             )
 
 
-def _refuse_flags_of_devices(name: str, given: Mapping[str, str | None]) -> None:
+def _refuse_flags_of_devices(study: Study, given: Mapping[str, str | None]) -> None:
     """Refuses flags that change nothing where a study trains with a loop of its own."""
     for flag in ("--ray", "--gpu-share"):
         if given[flag] is not None:
-            raise UsageError(f"'{name}' trains with a loop of its own, in this process: leave {flag} out")
-    for flag in ("--device", "--arithmetic"):
-        if given[flag] is not None:
-            raise UsageError(f"'{name}' trains on the CPU in float32 and nothing else: leave {flag} out")
+            raise UsageError(f"'{study.name}' trains with a loop of its own, in this process: leave {flag} out")
+    if given["--device"] is not None and not study.on_devices:
+        raise UsageError(f"'{study.name}' trains on the CPU in float32 and nothing else: leave --device out")
+    if given["--arithmetic"] is not None:
+        where = "" if study.on_devices else " on the CPU"
+        raise UsageError(f"'{study.name}' trains{where} in float32 and nothing else: leave --arithmetic out")
 
 
 def _folder(study: Study, out: Path | None, quick: bool) -> Path:

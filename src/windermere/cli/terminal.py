@@ -83,7 +83,7 @@ def _line_writer(title: str, precision_name: str) -> Callable[[Report, str], Non
         if share != shown:  # less than shown where a study comes to more seeds of the same run
             shown = share
             left = report.seconds / report.iteration * (report.iterations - report.iteration)
-            where = f"{title} {report.iteration}/{report.iterations}"
+            where = f"{title}  {report.iteration}/{report.iterations}"
             stderr.print(f"{where}  {describe(report, precision_name)}  {left:.0f} s left{more}", soft_wrap=True)
 
     return write

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from windermere.cli.adapted import MODES, draw_adapted, ended_at_a_bound, read_adaptation
-from windermere.cli.console import exit_if_stopped, folding, print_json, stderr, stdout
+from windermere.cli.console import exit_if_stopped, folding, print_json, stderr, stdout, tell
 from windermere.cli.drawn import read_random_steps
 from windermere.cli.elsewhere import device_for
 from windermere.cli.reading import check_device, read_seconds, read_seeds, read_solver, read_start
@@ -125,7 +125,8 @@ def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as
     if as_json:
         print_json({"run": str(out), "seeds": list(config.seeds), **asdict(outcome)})
     elif outcome.finished and outcome.test is not None:
-        stdout.print(_table(config, outcome.iteration, outcome.test.accuracy))
+        tell(f"{config.data}, {config.trained_with}, {outcome.iteration} iterations")
+        stdout.print(_table(config, outcome.test.accuracy))
     if (doubt := ended_at_a_bound(config, rows)) is not None:
         (stderr if as_json else stdout).print(doubt, soft_wrap=True)
     if outcome.finished and not as_json:
@@ -147,8 +148,8 @@ def _print_outcome(config: RunConfig, out: Path, outcome: TrainingOutcome, *, as
     exit_if_stopped(outcome.reason)
 
 
-def _table(config: RunConfig, iterations: int, accuracies: list[float]) -> Table:
-    table = folding("seed", "test accuracy", title=f"{config.data}, {config.trained_with}, {iterations} iterations")
+def _table(config: RunConfig, accuracies: list[float]) -> Table:
+    table = folding("seed", "test accuracy")
     for seed, accuracy in zip(config.seeds, accuracies, strict=True):
         table.add_row(str(seed), f"{accuracy:.4f}")
     return table

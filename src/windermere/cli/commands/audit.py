@@ -1,7 +1,7 @@
 """`windermere audit`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,7 +33,7 @@ def audit_command(
     html: Annotated[
         Path | None, typer.Option(help="Write a page to open in a browser and to send, such as audit.html.")
     ] = None,
-    evidence: Annotated[bool, typer.Option(help="Gather evidence beside the verdict.")] = True,
+    evidence: Annotated[bool, typer.Option(metavar=FLAG, help="Gather evidence beside the verdict.")] = True,
     batch_axis: Annotated[
         int | None,
         typer.Option(help="The axis of a function's model's outputs that is the samples'. Default: it is found."),
@@ -53,20 +53,16 @@ def audit_command(
     Examples: windermere audit runs/fine, windermere audit my_project.models:load
     """
     with importing():
-        from windermere.cli.audit import audit_target
+        from windermere.cli.audit import audit_target, limit_of
+    asked: dict[str, Any] = {"metric": metric, "threshold": threshold, "outputs": outputs, "batch_axis": batch_axis}
+    asked |= {"shared": [int(name) if name.isdecimal() else name for name in shared or ()], "evidence": evidence}
     audit_target(
         target,
+        asked,
+        samples=limit_of(samples, everything),
         seed=seed,
-        samples=samples,
-        everything=everything,
-        metric=metric,
-        threshold=threshold,
-        outputs=outputs,
         figure=figure,
         html=html,
-        evidence=evidence,
-        batch_axis=batch_axis,
-        shared=shared or (),
         device=device,
         as_json=as_json,
         verbose=verbose,

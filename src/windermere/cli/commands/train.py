@@ -31,7 +31,7 @@ def train_command(
     data: Annotated[
         str | None,
         typer.Option(
-            help="sphere2 or another dimension (sphere1, sphere900, ...), mnist or cifar10.",
+            help="sphere2 or another dimension (sphere1, sphere900, ...), mnist, mnist-patches or cifar10.",
             autocompletion=completing(DATA),
         ),
     ] = None,
