@@ -47,6 +47,7 @@ def pages() -> dict[str, str]:
         "movement": audit_page([a_record(kind="movement", outcome="MOVED", threshold=0.01, scene=numbers)]),
         "sampler": audit_page([a_record(name="sampler", outcome="COARSE", **SETS, scene=some_samples())]),
         "image sampler": audit_page([a_record(name="sampler", **SETS, scene=some_images())]),
+        "curve": audit_page([a_record(name="another library's", scene=without(a_scene(), "map", "paths"))]),
         "seeds": audit_page([a_record(name=f"seed {i}", scene=a_scene(own=i % 3)) for i in range(5)]),
         "demo": audit_page(
             [a_record(name=name, scene=a_scene(own=1 + k)) for k, name in enumerate(names)], lead="Two."

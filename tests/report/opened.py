@@ -13,6 +13,8 @@ needs_chromium = pytest.mark.skipif(
     FOUND is None, reason="no Chromium here: install one, or name it in WINDERMERE_CHROMIUM"
 )
 READY = "html[data-ready=true]"
+TWO_FRAMES = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+"""After these a page knows the sizes of its parts."""
 
 
 class Opened:
@@ -36,7 +38,8 @@ class Opened:
             route.abort()
 
     def pixels(self, picture: int) -> Any:
-        """The colours on a canvas, after what it was asked to draw."""
+        """The colours on a canvas of its final size, after what it was asked to draw."""
+        self.page.evaluate(TWO_FRAMES)
         self.page.evaluate("page.player.redraw()")
         return self.page.evaluate(f"document.querySelectorAll('canvas')[{picture}].toDataURL()")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.report.kinds import pages
-from tests.report.opened import Opened, needs_chromium
+from tests.report.opened import TWO_FRAMES, Opened, needs_chromium
 
 pytestmark = needs_chromium
 PAGES = pages()
@@ -107,6 +107,35 @@ COVERED = """() => [...document.querySelectorAll(".curve svg")].flatMap((svg) =>
 def test_no_mark_and_no_other_name_covers_a_name_beside_a_curve(browser: Any, tmp_path: Path) -> None:
     here = opened(browser, tmp_path, "demo")
     here.page.set_viewport_size({"width": 320, "height": 900})
-    here.page.wait_for_function("document.querySelector('.curve svg').viewBox.baseVal.width < 400")
+    here.page.evaluate(TWO_FRAMES)
+    assert here.page.evaluate("document.querySelector('.curve svg').viewBox.baseVal.width") < 400
     assert here.page.evaluate(COVERED) == []
+    here.close()
+
+
+HIDDEN = """() => [...document.querySelectorAll("[data-figure] > svg")].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text, .point path, .point circle:not([fill=transparent])")]
+    .map((e) => [e, e.getBoundingClientRect()]);
+  return boxes.flatMap(([e, a]) => e.tagName !== "text" || e.textContent === "the flow itself" ? [] :
+    boxes.filter(([other, b]) => other !== e && a.left < b.right && b.left < a.right && a.top < b.bottom
+      && b.top < a.bottom).map(([other]) => [e.textContent, other.outerHTML])); })"""
+
+
+@pytest.mark.parametrize("name", ["plane", "regression", "likelihood", "movement", "sampler"])
+def test_no_mark_covers_a_name_in_a_chart_on_a_desk_or_a_phone(browser: Any, tmp_path: Path, name: str) -> None:
+    here = opened(browser, tmp_path, name)
+    assert here.page.evaluate(HIDDEN) == []
+    here.page.set_viewport_size({"width": 400, "height": 900})
+    here.page.evaluate(TWO_FRAMES)
+    assert here.page.evaluate("document.querySelector('[data-figure=metric] svg').viewBox.baseVal.width") < 400
+    assert here.page.evaluate(HIDDEN) == []
+    here.close()
+
+
+def test_a_page_without_pictures_offers_no_point_to_follow(browser: Any, tmp_path: Path) -> None:
+    here = opened(browser, tmp_path, "curve")
+    assert here.page.locator("#step").is_visible()
+    assert here.page.locator("#follow").count() == 0
+    assert here.page.locator("#follow-words").inner_text() == ""
+    assert here.page.locator(".legend").first.inner_text() == "the solver it was trained with"
     here.close()

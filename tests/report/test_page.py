@@ -25,7 +25,7 @@ ASSETS = Path(__file__).parents[2] / "src" / "windermere" / "report" / "assets"
         ({"outcome": "FLOW", "reference": {"metric": 0.998}}, "is an ODE: solved more accurately, it scores about"),
         ({"outcome": "FLOW", "reference": {"metric": 1.0}}, "it scores the same (100.0%)."),
         ({"outcome": "UNDECIDED"}, "It could not be decided whether this model is an ODE."),
-        ({"reference": {"metric": 0.99}}, "with euler, h = 1/4, which is at least as accurate, it gets 60.0% right"),
+        ({"reference": {"metric": 0.99}}, "with euler, h = 1/4, whose error is no larger, it gets 60.0% right"),
         ({"metric": "log_error", "threshold": 0.3}, "the same weights score 0.630 instead of 1.000."),
         ({"outcome": "STRANGE"}, "The audit's answer is STRANGE"),
         ({"reference": {"metric": None}}, "This model works with its own solver only."),
@@ -103,11 +103,15 @@ def test_where_there_is_too_little_room_the_first_models_have_pictures() -> None
 def test_many_samplers_of_images_have_fewer_images_each() -> None:
     noise = np.random.default_rng(0)
     scene = some_images(25) | {"thumbnail": [64, 64, 3]}
+    scene["real"] = np.tile(scene["real"], (10, 1))
     for rung in scene["rungs"]:
+        rung["samples"] = np.tile(rung["samples"], (10, 1))
         rung["thumbnails"] = noise.integers(0, 255, (25, 64, 64, 3), dtype=np.uint8)
     page = audit_page([a_record(name=f"seed {i}", scene=scene) for i in range(2)])
     assert len(page.encode()) < 1_000_000
     assert page.count('"shape":[4,64,64,3]') == 8
+    (samples,) = {int(count) for count in re.findall(r'"shape":\[(\d+),2\]', page)}
+    assert samples > len(scene["real"]) / 10  # fewer samples too, in proportion
 
 
 def test_the_verdicts_of_several_models_are_counted() -> None:
@@ -165,6 +169,9 @@ def test_scripts_and_styles_are_short_enough_to_read() -> None:
         ({"kind": "movement", "gap": {"value": 0.27, "low": 0.26, "high": 0.28}}, "+27.0 points"),
         ({"kind": "decisions", "reference": {"metric": 0.4}}, "40.0% of its decisions change"),
         ({"kind": "movement", "outcome": "MOVED"}, "its outputs move by 63.0% of their spread"),
+        ({"kind": "movement", "reference": {"metric": 1234.4}}, "its outputs move by 1,234 times their spread"),
+        ({"kind": "movement", "gap": {"value": 64.0, "low": 58.4, "high": 70.8}}, "+64 times"),
+        ({"kind": "likelihood", "metric": "nll", "gap": {"value": 2e-9, "low": -1e-9, "high": 3e-9}}, "+0.000"),
         ({"outcome": "COARSE", "reference": {"metric": 1.2}}, "This model is solved too coarsely"),
         ({"kind": "sets"}, "the verdict looks at the flow alone"),
         ({}, "Solvers in bold count"),

@@ -134,8 +134,8 @@ class AuditFigure:
 
 
 def fraction(value: float) -> str:
-    """0.015625 as 1/64, and what is no such fraction in a few digits."""
+    """0.015625 as 1/64, also where float32 has rounded it, and what is no such fraction in a few digits."""
     parts = round(1 / value)
-    if 1 < parts < 10_000 and abs(parts * value - 1) < 1e-9:
+    if 1 < parts < 10_000 and abs(parts * value - 1) < 1e-6:
         return f"1/{parts}"
     return f"{value:g}" if value >= 1 else f"{value:.3g}"

@@ -132,15 +132,16 @@ def _mark_zero(axes: Axes, zero: float, positive: Sequence[float]) -> None:
 
 
 def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None:
-    """A thin line of the observed slope, through the finest solve of the method that the reference refines."""
+    """A thin line of the observed slope, from the finest solve of the method that the reference refines towards finer
+    ones: it was observed there, and says nothing of coarser steps."""
     if order is None or not isfinite(order) or not spots:
         return
     along = [s for s in spots if s.point.method == REFERENCE] or spots
     anchor = min(along, key=lambda spot: spot.x)
-    x = np.array([min(spot.x for spot in spots) / 1.4, max(spot.x for spot in along) * 1.4])
+    x = np.array([min(spot.x for spot in spots) / 1.4, anchor.x])
     axes.set_ylim(axes.get_ylim())  # the line must not widen it
     y = anchor.y * (x / anchor.x) ** order
-    axes.plot(x, y, color=INK, linewidth=0.9, zorder=2, label=f"observed order {order:.1f}")
+    axes.plot(x, y, color=INK, linewidth=0.9, zorder=2, label=f"as the reference went on: order {order:.1f}")
     axes.legend(loc="best")
 
 

@@ -1,13 +1,15 @@
 """Scores, gaps and thresholds in writing, with the digits that they need."""
 
 from dataclasses import dataclass
-from math import floor, isfinite, log10
+from math import floor, inf, isfinite, log10
 
 ACCURACY = "accuracy"
 """The metric whose scores are shares of the samples."""
 UNKNOWN = "-"
 LARGE = 1e7
 """From here on no score is written out: a solver that blows up may score 1e30."""
+MANY = 10.0
+"""Outputs that move by so many times their spread are told by that number, and not in percents."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Digits:
 def share(value: float | None) -> str:
     """A share of the samples, written with three decimals."""
     return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def moved_words(value: float) -> str:
+    """How far outputs move, relative to their spread."""
+    return f"{value:,.0f} times their spread" if MANY <= value < inf else f"{value:.1%} of their spread"
 
 
 def rough(value: float | None) -> str:

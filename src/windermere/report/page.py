@@ -95,7 +95,7 @@ def _size(scene: Any) -> int:
 def _thinned(scene: dict[str, Any], share: float) -> dict[str, Any]:
     """Fewer points, the first ones. Whatever has an entry for each point has the points along the same axis in all."""
     points = int(scene.get("points") or 0)
-    kept = max(FEWEST_POINTS, int(points * share * 0.95))
+    kept = max(FEWEST_POINTS, int((points or len(scene.get("real", ()))) * share * 0.95))  # samples are no points
 
     def fewer(value: Any, name: str = "") -> Any:
         if name.endswith("thumbnails"):

@@ -21,9 +21,9 @@ from windermere.errors import UsageError
 from windermere.records.atomic import write_atomically
 from windermere.report.palette import FAINT, GRID, INK
 
-DPI = 150
-COLOURS = 256
-"""How many a PNG has, whose letters and lines have soft edges."""
+DPI, LARGE = 150, 150_000
+COLOURS = (256, 128)
+"""How many a PNG has, whose letters and lines have soft edges; the fewer ones where it would be large (bytes)."""
 FORMATS: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}}
 """What a figure can be saved as, and what each says of itself: nothing that changes."""
 house_style = style.context(
@@ -81,11 +81,13 @@ def save(figure: Figure, path: Path | str) -> None:
 
 def in_few_colours(png: bytes) -> bytes:
     """The same picture with a palette: about a quarter of the bytes, and no colour is far from what it was."""
-    small = BytesIO()
-    picture = Image.open(BytesIO(png)).convert("RGB")
-    fewer = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
-    fewer.save(small, "PNG", optimize=True)
-    return small.getvalue()
+    picture, small = Image.open(BytesIO(png)).convert("RGB"), b""
+    for colours in COLOURS:
+        fewer = picture.quantize(colours, method=Image.Quantize.MAXCOVERAGE, kmeans=2, dither=Image.Dither.NONE)
+        fewer.save(file := BytesIO(), "PNG", optimize=True)
+        if len(small := file.getvalue()) < LARGE:
+            break
+    return small
 
 
 def wrapped(title: str, width: int = 46) -> str:

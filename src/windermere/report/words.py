@@ -10,12 +10,14 @@ from math import isfinite
 from typing import Any, TypeAlias
 
 from windermere.report.audit_data import fraction
-from windermere.report.numbers import ACCURACY, Digits
+from windermere.report.numbers import ACCURACY, MANY, Digits, moved_words
 
 Record: TypeAlias = Mapping[str, Any]
 NOT_KNOWN = "not known"
 OF_FLOW_ALONE = ("movement", "sets")
 """Kinds of verdict that look at the flow, and at no other solver."""
+ROUNDING = 1e-4
+"""Differences below this share of the threshold are told as 0."""
 SHARES, WITHOUT_LABELS = ("classes", "decisions", "movement"), ("decisions", "movement")
 """Kinds of verdicts: whose scores are shares, and which have no labels, so that scores tell what changes."""
 
@@ -70,15 +72,17 @@ def headline(record: Record) -> str:
         return f"{words.meaning}."
     if record.get("kind") in WITHOUT_LABELS:
         changed = (
-            "its outputs move by {} of their spread" if record["kind"] == "movement" else "{} of its decisions change"
+            f"its outputs move by {moved_words(flow)}"
+            if record["kind"] == "movement"
+            else f"{share_words(flow)} of its decisions change"
         )
-        return f"{words.meaning}: solved more accurately, {changed.format(share_words(flow))}."
+        return f"{words.meaning}: solved more accurately, {changed}."
     if record.get("outcome") == "FLOW":
         return f"{words.meaning}: solved more accurately, it scores {_about_the_same(record, own, flow)}."
     worst = _worst(record)
     if worst is not None and worst[0] != "the flow":
         change = _change(record, worst[1], one=True)
-        return f"{words.meaning}: with {worst[0]}, which is at least as accurate, it {change}."
+        return f"{words.meaning}: with {worst[0]}, whose error is no larger, it {change}."
     return f"{words.meaning}: solved more accurately, the same weights {_change(record, flow)}."
 
 
@@ -175,6 +179,8 @@ def score_words(record: Record, value: float | None) -> str:
         return NOT_KNOWN
     if record.get("kind") == "sets" and value < 0:
         return "about 0"  # the estimate has no bias, so that noise may take it below 0, where no distance is
+    if is_far_move(record, value):
+        return f"{value:,.0f} times"
     return f"{value:.1%}" if is_share(record) else digits(record)(value)
 
 
@@ -182,10 +188,18 @@ def share_words(value: Any) -> str:
     return f"{value:.1%}" if isinstance(value, int | float) and isfinite(value) else NOT_KNOWN
 
 
+def is_far_move(record: Record, value: float) -> bool:
+    """Whether outputs move by so many times their spread that percents would say less."""
+    return record.get("kind") == "movement" and value >= MANY
+
+
 def difference_words(record: Record, value: Any) -> str:
-    """A difference of two scores, signed; of shares in percentage points."""
+    """A difference of two scores, signed; of shares in percentage points. What only rounding makes is 0."""
     if not isinstance(value, int | float) or not isfinite(value):
         return NOT_KNOWN
+    if is_far_move(record, value):
+        return f"{value:+,.0f} times"
+    value = value if abs(value) > ROUNDING * digits(record).threshold else 0.0
     told = f"{100 * value:+.1f} points" if is_share(record) else digits(record)(float(value), signed=True)
     return told.replace("-", "−") if told[0] == "-" else told
 

@@ -27,6 +27,7 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 /** A score as people read it: accuracies in percent; the estimate of a distance may fall below 0, and no distance does. */
 function scoreWords(record, value) {
   if (!isNumber(value)) return "not known";
+  if (isFarMove(record, value)) return `${Math.round(value).toLocaleString("en-US")} times`;
   if (isShare(record)) return `${(100 * value).toFixed(1)}%`;
   return record.kind === "sets" && value < 0 ? "about 0" : numberWords(value);
 }
@@ -38,14 +39,20 @@ function numberWords(value) {
 }
 
 /** A score along an axis. */
-const tickWords = (record, tick) => (isShare(record) ? scoreWords(record, tick).replace(".0%", "%") : numberWords(tick));
+function tickWords(record, tick) {
+  if (isFarMove(record, tick)) return `${tick.toLocaleString("en-US", { notation: "compact" })}×`;
+  return isShare(record) ? scoreWords(record, tick).replace(".0%", "%") : numberWords(tick);
+}
+
+/** Whether outputs move by so many times their spread that percents would say less. */
+const isFarMove = (record, value) => record.kind === "movement" && value >= 10;
 
 const pointsWords = (points) => `${points} point${points === 1 ? "" : "s"}`;
 
-/** 0.015625 as 1/64. */
+/** 0.015625 as 1/64, and so is what float32 makes of such a step. */
 function stepWords(value) {
   const parts = Math.round(1 / value);
-  if (parts > 1 && parts < 10000 && Math.abs(parts * value - 1) < 1e-9) return `1/${parts}`;
+  if (parts > 1 && parts < 10000 && Math.abs(parts * value - 1) < 1e-6) return `1/${parts}`;
   return value >= 1e-3 ? String(Number(value.toPrecision(4))) : value.toExponential(1);
 }
 
@@ -67,7 +74,7 @@ const metricName = (record) => String(record.metric || "score").replaceAll("_", 
 /** The mean score in words of its own: "63.0% right" for accuracies. */
 function scoreLabel(record) {
   if (record.kind === "decisions") return "of decisions change";
-  if (record.kind === "movement") return "of their spread moved";
+  if (record.kind === "movement") return "moved, of their spread";
   return isShare(record) ? "right" : metricName(record);
 }
 

@@ -3,7 +3,7 @@
 /** The size of a chart: that of its place, so that letters are as large on a phone as on a desk. */
 function boxOf(place) {
   const width = clampTo(place.clientWidth || 860, 300, 940);
-  return { width, height: width < 560 ? 280 : 340, left: 62, right: width < 560 ? 18 : 104, top: 16, bottom: 46 };
+  return { width, height: width < 560 ? 280 : 340, left: 68, right: width < 560 ? 18 : 104, top: 16, bottom: 46 };
 }
 
 /** From values to positions along an axis of pixels; logarithmic where values span powers. */
@@ -47,12 +47,16 @@ function drawAxes(svg, box, { x, y, xTicks, yTicks, xWords, yWords, xTitle, yTit
       draw("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end", class: "faint", text: yWords(tick) }),
     );
   }
-  for (const tick of xTicks) {
-    svg.append(draw("text", { x: x(tick), y: height - bottom + 20, "text-anchor": "middle", class: "faint", text: xWords(tick) }));
+  let end = -Infinity; // where the last name ended: one that would touch it is left out
+  for (const tick of [...xTicks].sort((a, b) => x(a) - x(b))) {
+    const [text, half] = [xWords(tick), 3.8 * xWords(tick).length];
+    if (x(tick) - half < end + 4) continue;
+    svg.append(draw("text", { x: x(tick), y: height - bottom + 20, "text-anchor": "middle", class: "faint", text }));
+    end = x(tick) + half;
   }
   svg.append(
     draw("text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle", text: xTitle }),
-    draw("text", { x: -(top + height - bottom) / 2, y: 14, transform: "rotate(-90)", "text-anchor": "middle", text: yTitle }),
+    draw("text", { x: -(top + height - bottom) / 2, y: 11, transform: "rotate(-90)", "text-anchor": "middle", text: yTitle }),
   );
 }
 
@@ -98,7 +102,7 @@ function scoreRange(record, lines, band) {
     if (metric < high + reach) high = Math.max(high, metric);
   }
   const room = 0.06 * (high - low || 1);
-  const top = isShare(record) ? Math.min(1.02, high + room) : high + room;
+  const top = isShare(record) && record.kind !== "movement" ? Math.min(1.02, high + room) : high + room;
   return [low - room, top];
 }
 
@@ -203,7 +207,7 @@ function safeChart(place, record) {
   const ladder = record.safe.ladder.map((rung) => (Array.isArray(rung) ? rung : [rung.precision, rung.agreement]));
   const xs = ladder.map(([precision]) => precision);
   const shares = ladder.map(([, share]) => share);
-  const box = boxOf(place);
+  const box = { ...boxOf(place), top: 32 }; // above the curve there is room for a name
   const { left, right, top, bottom, width, height } = box;
   const x = scale(Math.max(...xs) * 1.3, Math.min(...xs) * 0.77, left, width - right, true);
   const low = Math.max(0, Math.min(...shares) - 0.05);
@@ -217,8 +221,8 @@ function safeChart(place, record) {
     svg.append(
       draw("rect", { x: from, width: width - right - from, y: top, height: height - bottom - top, fill: "var(--good-back)" }),
       draw("text", {
-        x: late ? width - right - 6 : from + 10, y: height - bottom - 12, "text-anchor": late ? "end" : "start", class: "halo",
-        text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); stroke: var(--good-back); font-weight: 650",
+        x: late ? width - right : from, y: 18, "text-anchor": late ? "end" : "start",
+        text: `safe: ${precisionWords(record, safe)} and finer`, style: "fill: var(--good); font-weight: 650",
       }),
     );
   }

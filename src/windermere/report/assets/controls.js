@@ -26,7 +26,7 @@ function makeControls(entries, stops, state, { go, toggle, follow, ghost }) {
     play.textContent = state.timer === null ? "▶ Play" : "❚❚ Pause";
     play.setAttribute("aria-label", state.timer === null ? "Play" : "Pause");
     followed.show(state.followed);
-    const hint = entries[0].scene.points ? "Click a point to follow it." : "";
+    const hint = canFollow(entries[0].scene) ? "Click a point to follow it." : "";
     words.textContent = state.followed === null ? hint : followWords(entries, stops[state.stop], state.followed);
     clearTimeout(waiting);
     if (state.timer === null) waiting = setTimeout(() => { said.textContent = stopWords(entries, stop); }, SETTLED);
@@ -53,7 +53,7 @@ function makeTicks(stops) {
   const spans = stops.map((stop, i) => {
     const kept = i === 0 || i === stops.length - 1 || (i % every === 0 && i < stops.length - 1);
     const minor = i !== 0 && i !== stops.length - 1 && (i % 4 !== 0 || i > stops.length - 3);
-    const name = [stop.trained.some(Boolean) && !stop.apart ? "trained" : "", minor ? "minor" : ""].join(" ").trim();
+    const name = [stop.apart ? "apart" : stop.trained.some(Boolean) ? "trained" : "", minor ? "minor" : ""].join(" ").trim();
     return kept ? make("span", { class: name || null, style: `left: ${(100 * i) / Math.max(1, stops.length - 1)}%`, text: stop.short }) : null;
   });
   return make("div", { class: "ticks", "aria-hidden": "true" }, ...spans);
@@ -66,9 +66,12 @@ function ghostBox(entries, ghost) {
   return make("label", {}, box, "Show the flow's paths too");
 }
 
+/** Whether there is a picture that shows single points. */
+const canFollow = (scene) => scene.points > 0 && scene.rungs.some((rung) => rung.map || rung.paths);
+
 /** Following a point without a mouse: by its number. */
 function followInput(scene, follow) {
-  if (!scene.points) return { element: null, show: () => {} };
+  if (!canFollow(scene)) return { element: null, show: () => {} };
   const input = make("input", { type: "number", id: "follow", min: 1, max: scene.points, placeholder: "none" });
   input.addEventListener("input", () => {
     const point = Number.parseInt(input.value, 10) - 1;

@@ -21,7 +21,7 @@ function histogram(scene, rung) {
     const element = draw("g", {}, whole, bar);
     svg.append(element);
     const [from, to] = [scene.bins[i], scene.bins[i + 1]].map((power) => `${Number((100 * 10 ** power).toPrecision(2))}%`);
-    return { element, words: `${((100 * count) / total).toFixed(1)}% of samples\nmove by ${i ? from : "less than"}${i ? " to" : ""} ${to} of the outputs' spread` };
+    return { element, words: `${((100 * count) / total).toFixed(1)}% of samples\nmove by ${i === 0 ? `less than ${to}` : i === rung.moved.length - 1 ? `more than ${from}` : `${from} to ${to}`} of the outputs' spread` };
   });
   scene.bins.forEach((power, i) => {
     if (Number.isInteger(power) && power % 2 === 0) {

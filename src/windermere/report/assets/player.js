@@ -108,7 +108,7 @@ function makeColumn({ record, scene }, state, { title, badge, wide, rungAt, curv
 
   function words() {
     const rung = rungAt(state.stop);
-    if (!title) heading.textContent = `Solved with ${nameOfRung(record, rung)}`;
+    if (!title) heading.textContent = rung.flow ? "Solved exactly: the flow" : `Solved with ${nameOfRung(record, rung)}`;
     score.textContent = scoreWords(record, rung.score);
     solver.textContent = `${scoreLabel(record)}, ${nameOfRung(record, rung)}${fewer}`;
     pictures.forEach((picture) => picture.words(rung));
@@ -199,11 +199,11 @@ function thumbnailPicture(title, scene, bytesNow, redraw, more = () => "") {
 function playerLegend(record, scene) {
   const items = [];
   const shaded = Boolean(scene.background) || scene.rungs.some((rung) => rung.map);
-  for (let kind = 0; kind < (scene.classes || 0); kind++) {
+  for (let kind = 0; kind < (canFollow(scene) ? scene.classes || 0 : 0); kind++) {
     const r = kind === 1 ? 4.6 : 5;
     items.push(legendItem(draw("path", { d: markPath(Math.min(kind, 4), r), fill: `var(--class-${kind})` }), !scene.labels ? `decided as class ${kind}` : shaded ? `class ${kind} (pale area: decided as ${kind})` : `class ${kind}`));
   }
-  if (scene.labels) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
+  if (scene.labels && canFollow(scene)) items.push(legendItem(draw("path", { d: "M-5,-5L5,5M-5,5L5,-5", stroke: "var(--ink)", "stroke-width": 2 }), "decided wrongly"));
   items.push(legendItem(draw("circle", { r: 5, fill: "var(--ink)" }), isSampler(record) ? "its own solver" : "the solver it was trained with"));
   return make("ul", { class: "legend" }, ...items);
 }
