@@ -1,17 +1,21 @@
-"""Real Ray, in a process of its own: `python -m tests.paper.cluster.rays SCENE FOLDER` runs a study with mishaps.
+"""Real Ray, in a process of its own: `python -m tests.paper.cluster.rays SCENE FOLDER [ADDRESS]` runs a study with
+mishaps.
 
 Its processes are ended by it, or with it.
 """
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.ray_nodes import first_at_work, nodes, raylet_of
 from tests.paper.studies import small
@@ -74,19 +78,62 @@ def over_once_at_work(out: Path, sign: StopSign) -> None:
     sign.time_limit = 0.0
 
 
-def run(scene: str, out: Path) -> None:
+class Others:
+    """What somebody else has running on a cluster."""
+
+    def process(self) -> int:
+        return os.getpid()
+
+
+def titles(process: int) -> list[str]:
+    """What Ray calls the processes below one."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    found = []
+    for child in map(int, " ".join(path.read_text() for path in children).split()):
+        with suppress(OSError):  # it has just ended
+            found += [Path(f"/proc/{child}/cmdline").read_text().strip("\0 "), *titles(child)]
+    return found
+
+
+def shared(how: str, out: Path, tell: Callable[[str], None]) -> None:
+    """A command on a cluster that others use is stopped; tells what it said, and what is left of theirs and of ours."""
+    import ray
+
+    with nodes(2) as started:
+        ray.init(address=started.address, log_to_driver=False)
+        others: Any = ray.remote(Others).options(num_cpus=0).remote()
+        before = ray.get(others.process.remote())
+        command = [sys.executable, "-m", "tests.paper.cluster.rays", how, str(out), started.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            first_at_work(out, set())
+            if how != "time limit":
+                process.send_signal(signal.SIGKILL if how == "SIGKILL" else signal.SIGINT)
+            said, _ = process.communicate()
+        free: Callable[[], dict[str, float]] = ray.available_resources
+        while free().get("CPU") != 2.0 or "ray::Board" in titles(os.getpid()):
+            time.sleep(0.1)
+        alive = sum(node["Alive"] for node in ray.nodes())  # type: ignore[no-untyped-call]
+        same = ray.get(others.process.remote()) == before
+        ray.shutdown()
+    tell(f"{said.strip()}; {alive} nodes live, and what others had there {'goes on' if same else 'was ended'}")
+
+
+def run(scene: str, out: Path, address: str | None = None) -> None:
     told: list[str] = []
 
     def tell(sentence: str) -> None:
         told.append(sentence)
         print(sentence, file=sys.__stdout__, flush=True)
 
-    if scene in ("nothing happens", "time limit"):
+    if scene.startswith("shared: "):
+        shared(scene.removeprefix("shared: "), out, tell)
+        return
+    if scene in ("nothing happens", "time limit", "Ctrl-C", "SIGKILL"):
         with stop_sign() as sign:
             if scene == "time limit":
                 beside(partial(over_once_at_work, out, sign))
-            local = Cluster(open=partial(open_pool, None), tell=tell)
-            tell(run_study(LONGER, out, Choice(seeds=SEEDS), sign=sign, cluster=local).reason)
+            there = Cluster(open=partial(open_pool, address), tell=tell)
+            tell(run_study(LONGER, out, Choice(seeds=SEEDS), sign=sign, cluster=there).reason)
         return
     if scene == "process dies":
         run_study(DYING, out, Choice(seeds=SEEDS), cluster=Cluster(open=partial(open_pool, None), tell=tell))
@@ -110,4 +157,4 @@ def run(scene: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[1], Path(sys.argv[2]))
+    run(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])

@@ -179,6 +179,13 @@ def test_one_run_that_diverges_elsewhere_says_where_its_state_is(tmp_path: Path)
         train_elsewhere(work.configs[0], work.sets, tmp_path / "a", cluster, resume=False, sign=StopSign())
 
 
+def test_a_machine_that_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
+    work = some_work(tmp_path / "a")
+    with pytest.raises(StorageError, match=r"a is not there on this machine: choose a folder"):
+        carry_out(work, "0001-blind", work.sets, sign=StopSign(), report=lambda *_: None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_attempt_that_is_over_before_it_began_writes_nothing(tmp_path: Path) -> None:
     work = some_work(tmp_path / "a")
     with hold_run(tmp_path / "a", work.configs[0]) as held:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ray_nodes import first_at_work
+from tests.paper.cluster.pools import some_work
 from tests.paper.cluster.rays import LONGER, SEEDS
 from tests.paper.studies.small import SMALL, assert_same_tables
 from tests.processes import ROOT, by_signals, python
@@ -97,6 +98,22 @@ def test_a_command_that_is_stopped_or_killed_leaves_no_process_and_goes_on_with_
     assert_same_tables(tmp_path / "alone", tmp_path / "here")
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize(("how", "said"), [("Ctrl-C", "interrupted"), ("time limit", "time limit"), ("SIGKILL", "")])
+def test_stopped_on_a_cluster_that_others_use_a_study_ends_what_is_its_own_alone(
+    tmp_path: Path, how: str, said: str
+) -> None:
+    """And goes on without Ray, to the tables that it has without."""
+    out = tmp_path / "there"
+    command = ("-m", "tests.paper.cluster.rays", f"shared: {how}", out)
+    with python(*command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        told, errors = process.communicate()
+    assert told.splitlines() == [f"{said}; 3 nodes live, and what others had there goes on"], errors
+    assert run_study(LONGER, out, Choice(seeds=SEEDS)).reason == "finished"
+    run_study(LONGER, tmp_path / "here", Choice(seeds=SEEDS))
+    assert_same_tables(out, tmp_path / "here")
+
+
 @pytest.mark.parametrize(
     ("there", "has"), [({"CPU": 2.0}, "none"), ({"CPU": 2.0, "GPU": 0.2}, "at most 0.2 on one machine")]
 )
@@ -112,3 +129,27 @@ def test_a_share_of_a_gpu_that_no_machine_has_is_refused(
     refuse_missing_gpus(Resources(gpus=0.0), "the cluster at HEAD:6379")
     monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"GPU": 1.0}}])
     refuse_missing_gpus(Resources(gpus=0.25), "the cluster at HEAD:6379")
+
+
+def test_a_folder_that_is_named_from_here_is_found_by_processes_that_were_started_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from windermere.paper.cluster.ray_pool import as_handed_out
+
+    monkeypatch.chdir(tmp_path)
+    assert as_handed_out(some_work(Path("a"), tmp_path / "b"))["runs"] == (tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("most", [{"CPU": 0.0, "memory": 2.0**40}, {"CPU": 8.0, "memory": 2.0**28}, {}])
+def test_a_cluster_that_has_never_room_for_a_run_is_refused(
+    monkeypatch: pytest.MonkeyPatch, most: dict[str, float]
+) -> None:
+    """Elsewhere work would wait without end: cores on one machine and memory on another are no room."""
+    from windermere.paper.cluster.ray_pool import refuse_missing_room
+
+    dead = {"Alive": False, "Resources": {"CPU": 8.0, "memory": 2.0**40}}
+    monkeypatch.setattr("ray.nodes", lambda: [dead, {"Alive": True, "Resources": most}])
+    with pytest.raises(UsageError, match=r"give each run 1 core and 0\.6 GiB, and no machine of HEAD has that"):
+        refuse_missing_room(Resources(), "HEAD")
+    monkeypatch.setattr("ray.nodes", lambda: [{"Alive": True, "Resources": {"CPU": 1.0, "memory": 2.0**30}}])
+    refuse_missing_room(Resources(gpus=0.25), "HEAD")

@@ -23,8 +23,8 @@ MOST_OUT = 5000
 """How much work is handed out at a time; the rest waits here, where it takes no memory of Ray's and no locks."""
 IN_VAIN = 3
 """After so many attempts in a row that came no further, work is given up."""
-PAUSE = 0.5
-"""Seconds between two looks at signs of life."""
+PAUSE, LOOK = 0.5, 2.0
+"""Seconds between two looks at the stop sign, and between two at signs of life, each of which asks another process."""
 LONG = 120.0
 """Seconds after which it is told that nothing begins."""
 Settle: TypeAlias = Callable[[Sequence[tuple[Work, Ending]]], Iterable[Work]]
@@ -64,14 +64,18 @@ class Driver:
     _vain: dict[Path, int] = field(default_factory=dict)
     _heard: float = -inf
     """When anything was at work; of what does not begin, it is told once."""
+    _next: float = 0.0
+    """When signs of life are looked at again."""
 
     def drive(self, works: Iterable[Work], settle: Settle) -> None:
         """Until all is done or given up, or a stop sign has been obeyed everywhere."""
         waiting, stopped, looked = deque(works), False, self.clock()
+        self._next = looked
         try:
             while waiting or self._out:
                 if not stopped and (reason := self.sign.check()):
                     stopped = True
+                    self._listen(self.clock(), held_up=False)  # who has just begun is let come to a checkpoint
                     self.pool.stop(reason, [label for label, out in self._out.items() if out.heard is None])
                 if stopped:
                     waiting.clear()
@@ -79,8 +83,10 @@ class Driver:
                     self._hand_out(waiting.popleft())
                 arrived = self.pool.wait(PAUSE)
                 now = self.clock()
-                self._listen(now, held_up=now - looked > self.patience / 2)
-                looked = now
+                held_up, looked = now - looked > self.patience / 2, now
+                if arrived or held_up or now >= self._next:
+                    self._listen(now, held_up=held_up)
+                    self._next = now + LOOK
                 ended = [(self._out.pop(label), ending) for label, ending in arrived if label in self._out]
                 ended += self._overdue(now)
                 kept = [(out.work, ending) for out, ending in ended if self._end(out, ending, stopped)]

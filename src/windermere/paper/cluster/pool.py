@@ -1,13 +1,11 @@
 """Processes to hand work to: what the driver needs of them, whoever runs them."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Protocol
 
-from windermere.errors import UsageError
+from windermere.paper.cluster.address import address_or_here, check_address
 from windermere.paper.cluster.work import Ending, Resources, Work
 from windermere.paper.training import Report
 
@@ -62,16 +60,4 @@ def open_pool(address: str | None) -> AbstractContextManager[Pool]:
     check_address(address)
     from windermere.paper.cluster.ray_pool import open_ray
 
-    return open_ray(address)
-
-
-def check_address(address: str | None) -> None:
-    """Refuses what cannot be, before anything is made."""
-    address = address or os.environ.get("RAY_ADDRESS", "")
-    if "://" in address:
-        raise UsageError(
-            f"Ray's client cannot be used ({address}), since the driver writes to the folder that all nodes see: start "
-            "this on a machine of the cluster, or submit it as a job"
-        )
-    if find_spec("ray") is None:
-        raise UsageError("Ray is not there: get it with pip install 'windermere-ode[ray]'")
+    return open_ray(address_or_here(address))

@@ -8,13 +8,12 @@ import logging
 import os
 import platform
 import signal
-import socket
 import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
-from dataclasses import asdict
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from dataclasses import asdict, replace
 from typing import Any
 
 import ray
@@ -32,6 +31,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 import windermere
 from windermere.errors import StorageError, UsageError, WindermereError, describe_error, is_out_of_memory
+from windermere.paper.cluster.address import HERE, refuse_unless_answered
 from windermere.paper.cluster.board import Board
 from windermere.paper.cluster.pool import Beat, Pool
 from windermere.paper.cluster.work import Ending, Lost, Resources, Sets, Work, carry_out
@@ -64,10 +64,11 @@ class RayPool:
 
     def check(self, resources: Resources) -> None:
         refuse_missing_gpus(resources, self.place)
+        refuse_missing_room(resources, self.place)
 
     def submit(self, label: str, work: Work) -> None:
         options = _options(work.resources)
-        bare = {"work": _without_sets(work), "label": label, "version": windermere.__version__, "every": self.every}
+        bare = {"work": as_handed_out(work), "label": label, "version": windermere.__version__, "every": self.every}
         self._labels[self._task.options(**options).remote(bare, [self._store(work.sets)], self._board)] = label
 
     def wait(self, seconds: float) -> Sequence[tuple[str, Ending]]:
@@ -103,43 +104,78 @@ class RayPool:
 
 
 @contextmanager
-def open_ray(address: str | None) -> Iterator[Pool]:
-    """Joins the cluster at an address, or at RAY_ADDRESS, or starts one here; left, it ends what was started."""
+def open_ray(address: str) -> Iterator[Pool]:
+    """Joins a cluster, or starts one here; left, it ends what was started."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # which would be sent to the makers of Ray
     logging.getLogger("ray").setLevel(logging.ERROR)
     terminated = signal.getsignal(signal.SIGTERM)
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    _refuse_unless_answered(address)
+    refuse_unless_answered(address)
     _allow_open_files()
     with redirect_stdout(sys.stderr):  # where Ray prints why nodes died: answers have standard output for themselves
-        try:
-            ray.init(
-                address=address,
-                include_dashboard=False if address == "local" else None,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                configure_logging=False,
-            )
-        except (RayError, ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(f"there is no Ray at '{address}': {describe_error(error)}") from error
+        _join(address)
         try:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, terminated)  # Ray has put its own in the place of ours
-            yield RayPool("this machine" if address == "local" else f"the cluster at {address}")
+            yield RayPool("this machine" if address == HERE else f"the cluster at {address}")
         finally:
             ray.shutdown()
 
 
+def _join(address: str) -> None:
+    try:
+        with nullcontext() if address == HERE else _silent():
+            ray.init(
+                address=address,
+                include_dashboard=False if address == HERE else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                configure_logging=False,
+            )
+    except (RayError, ConnectionError, RuntimeError, ValueError) as error:
+        ray.shutdown()  # what was begun
+        asked = address != HERE and "RAY_AUTH_MODE" not in os.environ  # of which Ray's own error says nothing
+        advice = "; if it asks for a token, set RAY_AUTH_MODE=token" if asked else ""
+        raise UsageError(f"Ray at '{address}' cannot be joined: {describe_error(error)}{advice}") from error
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what Ray's own threads write to the descriptor of standard error while they look for a cluster."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def refuse_missing_gpus(resources: Resources, place: str) -> None:
-    """Refuses a share of a GPU that no node has, though no other work were there; cores and memory may come later."""
-    nodes = ray.nodes()  # type: ignore[no-untyped-call]
-    most = max((node["Resources"].get("GPU", 0.0) for node in nodes if node["Alive"]), default=0.0)
+    """Refuses a share of a GPU that no node has, though no other work were there."""
+    most = max((node.get("GPU", 0.0) for node in _alive()), default=0.0)
     if resources.gpus > most:
         has = f"at most {most:g} on one machine" if most else "none"
         raise UsageError(
             f"Ray was to give each run {resources.gpus:g} of a GPU, and {place} has {has}: add a machine that has it "
             "to Ray first, ask for less, or train on the device cpu"
         )
+
+
+def refuse_missing_room(resources: Resources, place: str) -> None:
+    """Refuses cores and memory that no node has, as with 0 cores, which keeps work off a head."""
+    nodes = [(node.get("CPU", 0.0), node.get("memory", 0.0)) for node in _alive()]
+    if not any(cores >= resources.cores and memory >= resources.memory for cores, memory in nodes):
+        has = " and ".join(f"{cores:g} cores with {memory / 2**30:.1f} GiB" for cores, memory in sorted(set(nodes)))
+        raise UsageError(
+            f"Ray was to give each run {replace(resources, gpus=0.0)}, and no machine of {place} has that (there are "
+            f"{has}): add one to Ray first, with `ray start` and its --num-cpus and --memory, or train without Ray"
+        )
+
+
+def _alive() -> list[dict[str, float]]:
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node["Resources"] for node in nodes if node["Alive"]]
 
 
 def _allow_open_files() -> None:
@@ -150,19 +186,10 @@ def _allow_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _refuse_unless_answered(address: str) -> None:
-    """Ray itself would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if not colon:
-        return
-    try:
-        socket.create_connection((host, int(port)), timeout=10).close()
-    except (OSError, ValueError, OverflowError) as error:
-        raise UsageError(f"there is no Ray at '{address}' ({error}): give a head's host:port") from error
-
-
-def _without_sets(work: Work) -> dict[str, Any]:
-    return {name: value for name, value in vars(work).items() if name != "sets"}
+def as_handed_out(work: Work) -> dict[str, Any]:
+    """Without the sets, which go by Ray's store, and with folders that do not depend on where a process was started."""
+    plain = {name: value for name, value in vars(work).items() if name != "sets"}
+    return {**plain, "runs": tuple(run.absolute() for run in work.runs)}
 
 
 def _options(resources: Resources) -> dict[str, Any]:
