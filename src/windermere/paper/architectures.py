@@ -7,12 +7,11 @@ import re
 from collections.abc import Callable
 from functools import cache, partial
 from math import sqrt
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from windermere.errors import UnknownNameError
 from windermere.nn.arithmetic import check_arithmetic
@@ -32,9 +31,13 @@ NAMES = tuple(f"{name}.{part}" for name in ("lift", "mix", "lower") for part in 
 
 
 def _bare(layer: type[Layer], *sizes: int, padding: int | None = None) -> Layer:
-    """A layer whose weights are not drawn yet, so that the global generator is left alone."""
+    """A layer whose weights are not drawn yet, so that the global generator is left alone. PyTorch's `skip_init` would
+    import a computer algebra for it, which takes a second."""
     options = {} if padding is None else {"padding": padding}
-    return cast(Layer, skip_init(layer, *sizes, **options))  # type: ignore[no-untyped-call]
+    made = layer(*sizes, device="meta", **options)
+    for name, parameter in [*made.named_parameters()]:
+        setattr(made, name, nn.Parameter(torch.empty(parameter.shape, device="cpu")))
+    return made
 
 
 class SphereField(nn.Module):
@@ -78,6 +81,8 @@ def architecture(
     check_it_suits(arithmetic, data, "float32")
     if data == "mnist":
         return _classifier(ImageField(1, 96, arithmetic=arithmetic), 784, 10, solver, gradient)
+    if data == "mnist-patches":  # ours, for one CPU core
+        return _classifier(ImageField(4, 16, arithmetic=arithmetic), 196, 10, solver, gradient)
     if data == "cifar10":
         return _classifier(ImageField(3, 128, arithmetic=arithmetic), 3072, 10, solver, gradient)
     if (sphere := re.fullmatch(r"sphere([1-9]\d*)", data)) is not None:

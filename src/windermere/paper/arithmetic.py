@@ -5,7 +5,7 @@ import torch
 from windermere.errors import UsageError
 from windermere.nn.arithmetic import check_arithmetic
 
-IMAGES = ("mnist", "cifar10")
+IMAGES = ("mnist", "cifar10", "mnist-patches")
 """Data sets whose fields take the choice: those of the spheres are too small to gain by it."""
 FUSION = {"enable_fp_fusion": True}
 """How Triton compiles every kernel: a product and the sum that it goes into are rounded once. Triton 3.9 warns that

@@ -14,7 +14,7 @@ from windermere.errors import RunError
 from windermere.paper import data
 from windermere.paper.figures.trajectory_figure import TrajectoryPanel, draw_trajectories
 from windermere.paper.studies.folder import refuse_other_files
-from windermere.paper.studies.trajectories import COARSE, TEST_STEPS, config, head_rows, seen, walks
+from windermere.paper.studies.plane import COARSE, TEST_STEPS, config, head_rows, seen, walks
 from windermere.paper.training import (
     Labelled,
     Report,

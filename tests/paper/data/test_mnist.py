@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from windermere.errors import DataError, StorageError
-from windermere.paper.data import mnist
+from windermere.paper.data import load, mnist
 
 from .small import idx, mnist_contents, pixels, write
 
@@ -31,6 +31,16 @@ def test_pixels_become_fractions_of_255_and_labels_integers(tmp_path: Path) -> N
     assert data.test.inputs.shape == (4, 1, 28, 28)
     assert (data.name, data.classes) == ("mnist", 10)
     assert (data.test.inputs.dtype, data.test.labels.dtype) == (torch.float32, torch.int64)
+
+
+def test_a_patch_holds_the_means_of_its_sixteen_pixels(tmp_path: Path) -> None:
+    write(tmp_path / "mnist", mnist_contents(train=3, test=1002))
+    data, whole = load("mnist-patches", root=tmp_path), load("mnist", root=tmp_path)
+    image = whole.train.inputs[2, 0].reshape(7, 2, 2, 7, 2, 2)  # place, row of the patch, row of the pixel; columns
+    expected = image.mean(dim=(2, 5)).permute(1, 3, 0, 2).reshape(4, 7, 7)
+    torch.testing.assert_close(data.train.inputs[2], expected)
+    assert data.train.labels.tolist() == whole.train.labels.tolist()
+    assert (data.name, data.test.inputs.shape, data.classes) == ("mnist-patches", (1000, 4, 7, 7), 10)
 
 
 def test_white_is_exactly_one_and_black_exactly_zero(tmp_path: Path) -> None:

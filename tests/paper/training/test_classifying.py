@@ -1,4 +1,5 @@
-"""Gradients of the losses without autograd's tape: the same bits as with it."""
+"""Gradients of the losses without autograd's tape: by PyTorch's operations the same bits as with it, in C the same but
+for roundings."""
 
 from collections.abc import Callable
 
@@ -8,12 +9,18 @@ from torch import Tensor, nn
 
 from windermere.nn import Autonomous, ODEBlock
 from windermere.paper.architectures import SphereField, initialise
-from windermere.paper.training import Ensemble
+from windermere.paper.training import Ensemble, classifying
 from windermere.paper.training.classifying import classify_and_differentiate
 from windermere.paper.training.evaluation import member_losses
 from windermere.solvers import Adaptive, FixedStep, Gradient, Solver, counting
 
 EULER, DOPRI54 = FixedStep("euler", step=1 / 3), Adaptive("dopri54", tolerance=1e-3)
+
+
+@pytest.fixture
+def by_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No classifier is taken by the C code; solves are."""
+    monkeypatch.setattr(classifying, "classify_in_c", lambda *_: None)
 
 
 def sphere(solver: Solver, gradient: Gradient = "backprop", points: int = 2, classes: int = 2) -> nn.Sequential:
@@ -62,6 +69,7 @@ def both(
     return found[0], found[1]
 
 
+@pytest.mark.usefixtures("by_operations")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("samples", [1, 37, 128])
 @pytest.mark.parametrize("members", [1, 3])
@@ -70,7 +78,7 @@ def test_the_paper_s_classifier(members: int, samples: int, dtype: torch.dtype) 
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize(
+OTHERS = pytest.mark.parametrize(
     ("make", "shape", "solver"),
     [
         (lambda: sphere(EULER, points=3, classes=10), (20, 3), EULER),
@@ -83,9 +91,22 @@ def test_the_paper_s_classifier(members: int, samples: int, dtype: torch.dtype) 
     ],
     ids=["more classes", "adaptive", "checkpoint", "adjoint", "any field", "layers before", "another last layer"],
 )
+
+
+@pytest.mark.usefixtures("by_operations")
+@OTHERS
 def test_any_other_model(make: Callable[[], nn.Sequential], shape: tuple[int, ...], solver: Solver) -> None:
     one, other = both(make, 2, shape, torch.float32, solver)
     assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@OTHERS
+def test_in_c_it_is_the_same_but_for_roundings(
+    make: Callable[[], nn.Sequential], shape: tuple[int, ...], solver: Solver
+) -> None:
+    one, other = both(make, 2, shape, torch.float64, solver)
+    for found, wanted in zip(one, other, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["0.field.mix.weight", "2.bias"])

@@ -218,6 +218,7 @@ def test_the_papers_settings_are_those_of_its_appendix(data: str, solver: Solver
         {"random_steps": RandomSteps(mean=3, finish=0.0)},
         {"treatment": Treatment(methods=(("midpoint", 3), ("rk4", 2)), end=0.5)},
         {"treatment": Treatment(stages=((0.5, 2), (1.0, 8)), kinetic=0.1, jacobian=0.01)},
+        {"treatment": Treatment(spectral=2.0)},
     ],
 )
 def test_what_is_done_to_each_batch_is_written_and_is_in_the_digest(changes: dict[str, Any]) -> None:

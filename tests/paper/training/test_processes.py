@@ -32,7 +32,7 @@ def test_a_process_killed_at_random_moments_and_resumed_ends_as_one_that_was_not
     more iterations than it can be through with before, so in the end it is interrupted."""
     flags = (*SMALL, "--iterations", 1_000_000, "--log-every", 3, "--evaluate-every", 30, "--checkpoint-every", 7)
     pieces, whole, chance = tmp_path / "pieces", tmp_path / "whole", random.Random(1)
-    for lines in (0, 1, 1, 1, 1):
+    for lines in (0, 1, 1):
         begun = (pieces / "config.json").exists()
         with windermere_process("train", "--out", pieces, *(("--resume",) if begun else flags)) as (process, errors):
             for _ in range(lines):
@@ -41,12 +41,14 @@ def test_a_process_killed_at_random_moments_and_resumed_ends_as_one_that_was_not
                 pass
             process.kill()
             assert process.wait() == -signal.SIGKILL
-    with windermere_process("train", "--out", pieces, "--resume") as (process, errors):
-        assert errors.readline()
-        process.send_signal(signal.SIGINT)
-        told = errors.read()
-        assert process.wait() == 130, told
-    reached = checkpoint(pieces).meta["iteration"]
+    reached = 0
+    while reached <= 3:  # each gets on by an iteration or more, and the first row that is compared is that of the third
+        with windermere_process("train", "--out", pieces, "--resume") as (process, errors):
+            assert errors.readline()
+            process.send_signal(signal.SIGINT)
+            told = errors.read()
+            assert process.wait() == 130, told
+        reached = checkpoint(pieces).meta["iteration"]
     trained_here(whole, replace(resumed_config(pieces, {}), iterations=reached))
     assert_same_bits(checkpoint(pieces).tensors, checkpoint(whole).tensors)
     logged = [[row for row in rows(path) if row["iteration"] < reached] for path in (pieces, whole)]
@@ -61,7 +63,7 @@ def test_a_signal_stops_a_process_in_good_order_and_it_can_be_resumed(
 ) -> None:
     run, flags = tmp_path / "a run", ("--iterations", 1_000_000, "--log-every", 1, "--evaluate-every", 1_000_000)
     with windermere_process("train", *SMALL, *flags, "--out", run) as (process, errors):
-        assert "sphere2 1/1000000" in errors.readline()
+        assert "sphere2  1/1000000" in errors.readline()
         with pytest.raises(RunError, match=f"is in use by process {process.pid}"):
             resumed_config(run, {})
         process.send_signal(code)

@@ -12,7 +12,7 @@ from windermere.errors import StartedOtherwiseError
 from windermere.paper.architectures import architecture, initialise
 from windermere.paper.training import RunConfig, make_ensemble
 from windermere.paper.training.batches import Batches
-from windermere.paper.training.treatment import Treatment, penalised_features
+from windermere.paper.training.treatment import Treatment, bound_field, penalised_features
 
 from .small import (
     a_config,
@@ -33,6 +33,7 @@ TREATMENTS = [
     Treatment(stages=((0.5, 2), (1.0, 8))),
     Treatment(end=0.5),
     Treatment(kinetic=0.1, jacobian=0.1),
+    Treatment(spectral=1.5),
 ]
 
 
@@ -120,9 +121,10 @@ def test_random_ends_leave_the_models_times_as_they_were_and_change_what_is_lear
     assert not torch.equal(*(model(tmp_path / name).tensors[weight] for name in ("plain", "ended")))
 
 
-def test_features_with_penalties_are_those_without() -> None:
-    ensemble = make_ensemble(config(dtype="float64"))
-    x = torch.randn(2, 16, 2, dtype=torch.float64)
+@pytest.mark.parametrize(("data", "shape"), [("sphere2", (2,)), ("mnist-patches", (4, 7, 7))])
+def test_features_with_penalties_are_those_without(data: str, shape: tuple[int, ...]) -> None:
+    ensemble = make_ensemble(config(data=data, dtype="float64"))
+    x = torch.randn(2, 16, *shape, dtype=torch.float64)
     states, _, spent = penalised_features(ensemble, x, OWN, Treatment(kinetic=1.0, jacobian=1.0), 0)
     assert torch.allclose(states, ensemble.features(x, (OWN, OWN)), rtol=1e-10)
     assert spent == 8 * (2 + 1)
@@ -149,3 +151,29 @@ def _frobenius(field: Any, states: torch.Tensor) -> torch.Tensor:
 def test_penalised_training_counts_its_evaluations(tmp_path: Path) -> None:
     trained(tmp_path, config(treatment=Treatment(kinetic=0.1)))
     assert checkpoint(tmp_path).meta["evaluations"]["forward"] == [12 * 16] * 2
+
+
+@pytest.mark.parametrize("data", ["sphere2", "mnist-patches"])
+def test_each_layer_of_each_members_field_is_bounded_by_itself_and_nothing_else(data: str) -> None:
+    ensemble = make_ensemble(config(data=data))
+    names = [name for name in ensemble.tensors if ".field." in name and name.endswith(".weight")]
+    assert len(names) == 3
+    for member, most in enumerate((1.0, 3.0)):
+        with torch.no_grad():
+            for name in names:
+                weight = ensemble.tensors[name][member]
+                weight.mul_(most / torch.linalg.svdvals(weight.flatten(1)).max())
+    before = {name: tensor.detach().clone() for name, tensor in ensemble.tensors.items()}
+    bound_field(ensemble, 2.0)
+    for name, tensor in ensemble.tensors.items():
+        scales = torch.tensor([1.0, 2 / 3 if name in names else 1.0]).reshape(-1, *(tensor.ndim - 1) * [1])
+        assert torch.allclose(tensor, before[name] * scales)
+
+
+def test_a_bound_holds_after_the_last_update(tmp_path: Path) -> None:
+    largest = {}
+    for name, changes in {"plain": {}, "bounded": {"treatment": Treatment(spectral=0.9)}}.items():
+        trained(tmp_path / name, config(**changes))
+        lift = model(tmp_path / name).tensors["0.field.lift.weight"]
+        largest[name] = float(torch.linalg.matrix_norm(lift.flatten(2), ord=2).max())
+    assert largest["bounded"] <= 0.9 * (1 + 1e-6) < largest["plain"]

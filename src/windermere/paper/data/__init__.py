@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 NAMES = ("sphere2", "sphere3", "sphere10", "sphere900", "mnist", "cifar10")
-"""The paper's; besides these there is a sphere<d> for every dimension d."""
-_READERS = {"mnist": mnist.read, "cifar10": cifar10.read}
+"""The paper's; besides these there is a sphere<d> for every dimension d, and mnist-patches."""
+_READERS = {"mnist": mnist.read, "cifar10": cifar10.read, mnist.PATCHES: mnist.read_patches}
 
 
 def load(name: str, *, seed: int = 0, root: Path | None = None) -> DataSet:
@@ -35,4 +35,4 @@ def load(name: str, *, seed: int = 0, root: Path | None = None) -> DataSet:
         return spheres(int(sphere[1]), seed=seed)
     if name not in _READERS:
         raise UnknownNameError("data set", name, ("sphere2", "sphere<d> (of any dimension d)", *_READERS))
-    return _READERS[name](data_root(root) / name)
+    return _READERS[name](data_root(root) / name.partition("-")[0])

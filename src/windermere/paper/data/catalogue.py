@@ -49,43 +49,26 @@ class Catalogue:
     """Why not, and what to get."""
 
 
-def _mnist(name: str, digest: str, size: int, packed_digest: str) -> tuple[DataFile, Remote]:
-    url = f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz"
-    file = DataFile(name=name, digest=f"md5:{digest}")
-    return file, Remote(url=url, size=size, digest=f"md5:{packed_digest}", holds=(name,))
-
-
-_MNIST = (
-    _mnist(
-        "train-images-idx3-ubyte",
-        "6bbc9ace898e44ae57da46a324031adb",
-        9_912_422,
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-    ),
-    _mnist(
-        "train-labels-idx1-ubyte",
-        "a25bea736e30d166cdddb491f175f624",
-        28_881,
-        "d53e105ee54ea40749a09fcbcd1e9432",
-    ),
-    _mnist(
-        "t10k-images-idx3-ubyte",
-        "2646ac647ad5339dbf082846283269ea",
-        1_648_877,
-        "9fb629c4189551a2d022fa330f9573f3",
-    ),
-    _mnist(
-        "t10k-labels-idx1-ubyte",
-        "27ae3e4e09519cfbb04c329615203637",
-        4_542,
-        "ec29112dd5afa0611ce80d1b7f02629c",
-    ),
-)
+_MNIST = {
+    "train-images-idx3-ubyte": ("6bbc9ace898e44ae57da46a324031adb", 9_912_422, "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+    "train-labels-idx1-ubyte": ("a25bea736e30d166cdddb491f175f624", 28_881, "d53e105ee54ea40749a09fcbcd1e9432"),
+    "t10k-images-idx3-ubyte": ("2646ac647ad5339dbf082846283269ea", 1_648_877, "9fb629c4189551a2d022fa330f9573f3"),
+    "t10k-labels-idx1-ubyte": ("27ae3e4e09519cfbb04c329615203637", 4_542, "ec29112dd5afa0611ce80d1b7f02629c"),
+}
+"""Digest of the content; size and digest of what the server sends."""
 
 MNIST = Catalogue(
     name="mnist",
-    files=tuple(file for file, _ in _MNIST),
-    remotes=tuple(remote for _, remote in _MNIST),
+    files=tuple(DataFile(name=name, digest=f"md5:{digest}") for name, (digest, *_) in _MNIST.items()),
+    remotes=tuple(
+        Remote(
+            url=f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}.gz",
+            size=size,
+            digest=f"md5:{packed}",
+            holds=(name,),
+        )
+        for name, (_, size, packed) in _MNIST.items()
+    ),
 )
 
 _CIFAR10 = {

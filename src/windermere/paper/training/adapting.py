@@ -80,7 +80,7 @@ class Adapting:
         return spent
 
     def decisions(self) -> list[dict[str, Any]]:
-        """Those of this iteration's review, as rows for the metrics."""
+        """What this iteration's review has decided, as rows for the metrics."""
         return [vars(state.decision) for state in self.decided or () if state.decision is not None]
 
 

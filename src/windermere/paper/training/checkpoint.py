@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,14 +11,24 @@ from torch.optim import Optimizer
 from windermere._torch_private import step_adam
 from windermere.errors import RunError
 from windermere.paper.training.config import RunConfig
-from windermere.paper.training.ensemble import Ensemble
 
 MODEL, OPTIMIZER = "model/", "optimizer/"
 
 
-def pack(ensemble: Ensemble, optimizer: Optimizer) -> dict[str, Tensor]:
+class Holder(Protocol):
+    """What holds parameters by their names, such as an ensemble."""
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]: ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `tensors` holds."""
+        ...
+
+
+def pack(holder: Holder, optimizer: Optimizer) -> dict[str, Tensor]:
     """Parameters under `model/`, the optimizer's moments under `optimizer/INDEX/`."""
-    tensors = {f"{MODEL}{name}": tensor.detach() for name, tensor in ensemble.tensors.items()}
+    tensors = {f"{MODEL}{name}": tensor.detach() for name, tensor in holder.tensors.items()}
     for index, slots in optimizer.state_dict()["state"].items():
         for key, value in slots.items():
             if isinstance(value, Tensor):
@@ -26,13 +36,13 @@ def pack(ensemble: Ensemble, optimizer: Optimizer) -> dict[str, Tensor]:
     return tensors
 
 
-def unpack(tensors: dict[str, Tensor], ensemble: Ensemble, optimizer: Optimizer) -> None:
+def unpack(tensors: dict[str, Tensor], holder: Holder, optimizer: Optimizer) -> None:
     """Put everything back where `pack` took it from."""
-    wanted = {f"{MODEL}{name}": tensor.shape for name, tensor in ensemble.tensors.items()}
+    wanted = {f"{MODEL}{name}": tensor.shape for name, tensor in holder.tensors.items()}
     found = {name: tensor.shape for name, tensor in tensors.items() if name.startswith(MODEL)}
     if wanted != found:
         raise RunError("the checkpoint does not belong to this model: its parameters have other names or shapes")
-    ensemble.load({name.removeprefix(MODEL): tensors[name] for name in wanted})
+    holder.load({name.removeprefix(MODEL): tensors[name] for name in wanted})
     slots: dict[int, dict[str, Any]] = {}
     for name, tensor in tensors.items():
         if name.startswith(OPTIMIZER):
@@ -58,7 +68,7 @@ def check_it_belongs(path: Path, config: RunConfig, meta: Mapping[str, Any]) -> 
 
 
 def of_members(tensors: Mapping[str, Tensor], members: Sequence[int]) -> dict[str, Tensor]:
-    """The same for some members only."""
+    """The tensors of some members only."""
     return {name: t.clone() if is_shared(name) else t[list(members)] for name, t in tensors.items()}
 
 
@@ -94,7 +104,5 @@ def update(optimizer: Optimizer) -> None:
     if not isinstance(optimizer, torch.optim.Adam) or not here or len(slots) < len(parameters):
         optimizer.step()  # which also makes the slots
         return
-    gradients, taken = [p.grad for p in parameters], [slot["step"] for slot in slots]
-    moments = ([slot["exp_avg"] for slot in slots], [slot["exp_avg_sq"] for slot in slots])
-    if not step_adam(parameters, gradients, moments, taken, group):
+    if not step_adam(parameters, [p.grad for p in parameters], slots, group):
         optimizer.step()

@@ -1,7 +1,8 @@
 """The end of a training step's way there and the beginning of its way back: classifier, losses and their gradients.
 
 For a small model, autograd's tape takes several times as long as the arithmetic on it. So on a CPU a linear classifier
-goes without: by the operations that autograd itself would use, so the bits are the same.
+goes without: a small one in C (paper/fast/classifier.py), any other by the operations that autograd itself would use,
+so that the bits are the same.
 
 Shapes: S members, B samples, F features, C classes.
 """
@@ -11,8 +12,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from windermere._torch_private import has_hooks, log_softmax_back
+from windermere._torch_private import has_hooks, log_softmax_back, ungraded
 from windermere.fast.cpu.native_call import pull_back
+from windermere.paper.fast.classifier import Classified, classify_in_c
 from windermere.paper.training.ensemble import Ensemble, apply
 from windermere.paper.training.evaluation import correct, member_losses
 
@@ -28,7 +30,7 @@ class Stepped(NamedTuple):
     """[S, B]"""
 
     def of(self, members: slice) -> "Stepped":
-        """The same for some members only."""
+        """What was seen of some members only."""
         return Stepped(*(tensor[members] for tensor in self))
 
     @property
@@ -46,18 +48,23 @@ def classify_and_differentiate(ensemble: Ensemble, features: Tensor, labels: Ten
         losses.sum().backward()  # type: ignore[no-untyped-call]
         return Stepped(losses.detach(), logits.detach(), labels)
     weight, bias, x = tensors["weight"], tensors["bias"], features.detach()
-    with torch.no_grad():
-        logits = apply(layer, tensors, x)
-        likelihoods, chosen = logits.transpose(1, 2).log_softmax(1), labels.unsqueeze(1)  # [S, C, B]
-        losses = likelihoods.gather(1, chosen).squeeze(1).mean(1).neg_()
-        on_chosen = torch.zeros_like(likelihoods).scatter_(1, chosen, -1 / labels.shape[1])
-        on_logits = log_softmax_back(on_chosen, likelihoods, 1).transpose(1, 2)
-        bias.grad = on_logits.sum(1)
-        weight.grad = x.transpose(1, 2).bmm(on_logits).transpose(1, 2).contiguous()
-        on_features = on_logits.bmm(weight)
-    if features.requires_grad and not pull_back(features, on_features):
-        features.backward(on_features)  # type: ignore[no-untyped-call]
-    return Stepped(losses, logits, labels)
+    with ungraded():
+        found = classify_in_c(weight, bias, x, labels) or _classified(layer, tensors, x, labels)
+    weight.grad, bias.grad = found.on_weight, found.on_bias
+    if features.requires_grad and not pull_back(features, found.on_features):
+        features.backward(found.on_features)  # type: ignore[no-untyped-call]
+    return Stepped(found.losses, found.logits, labels)
+
+
+def _classified(layer: nn.Module, tensors: dict[str, Tensor], x: Tensor, labels: Tensor) -> Classified:
+    """By PyTorch's operations."""
+    logits = apply(layer, tensors, x)
+    likelihoods, chosen = logits.transpose(1, 2).log_softmax(1), labels.unsqueeze(1)  # [S, C, B]
+    losses = likelihoods.gather(1, chosen).squeeze(1).mean(1).neg_()
+    on_chosen = torch.zeros_like(likelihoods).scatter_(1, chosen, -1 / labels.shape[1])
+    on_logits = log_softmax_back(on_chosen, likelihoods, 1).transpose(1, 2)
+    on_weight = x.transpose(1, 2).bmm(on_logits).transpose(1, 2).contiguous()
+    return Classified(losses, logits, on_weight, on_logits.sum(1), on_logits.bmm(tensors["weight"]))
 
 
 def _is_plain(layer: nn.Module, tensors: dict[str, Tensor], features: Tensor) -> bool:

@@ -10,7 +10,7 @@ from windermere.paper.training.checkpoint import update
 from windermere.paper.training.classifying import Stepped, classify_and_differentiate
 from windermere.paper.training.ensemble import Ensemble
 from windermere.paper.training.trainer import Training
-from windermere.paper.training.treatment import Treatment, penalised_features
+from windermere.paper.training.treatment import Treatment, bound_field, penalised_features
 from windermere.solvers import Solver, counting
 
 
@@ -27,6 +27,8 @@ def one_iteration(training: Training) -> Stepped:
         training.check_finite(seen.losses)
         training.review(x, seen, count)
     update(training.optimizer)
+    if (treatment := training.config.treatment) is not None and treatment.spectral:
+        bound_field(training.ensemble, treatment.spectral)
     training.iteration += 1
     training.count(count)
     return seen  # on no tape: no graph may outlive its iteration, or a capture comes to grief

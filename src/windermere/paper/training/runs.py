@@ -51,12 +51,9 @@ def open_run(path: str | Path, config: RunConfig, *, resume: bool = False) -> Ru
     elsewhere have reached with it is taken over first.
     """
     run = _locked_run(Path(path), config, made := environment(config.device), resume=resume)
-    try:
-        if resume:
+    if resume:
+        with run.or_closed():
             run.note_environment(made)
-    except BaseException:
-        run.close()
-        raise
     return run
 
 
@@ -66,7 +63,7 @@ def start_or_resume(path: Path, config: RunConfig) -> RunFolder:
 
 
 def hold_run(path: Path, config: RunConfig, *, resume: bool | None = None) -> RunFolder:
-    """The same, unless `resume` says which, for one who lets others train the run: where they do is not known here."""
+    """A run's folder, begun or not unless `resume` says which, for one who lets others train, somewhere else."""
     made = {**environment("cpu"), "device": config.device}
     return _locked_run(path, config, made, resume=_is_begun(path, config) if resume is None else resume)
 
@@ -85,14 +82,11 @@ def _locked_run(path: Path, config: RunConfig, made: Mapping[str, Any], *, resum
     with RunFolder.glance(path) as run:
         _refuse_what_cannot_go_on(run, config)  # before the lock, whose file would be written,
     run = RunFolder.reopen(path)
-    try:
+    with run.or_closed():
         take_over(run)
         stored = _refuse_what_cannot_go_on(run, config)  # and after it, since another process may have been faster
         if config != stored:
             run.rewrite_config(config.to_dict())
-    except BaseException:
-        run.close()
-        raise
     return run
 
 

@@ -1,7 +1,7 @@
-"""What the study of recipes tries beside random steps: stages, methods and end times that are drawn for each batch, and
-penalties on the field. It is there to be compared, and is no option of the library.
+"""What the study of recipes tries beside random steps: stages, methods and end times that are drawn for each batch,
+penalties on the field, and bounds of its layers. It is there to be compared, and is no option of the library.
 
-Shapes: S members, B samples, d points.
+Shapes: S members, B samples, d points; of images d stands for channels, height and width.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,8 @@ from torch import Tensor
 from windermere.checks import as_number
 from windermere.errors import UsageError
 from windermere.nn import ode_blocks
-from windermere.paper.architectures import spheres_of
+from windermere.paper.architectures import images_of, spheres_of
+from windermere.paper.stacked import StackedField
 from windermere.paper.training.ensemble import Ensemble
 from windermere.solvers import FixedStep, Solver, Tableau
 
@@ -38,12 +39,14 @@ class Treatment:
     """The weight of the mean square of the field's values along the solve."""
     jacobian: float = 0.0
     """The weight of the mean square of the field's Jacobian times a random vector along the solve."""
+    spectral: float = 0.0
+    """The most that the spectral norm of a layer of the field may be after an update; 0 bounds nothing."""
 
     def __post_init__(self) -> None:
         if not 0 <= as_number(self.end) < 1 or (self.stages and self.stages[-1][0] != 1):
             raise UsageError(f"end lies from 0 to less than 1, and the last stage goes on until 1: {self}")
-        if not (as_number(self.kinetic) >= 0 and as_number(self.jacobian) >= 0):
-            raise UsageError(f"no weight of a penalty is negative: {self}")
+        if not all(as_number(value) >= 0 for value in (self.kinetic, self.jacobian, self.spectral)):
+            raise UsageError(f"no weight of a penalty and no bound is negative: {self}")
         for method, steps in self.methods:
             FixedStep.of(method, steps=steps)
 
@@ -87,6 +90,16 @@ class Treatment:
         return replace(found, methods=methods, stages=tuple((float(until), int(n)) for until, n in found.stages))
 
 
+@torch.no_grad()
+def bound_field(ensemble: Ensemble, most: float) -> None:
+    """Scales the weights of the field's layers down to a spectral norm of at most so much, each member's by itself. The
+    matrix of a convolution is its kernel with a row for each output, as spectral normalisation takes it."""
+    for name, weight in ensemble.tensors.items():
+        if ".field." in name and name.endswith(".weight"):
+            norms = torch.linalg.matrix_norm(weight.flatten(2), ord=2)
+            weight.mul_((most / norms).clamp(max=1.0).reshape(-1, *(weight.ndim - 1) * [1]))
+
+
 def _stream(iteration: int) -> np.random.Generator:
     return np.random.default_rng((STREAM, iteration))
 
@@ -97,10 +110,9 @@ def penalised_features(
     """The states [S, B, d] that the classifier is given, the sum of all members' penalties, and what that took in
     evaluations of each member's field: on autograd's tape, step by step. A Jacobian's product counts as one."""
     field, z = ensemble.first_solve(x)
-    spheres = spheres_of(field)
-    if spheres is None or not isinstance(solver, FixedStep):
-        raise UsageError("penalties are for the networks of spheres, solved with fixed steps")
-    rate, tableau = spheres.dense.rate, solver.tableau
+    if not isinstance(solver, FixedStep):
+        raise UsageError("penalties are for fixed steps")
+    rate, tableau = _rate_of(field), solver.tableau
     noise = torch.randn(z.shape, generator=torch.Generator().manual_seed(STREAM + iteration)).to(z)
     z, penalty, spent = z.requires_grad_(), z.new_zeros(()), 0
     for h in np.diff(solver.nodes(0.0, 1.0)).tolist():
@@ -112,12 +124,21 @@ def penalised_features(
             spent += 1
         z = _step(rate, tableau, z, h, first)
         spent += tableau.propagating
-    return z, penalty, spent
+    return z.flatten(2), penalty, spent
+
+
+def _rate_of(field: StackedField) -> Any:
+    """All members' field, of operations that can be differentiated twice."""
+    if (spheres := spheres_of(field)) is not None:
+        return spheres.dense.rate
+    if (images := images_of(field)) is not None:
+        return images.rate
+    raise UsageError("penalties are for the networks of spheres and of images")
 
 
 def _mean_square(values: Tensor) -> Tensor:
     """Each member's squared length of a vector, in the mean over samples; summed over members."""
-    return values.square().sum(dim=-1).mean(dim=-1).sum()
+    return values.flatten(2).square().sum(dim=-1).mean(dim=-1).sum()
 
 
 def _step(rate: Any, tableau: Tableau, z: Tensor, h: float, first: Tensor) -> Tensor:
