@@ -10,12 +10,25 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
 
-from windermere.paper.studies.rows import Tables
-from windermere.paper.studies.study import Finding, seed_count
-from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LONG, LONGER, LOSSES, TUNED, TunedRow
+from windermere.paper.studies.critical import ends
+from windermere.paper.studies.rows import Tables, grouped
+from windermere.paper.studies.study import Finding, of_ours, seed_count
+from windermere.paper.studies.tied_sampler.image_runs import SMALL, UNET, WHOLE
+from windermere.paper.studies.tied_sampler.rows import TUNED, TunedRow
+from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LONG, LONGER, LOSSES
 
-SETTINGS = (("gaussians", "mlp"), ("moons", "mlp"), ("gaussians", "concatsquash"))
-NAMES = {"gaussians": "8 Gaussians", "moons": "two moons", "mlp": "MLP", "concatsquash": "ConcatSquash"}
+PLANAR = (("gaussians", "mlp"), ("moons", "mlp"), ("gaussians", "concatsquash"))
+IMAGES = ((SMALL, UNET), (WHOLE, UNET))
+SETTINGS = (*PLANAR, *IMAGES)
+NAMES = {
+    "gaussians": "8 Gaussians",
+    "moons": "two moons",
+    "mlp": "MLP",
+    "concatsquash": "ConcatSquash",
+    SMALL: "MNIST at 14 x 14",
+    WHOLE: "MNIST",
+    UNET: "U-Net",
+}
 
 
 def of_setting(rows: Iterable[TunedRow], data: str, network: str, loss: str) -> list[TunedRow]:
@@ -26,29 +39,20 @@ def of_setting(rows: Iterable[TunedRow], data: str, network: str, loss: str) -> 
 
 def constant(rows: Iterable[TunedRow], method: str) -> dict[int, list[TunedRow]]:
     """The rows that were tuned through so many steps of a method, by that number."""
-    found: dict[int, list[TunedRow]] = {}
-    for row in rows:
-        if row.through == f"{method}-{row.steps}":
-            found.setdefault(row.steps, []).append(row)
-    return dict(sorted(found.items()))
+    return dict(sorted(grouped((row.steps, row) for row in rows if row.through == f"{method}-{row.steps}").items()))
 
 
 def critical_steps(by_steps: dict[int, list[TunedRow]], failed: Callable[[TunedRow], bool]) -> tuple[int, int]:
     """The most steps with which any seed failed, and the next of the grid, from which on none does; 0 where there is no
     such number."""
-    counts = sorted(by_steps)
-    last = max((n for n in counts if any(map(failed, by_steps[n]))), default=0)
-    return last, next((n for n in counts if n > last), 0)
+    fails, passes = ends((n, not any(map(failed, rows))) for n, rows in sorted(by_steps.items()))
+    return fails or 0, passes or 0
 
 
 def sampler_findings(tables: Tables) -> list[Finding]:
     rows = tables[TUNED]
     found = [finding for setting in SETTINGS for loss in LOSSES for finding in _of_steps(rows, *setting, loss)]
     return [*found, *_of_length(rows), *_of_controllers(rows)]
-
-
-def _finding(claim: str, ours: str, case: str) -> Finding:
-    return Finding(claim=claim, ours=ours, agrees=None, beyond=True, case=case)
 
 
 def _case(data: str, network: str, loss: str) -> str:
@@ -60,13 +64,13 @@ def _of_steps(rows: Sequence[TunedRow], data: str, network: str, loss: str) -> I
     if not euler:
         return
     case, seeds = _case(data, network, loss), seed_count(*map(len, euler.values()))
-    yield _finding(
+    yield of_ours(
         "How many samplers that are tuned through n Euler steps are tied to them.",
         f"{_shares(euler, _tied)} ({seeds}); {_unsure(euler)}",
         case,
     )
     kinds = (("tied", _tied), ("harmed", _harmed), ("TIED by the audit", _audited_tied))
-    yield _finding(
+    yield of_ours(
         "From how many Euler steps on none is.",
         "; ".join(f"{name}: {_bracket(critical_steps(euler, failed))}" for name, failed in kinds),
         case,
@@ -119,12 +123,14 @@ def _of_length(rows: Sequence[TunedRow]) -> Iterator[Finding]:
         if not long:
             continue
         usual = constant(of_setting(rows, *SETTINGS[0], loss), "euler")
-        same = {n: [row for row in usual.get(n, ()) if row.seed in {r.seed for r in long[n]}] for n in long}
+        beside = {n: [row for row in usual.get(n, ()) if row.seed in {r.seed for r in long[n]}] for n in long}
+        same = {n: some for n, some in beside.items() if some}
         told = "; ".join(
             f"{words}: {_shares(some, _tied)}, {_ends(some)}"
             for words, some in (("so", long), ("in the usual time", same))
+            if some
         )
-        yield _finding(
+        yield of_ours(
             f"Tied after {LONGER} times as many iterations.",
             f"{told} ({seed_count(*map(len, long.values()))})",
             _case(*SETTINGS[0], loss),
@@ -132,12 +138,14 @@ def _of_length(rows: Sequence[TunedRow]) -> Iterator[Finding]:
 
 
 def _of_controllers(rows: Sequence[TunedRow]) -> Iterator[Finding]:
-    for loss in LOSSES:
-        some = of_setting(rows, *SETTINGS[0], loss)
-        for name in CONTROLLERS:
-            if mine := [row for row in some if row.through == name]:
-                case = f"{_case(*SETTINGS[0], loss)}, {name}"
-                yield _finding("Whether a controller, begun with a step of 1/4, prevents it.", _controlled(mine), case)
+    for setting in SETTINGS:
+        for loss in LOSSES:
+            some = of_setting(rows, *setting, loss)
+            for name in CONTROLLERS:
+                if mine := [row for row in some if row.through == name]:
+                    case = f"{_case(*setting, loss)}, {name}"
+                    claim = "Whether a controller, begun with a step of 1/4, prevents it."
+                    yield of_ours(claim, _controlled(mine), case)
 
 
 def _controlled(rows: Sequence[TunedRow]) -> str:

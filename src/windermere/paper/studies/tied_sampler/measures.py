@@ -3,6 +3,7 @@
 Shapes: n samples.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -17,14 +18,16 @@ from windermere.auditing.sets.distance import Target
 from windermere.auditing.sets.measured import Measured, set_gap
 from windermere.auditing.statistics import Gap, paired_gap
 from windermere.nn.float64 import double_of
-from windermere.paper.studies.tied_sampler.models import POINTS, Points
+from windermere.paper.studies.study import HERE, Place
+from windermere.paper.studies.tied_sampler.models import Data, data_of
 from windermere.solvers import Adaptive, FixedStep, Solver, final_state
 
 FLOW = Adaptive("dopri54", tolerance=1e-8)
 """In float64: the flow itself, as far as any sample can tell."""
+IN_FLOAT32 = Adaptive("dopri54", tolerance=1e-4)
+"""The flow of images: samples move by some hundredths of a percent, where the noise of so few is percents."""
 TIMES_OWN = 1.5
 """The audit's rule for errors: a shortfall under the flow that many times the own one is another."""
-AUDITED_SAMPLES, AUDITED_REAL = 1000, 3000
 
 
 class Yardstick(Protocol):
@@ -71,7 +74,7 @@ def measured(target: Target, samples: Tensor) -> Measured:
 class ByReward:
     """The mean distance from the nearest aim; half as much again as the own one is allowed."""
 
-    points: Points
+    data: Data
 
     def value(self, samples: Tensor) -> float:
         return float(self._each(samples).mean())
@@ -83,7 +86,7 @@ class ByReward:
         return paired_gap(self._each(flow), TIMES_OWN * self._each(own))
 
     def _each(self, samples: Tensor) -> NDArray[np.float64]:
-        return np.asarray(self.points.shortfall(samples))
+        return np.asarray(self.data.shortfall(samples))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,25 +95,34 @@ class HeldOut:
 
     noise: Tensor
     real: Tensor
-    points: Points
+    data: Data
     target: Target
+    others: Mapping[str, Target]
+    """Distances from the same real samples, by which a model is judged besides."""
 
     def yardstick(self, loss: str) -> Yardstick:
-        return ByDistance(self.target) if loss == "energy" else ByReward(self.points)
+        return ByReward(self.data) if loss == "reward" else ByDistance(self.target)
+
+    @property
+    def flow(self) -> Adaptive:
+        return FLOW if self.noise.dtype == torch.float64 else IN_FLOAT32
 
 
 @lru_cache(maxsize=2)
-def held_out(data: str, seed: int, samples: int, real: int) -> HeldOut:
-    generator = torch.Generator().manual_seed(3000 + seed)
-    noise = torch.randn(samples, 2, generator=generator, dtype=torch.float64)
-    drawn = POINTS[data].draw(real, generator).double()
-    return HeldOut(noise, drawn, POINTS[data], SetDistance("energy").against(drawn))
+def held_out(data: str, seed: int, samples: int, real: int, place: Place = HERE) -> HeldOut:
+    generator, of = torch.Generator().manual_seed(3000 + seed), data_of(data, place)
+    noise = torch.randn(samples, *of.shape, generator=generator, dtype=of.dtype).to(place.device)
+    drawn = of.tests(real, generator).to(noise)
+    target, *others = (
+        SetDistance("energy", features=rows).against(drawn) for rows in (of.embed, *of.others().values())
+    )
+    return HeldOut(noise, drawn, of, target, dict(zip(of.others(), others, strict=True)))
 
 
 @torch.no_grad()
 def sampled(field: nn.Module, test: HeldOut, solver: Solver) -> Tensor:
-    """Samples [n, 2] in float64, as a solver makes them from the test's noise."""
-    samples = final_state(double_of(field), test.noise, solver)
+    """Samples [n, ...] in the tests' dtype, as a solver makes them from their noise."""
+    samples = final_state(double_of(field) if test.noise.dtype == torch.float64 else field, test.noise, solver)
     assert isinstance(samples, Tensor)  # as the noise is
     return samples
 
@@ -120,11 +132,11 @@ def surely_positive(gap: Gap) -> bool | None:
     return True if gap.low > 0 else False if gap.high <= 0 else None
 
 
-def audited(field: nn.Module, solver: FixedStep, test: HeldOut, loss: str) -> Verdict:
+def audited(field: nn.Module, solver: FixedStep, test: HeldOut, loss: str, samples: int, real: int) -> Verdict:
     """The library's own verdict, on fewer samples."""
     sampler = Sampler(field, solver, order="tx", time="scalar")
-    noise = test.noise[:AUDITED_SAMPLES].float()
-    judged: dict[str, Any] = {"data": test.real[:AUDITED_REAL]}
+    distance = SetDistance("energy", features=test.data.embed, name="energy")
+    judged: dict[str, Any] = {"metric": distance, "data": test.real[:real]}
     if loss == "reward":
-        judged = {"metric": Metric(lambda out, _: test.points.shortfall(out), better="lower", relative=True)}
-    return audit(sampler, noise, samples=None, evidence=False, **judged)
+        judged = {"metric": Metric(lambda out, _: test.data.shortfall(out), better="lower", relative=True)}
+    return audit(sampler, test.noise[:samples].float(), samples=None, evidence=False, **judged)

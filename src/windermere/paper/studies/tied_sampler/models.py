@@ -1,21 +1,68 @@
-"""What is tuned: points in the plane, and velocities that flow matching has trained, without any solver.
+"""What is tuned: velocities of points in the plane or of images that flow matching has trained, without any solver.
 
-Shapes: n samples, K aims.
+Shapes: n samples, K aims, d rows that are compared.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import pi
-from typing import TypeAlias
+from pathlib import Path
+from typing import Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+from windermere.paper.studies.study import HERE, Place
+from windermere.paper.studies.tied_sampler.fitting import Batches, Fit
+from windermere.paper.studies.tied_sampler.images import KINDS, UNet, digits
+
 Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
-"""So many real samples [n, 2]."""
-WIDTH, BATCH, RATE = 64, 512, 1e-2
-"""The width of the networks, and the batches and learning rate of flow matching."""
+"""So many real samples [n, ...]."""
+WIDTH = 64
+"""How wide the networks in the plane are."""
+MATCHING, TUNING = Batches(512, 1e-2), Batches(256, 1e-3)
+"""How these are trained."""
+
+
+class Data(Protocol):
+    """What samplers are trained on, and judged by."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample."""
+        ...
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the tests compute in."""
+        ...
+
+    @property
+    def matching(self) -> Batches: ...
+
+    @property
+    def tuning(self) -> Batches: ...
+
+    def draw(self, n: int, generator: torch.Generator, /) -> Tensor:
+        """Real samples for training."""
+        ...
+
+    def tests(self, n: int, generator: torch.Generator, /) -> Tensor:
+        """Real samples for tests."""
+        ...
+
+    def embed(self, samples: Tensor) -> Tensor:
+        """What the energy distance compares, [n, d]."""
+        ...
+
+    def others(self) -> Mapping[str, Callable[[Tensor], Tensor]]:
+        """What else judges them, by name."""
+        ...
+
+    def shortfall(self, samples: Tensor) -> Tensor:
+        """Minus the reward of each sample, [n]."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +72,20 @@ class Points:
     draw: Draw
     aims: Tensor
     """[K, 2]"""
+    matching: Batches = MATCHING
+    tuning: Batches = TUNING
+    shape: tuple[int, ...] = (2,)
+    dtype: torch.dtype = torch.float64
+
+    def tests(self, n: int, generator: torch.Generator) -> Tensor:
+        return self.draw(n, generator)
+
+    def embed(self, samples: Tensor) -> Tensor:
+        """As they are."""
+        return samples
+
+    def others(self) -> Mapping[str, Callable[[Tensor], Tensor]]:
+        return {}
 
     def shortfall(self, samples: Tensor) -> Tensor:
         """Minus the reward of each sample, [n]: its distance from the nearest aim."""
@@ -91,36 +152,57 @@ class Squashed(nn.Module):
 NETWORKS: Mapping[str, Callable[[], nn.Module]] = {"mlp": Plain, "concatsquash": Squashed}
 
 
+def data_of(name: str, place: Place = HERE) -> Data:
+    return digits(name, place) if name in KINDS else POINTS[name]
+
+
 @cache
-def matched_weights(data: str, network: str, seed: int, iterations: int) -> Mapping[str, Tensor]:
+def matched_weights(data: str, network: str, seed: int, iterations: int, place: Place = HERE) -> Mapping[str, Tensor]:
     """The weights of a velocity that flow matching has trained."""
-    field, points = _made(network, seed), POINTS[data]
-    generator = torch.Generator().manual_seed(1000 + seed)
-    optimizer = torch.optim.Adam(field.parameters(), lr=RATE)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
-    for _ in range(iterations):
-        loss = matching_loss(field, points.draw(BATCH, generator), generator)
-        optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        optimizer.step()
-        schedule.step()
+    field, of = _made(data, network, seed).to(place.device), data_of(data, place)
+    fit = Fit(field, of.matching, 1000 + seed, iterations)
+    fit.run(matching_of(field, of), _kept(place, f"{data}-{network}-matched-{iterations}-seed-{seed}"))
     return {name: tensor.detach().clone() for name, tensor in field.state_dict().items()}
+
+
+def _kept(place: Place, name: str) -> Path | None:
+    return place.folder and place.folder / f"{name}.safetensors"
+
+
+def matching_of(field: nn.Module, data: Data) -> Callable[[torch.Generator], Tensor]:
+    """The loss of flow matching on the batches that a generator draws."""
+    device = next(field.parameters()).device
+    return lambda generator: matching_loss(field, data.draw(data.matching.size, generator).to(device), generator)
 
 
 def matching_loss(field: nn.Module, real: Tensor, generator: torch.Generator) -> Tensor:
     """The loss of flow matching along straight lines from noise to samples, each at a time of its own."""
     noise, t = torch.randn(real.shape, generator=generator), torch.rand(len(real), 1, generator=generator)
-    return nn.functional.mse_loss(field(t, noise + t * (real - noise)), real - noise)
+    noise, t = noise.to(real.device), t.to(real.device)
+    along = t.reshape(-1, *(1,) * (real.ndim - 1))
+    return nn.functional.mse_loss(field(t, noise + along * (real - noise)), real - noise)
 
 
-def matched(data: str, network: str, seed: int, iterations: int) -> nn.Module:
+def matched(data: str, network: str, seed: int, iterations: int, place: Place = HERE) -> nn.Module:
     """A velocity field(t, x) as flow matching leaves it, to be tuned."""
-    field = _made(network, seed)
-    field.load_state_dict(matched_weights(data, network, seed, iterations))
+    field = _made(data, network, seed).to(place.device)
+    field.load_state_dict(matched_weights(data, network, seed, iterations, place))
     return field
 
 
-def _made(network: str, seed: int) -> nn.Module:
+def matched_longer(data: str, network: str, seed: int, iterations: int, more: int, place: Place = HERE) -> nn.Module:
+    """A velocity whose flow matching goes on for more iterations, at the learning rate of tuning."""
+    field, of = matched(data, network, seed, iterations, place), data_of(data, place)
+    fit = Fit(field, Batches(of.matching.size, of.tuning.rate), 4000 + seed, more)
+    fit.run(matching_of(field, of), _kept(place, f"{data}-{network}-matched-{iterations}+{more}-seed-{seed}"))
+    return field
+
+
+def _made(data: str, network: str, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return NETWORKS[network]()
+        if network in NETWORKS:
+            return NETWORKS[network]()
+        unet = UNet(KINDS[data].side, KINDS[data].width)
+        laid: nn.Module = unet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return laid

@@ -5,21 +5,30 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from windermere.adaptation import SteadySteps, StepAdaptation
 from windermere.paper.studies.measuring import steps_at
-from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
-from windermere.paper.studies.study import SEEDS, OwnRun
-from windermere.paper.studies.tied_sampler.measures import FLOW, Yardstick, audited, held_out, sampled, surely_positive
-from windermere.paper.studies.tied_sampler.models import matched
-from windermere.paper.studies.tied_sampler.tuning import Controller, tune
+from windermere.paper.studies.rows import Tables, five_digits
+from windermere.paper.studies.study import HERE, SEEDS, OwnRun, Place
+from windermere.paper.studies.tied_sampler.kept import kept
+from windermere.paper.studies.tied_sampler.measures import (
+    ByDistance,
+    Yardstick,
+    audited,
+    held_out,
+    sampled,
+    surely_positive,
+)
+from windermere.paper.studies.tied_sampler.models import data_of, matched, matched_longer
+from windermere.paper.studies.tied_sampler.rows import OPINIONS, TUNED, OpinionRow, TunedRow
+from windermere.paper.studies.tied_sampler.tuning import Controller, Tuned, tune
 from windermere.solvers import FixedStep
 
 EULER, MIDPOINT = (1, 2, 4, 8, 16, 20, 32, 64), (2, 4, 8)
 """Numbers of steps that samplers are tuned through."""
 FEWER_EULER, FEWER_MIDPOINT = (1, 2, 4, 8, 16, 32), (2, 4)
-"""Those of the second network and the second set of points."""
+"""The numbers of steps of the second network and the second set of points."""
 LOSSES, LONG = ("energy", "reward"), "-long"
 EVERY = 10
 """Iterations between reviews: tuning is short."""
@@ -33,8 +42,10 @@ CONTROLLERS: Mapping[str, Controller] = {
 """Their scores are logarithms of losses: 0.1 is a factor of 1.26. The targets are shares of the samples' spread."""
 LONGER, LONGER_EULER, LONGER_SEEDS = 4, (4, 8, 16), SEEDS[:3]
 """Some are tuned so many times as long, with fewer seeds."""
-DRAWN, DRAWN_POINTS = ("gaussians-mlp-energy-euler-2", "gaussians-mlp-reward-euler-2"), 400
-"""Runs whose samples are kept, and how many of their first seed's."""
+DRAWN = ("gaussians-mlp-energy-euler-2", "gaussians-mlp-reward-euler-2")
+"""Runs of whose first seed samples are kept."""
+MATCHING = "matching"
+"""In the place of a loss: nothing is tuned, flow matching goes on for longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +57,14 @@ class Scale:
     tuning: int = 500
     samples: int = 3000
     real: int = 6000
+    audited: int = 1000
+    audited_real: int = 3000
+    drawn: tuple[str, ...] = DRAWN
+
+    @property
+    def longer_matching(self) -> int:
+        """Iterations of the control: as many as tuning through 8 steps has evaluations of a batch."""
+        return 8 * self.tuning
 
 
 FULL, QUICK = Scale(), Scale(matching=800, tuning=150, samples=1500, real=3000)
@@ -69,104 +88,55 @@ class Setting:
         return f"{self.data}-{self.network}-{self.loss}-{self.name}{LONG if self.longer > 1 else ''}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TunedRow(RunRow):
-    """One tuned sampler. Energy distances, or mean distances from the nearest aim: lower is better."""
-
-    data: str
-    network: str
-    loss: str
-    through: str
-    method: str
-    steps: int
-    """Those of the own solver; where a controller chose it, at the end."""
-    iterations: int
-    evaluations: float
-    """Per iteration, those of checks included."""
-    own_before: float
-    flow_before: float
-    own: float
-    """After tuning, with its own solver."""
-    flow: float
-    """After tuning, under the flow."""
-    gap: float
-    """How much worse the flow's samples are than the own ones."""
-    gap_low: float
-    gap_high: float
-    excess_low: float
-    """The lower end of the 95% interval of what the gap is above what is allowed."""
-    excess_high: float
-    harm: float
-    """How much worse the flow's samples are than they were before tuning."""
-    harm_low: float
-    harm_high: float
-    tied: bool | None
-    """Whether the flow is surely worse than allowed; None where the interval does not tell."""
-    harmed: bool | None
-    """Whether the flow is surely worse than before."""
-    audit: str
-    """The library's own verdict."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleRow(RunRow):
-    """One point of noise: where its sample is before and after tuning, with the own solver and under the flow."""
-
-    own_before_x: float
-    own_before_y: float
-    flow_before_x: float
-    flow_before_y: float
-    own_x: float
-    own_y: float
-    flow_x: float
-    flow_y: float
-
-
-TUNED, SAMPLES = Table(MAIN, TunedRow), Table("samples", SampleRow)
-
-
 def settings(quick: bool) -> Iterator[Setting]:
     """All runs, the main ones first."""
     if quick:
-        yield from _settings("gaussians", "mlp", (1, 4, 16), (2,), ("steady-midpoint",))
+        yield from settings_of("gaussians", "mlp", (1, 4, 16), (2,), ("steady-midpoint",))
         return
-    yield from _settings("gaussians", "mlp", EULER, MIDPOINT, tuple(CONTROLLERS))
+    yield from settings_of("gaussians", "mlp", EULER, MIDPOINT, tuple(CONTROLLERS))
     for data, network in (("moons", "mlp"), ("gaussians", "concatsquash")):
-        yield from _settings(data, network, FEWER_EULER, FEWER_MIDPOINT, ())
-    for one in _settings("gaussians", "mlp", LONGER_EULER, (), ()):
+        yield from settings_of(data, network, FEWER_EULER, FEWER_MIDPOINT)
+    for one in settings_of("gaussians", "mlp", LONGER_EULER):
         yield replace(one, longer=LONGER)
 
 
-def _settings(
-    data: str, network: str, euler: tuple[int, ...], midpoint: tuple[int, ...], controllers: tuple[str, ...]
+def settings_of(
+    data: str,
+    network: str,
+    euler: tuple[int, ...],
+    midpoint: tuple[int, ...] = (),
+    controllers: tuple[str, ...] = (),
+    losses: tuple[str, ...] = LOSSES,
 ) -> Iterator[Setting]:
     counts = [*(("euler", n) for n in euler), *(("midpoint", n) for n in midpoint)]
     throughs: dict[str, FixedStep | Controller] = {f"{m}-{n}": FixedStep.of(m, steps=n) for m, n in counts}
     throughs |= {name: CONTROLLERS[name] for name in controllers}
-    for loss in LOSSES:
+    for loss in losses:
         for name, through in throughs.items():
             yield Setting(data=data, network=network, loss=loss, through=through, name=name)
 
 
 def own_runs(quick: bool) -> Mapping[str, OwnRun]:
-    scale = QUICK if quick else FULL
-    return {one.run: OwnRun(seeds=_seeds(one, quick), do=partial(carry_out, one, scale)) for one in settings(quick)}
+    if quick:
+        return runs_of(settings(quick), QUICK, SEEDS[:1])
+    every = runs_of(settings(quick), FULL, SEEDS)
+    return {run: replace(own, seeds=LONGER_SEEDS) if run.endswith(LONG) else own for run, own in every.items()}
 
 
-def _seeds(one: Setting, quick: bool) -> tuple[int, ...]:
-    return SEEDS[:1] if quick else LONGER_SEEDS if one.longer > 1 else SEEDS
+def runs_of(some: Iterator[Setting], scale: Scale, seeds: tuple[int, ...]) -> dict[str, OwnRun]:
+    return {one.run: OwnRun(seeds=seeds, do=partial(carry_out, one, scale)) for one in some}
 
 
-def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
+def carry_out(one: Setting, scale: Scale, seed: int, place: Place = HERE) -> Tables:
     """Tune one sampler, and measure it before and after."""
-    test, iterations = held_out(one.data, seed, scale.samples, scale.real), scale.tuning * one.longer
-    before, field = (matched(one.data, one.network, seed, scale.matching) for _ in range(2))
-    tuned = tune(field, test.points, one.loss, one.through, seed, iterations)
+    test = held_out(one.data, seed, scale.samples, scale.real, place)
+    before = matched(one.data, one.network, seed, scale.matching, place)
+    field, tuned, iterations = _tuned(one, scale, seed, place)
     made = {
         "own_before": sampled(before, test, tuned.solver),
-        "flow_before": _flow_before(one.data, one.network, seed, scale),
+        "flow_before": _flow_before(one.data, one.network, seed, scale, place),
         "own": sampled(field, test, tuned.solver),
-        "flow": sampled(field, test, FLOW),
+        "flow": _flow(one, field, scale, seed, place),
     }
     row = TunedRow(
         run=one.run,
@@ -178,43 +148,60 @@ def carry_out(one: Setting, scale: Scale, seed: int) -> Tables:
         method=tuned.solver.method,
         steps=steps_at(tuned.solver.precision),
         iterations=iterations,
-        evaluations=_digits(tuned.evaluations),
+        evaluations=five_digits(tuned.evaluations),
         **_judged(test.yardstick(one.loss), made),
-        audit=str(audited(field, tuned.solver, test, one.loss).outcome),
+        audit=str(audited(field, tuned.solver, test, one.loss, scale.audited, scale.audited_real).outcome),
     )
-    return Tables({TUNED: [row], SAMPLES: _kept(one.run, seed, made) if seed == SEEDS[0] and one.run in DRAWN else []})
+    opinions = [
+        OpinionRow(run=one.run, seed=seed, yardstick=name, **_judged(ByDistance(target), made))
+        for name, target in test.others.items()
+    ]
+    tables = kept(one.run, seed, made) if seed == SEEDS[0] and one.run in scale.drawn else Tables()
+    if opinions:
+        tables[OPINIONS] = opinions
+    tables[TUNED] = [row]
+    return tables
+
+
+def _tuned(one: Setting, scale: Scale, seed: int, place: Place) -> tuple[nn.Module, Tuned, int]:
+    """The tuned velocity, how its tuning ended, and its iterations."""
+    if one.loss == MATCHING:
+        assert isinstance(one.through, FixedStep)  # no controller adapts what no solver takes part in
+        field = matched_longer(one.data, one.network, seed, scale.matching, scale.longer_matching, place)
+        return field, Tuned(one.through, 1.0), scale.longer_matching
+    field, iterations = matched(one.data, one.network, seed, scale.matching, place), scale.tuning * one.longer
+    return field, tune(field, data_of(one.data, place), one.loss, one.through, seed, iterations), iterations
 
 
 def _judged(by: Yardstick, made: Mapping[str, Tensor]) -> dict[str, Any]:
     """What four sets of samples are worth, from the same noise."""
-    values = {name: _digits(by.value(samples)) for name, samples in made.items()}
+    values = {name: five_digits(by.value(samples)) for name, samples in made.items()}
     gap, excess = by.gap(made["flow"], made["own"]), by.excess(made["flow"], made["own"])
     harm = by.gap(made["flow"], made["flow_before"])
     ends = {"gap": gap, "excess": excess, "harm": harm}
-    lows = {f"{name}_low": _digits(found.low) for name, found in ends.items()}
-    highs = {f"{name}_high": _digits(found.high) for name, found in ends.items()}
+    lows = {f"{name}_low": five_digits(found.low) for name, found in ends.items()}
+    highs = {f"{name}_high": five_digits(found.high) for name, found in ends.items()}
     told = {"tied": surely_positive(excess), "harmed": surely_positive(harm)}
-    return {**values, "gap": _digits(gap.value), "harm": _digits(harm.value), **lows, **highs, **told}
-
-
-def _kept(run: str, seed: int, made: Mapping[str, Tensor]) -> list[SampleRow]:
-    """Some of the samples, to be drawn."""
-    columns = {
-        f"{name}_{axis}": samples[:DRAWN_POINTS, k].tolist()
-        for name, samples in made.items()
-        for k, axis in enumerate("xy")
-    }
-    every = zip(*columns.values(), strict=True)
-    return [SampleRow(run=run, seed=seed, **{k: round(x, 3) for k, x in zip(columns, xs, strict=True)}) for xs in every]
+    return {**values, "gap": five_digits(gap.value), "harm": five_digits(harm.value), **lows, **highs, **told}
 
 
 @lru_cache(maxsize=4)
-def _flow_before(data: str, network: str, seed: int, scale: Scale) -> Tensor:
+def _flow_before(data: str, network: str, seed: int, scale: Scale, place: Place = HERE) -> Tensor:
     """The samples of the flow that all runs of a seed start from."""
-    test = held_out(data, seed, scale.samples, scale.real)
-    return sampled(matched(data, network, seed, scale.matching), test, FLOW)
+    test = held_out(data, seed, scale.samples, scale.real, place)
+    return sampled(matched(data, network, seed, scale.matching, place), test, test.flow)
 
 
-def _digits(number: float) -> float:
-    """As many as mean anything."""
-    return float(f"{number:.5g}")
+def _flow(one: Setting, field: nn.Module, scale: Scale, seed: int, place: Place) -> Tensor:
+    """The samples of the flow after tuning; the control has one for all numbers of steps."""
+    if one.loss == MATCHING:
+        return _flow_of_control(one.data, one.network, seed, scale, place)
+    test = held_out(one.data, seed, scale.samples, scale.real, place)
+    return sampled(field, test, test.flow)
+
+
+@lru_cache(maxsize=2)
+def _flow_of_control(data: str, network: str, seed: int, scale: Scale, place: Place) -> Tensor:
+    test = held_out(data, seed, scale.samples, scale.real, place)
+    field = matched_longer(data, network, seed, scale.matching, scale.longer_matching, place)
+    return sampled(field, test, test.flow)

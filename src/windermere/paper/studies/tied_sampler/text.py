@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from windermere.paper.studies.tied_sampler.findings import NAMES, SETTINGS, constant, of_setting
-from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LONG, LONGER, LOSSES, TunedRow
+from windermere.paper.studies.tied_sampler.rows import JudgedRow, OpinionRow, TunedRow
+from windermere.paper.studies.tied_sampler.runs import CONTROLLERS, LONG, LONGER, LOSSES, MATCHING
 
-COLUMNS = ("seeds", "own solver", "flow", "tied", "not sure", "harmed", "audits")
+JUDGED = ("own solver", "flow", "tied", "not sure", "harmed")
+COLUMNS, STAGES = ("seeds", *JUDGED, "audits"), ("own_before", "flow_before", "own", "flow")
 CONTROLLED = ("evaluations", "steps at the end")
 
 
@@ -15,8 +17,9 @@ def numbers(rows: Sequence[TunedRow]) -> str:
     """A table for each setting and loss, with those of controllers; means over seeds."""
     lines = list[str]()
     for data, network in SETTINGS:
-        for loss in LOSSES:
-            lines += _of_setting(of_setting(rows, data, network, loss), f"{NAMES[data]}, {NAMES[network]}, {loss}")
+        for loss in (*LOSSES, MATCHING):
+            name = "flow matching goes on" if loss == MATCHING else loss
+            lines += _of_setting(of_setting(rows, data, network, loss), f"{NAMES[data]}, {NAMES[network]}, {name}")
     for loss in LOSSES:
         long = [row for row in rows if row.loss == loss and row.run.endswith(LONG)]
         lines += _of_setting(long, f"{NAMES[SETTINGS[0][0]]}, {NAMES[SETTINGS[0][1]]}, {loss}, {LONGER} times as long")
@@ -48,13 +51,31 @@ def _head(*columns: str) -> tuple[str, str]:
 
 def _line(name: str, rows: Sequence[TunedRow]) -> str:
     audits = ", ".join(f"{count} {outcome}" for outcome, count in sorted(Counter(row.audit for row in rows).items()))
-    told = ((row.tied is True, row.tied is None, row.harmed is True) for row in rows)
-    counts = [sum(each) for each in zip(*told, strict=True)]
     own, flow = (_spread(values) for values in ([row.own for row in rows], [row.flow for row in rows]))
-    cells = (name, len(rows), own, flow, *counts, audits)
+    cells = (name, len(rows), own, flow, *_counts(rows), audits)
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def _counts(rows: Sequence[JudgedRow]) -> list[int]:
+    """Who is tied, not sure, and harmed."""
+    told = ((row.tied is True, row.tied is None, row.harmed is True) for row in rows)
+    return [sum(each) for each in zip(*told, strict=True)]
 
 
 def _spread(values: Sequence[float]) -> str:
     """The mean, and the least and the most."""
     return f"{fmean(values):.2g} ({min(values):.2g} to {max(values):.2g})"
+
+
+def opinions(rows: Sequence[OpinionRow]) -> str:
+    """A table for each of the other yardsticks; means over seeds."""
+    lines = list[str]()
+    for yardstick in dict.fromkeys(row.yardstick for row in rows):
+        mine = [row for row in rows if row.yardstick == yardstick]
+        lines += (f"**Judged by {yardstick} alone.**", "", *_head("run", "seeds", "own before", "flow before", *JUDGED))
+        for run in dict.fromkeys(row.run for row in mine):
+            some = [row for row in mine if row.run == run]
+            values = (_spread([getattr(row, what) for row in some]) for what in STAGES)
+            lines.append(f"| {' | '.join(map(str, (run, len(some), *values, *_counts(some))))} |")
+        lines.append("")
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from windermere.adaptation import Score, SteadySteps, StepAdaptation, relative_distance, review
 from windermere.errors import DivergedError
-from windermere.paper.studies.tied_sampler.models import Points
+from windermere.paper.studies.tied_sampler.models import Data
 from windermere.solvers import FixedStep, final_state
 from windermere.solvers.counting import checking, counting
 
@@ -23,7 +23,6 @@ Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """loss(samples, real), above 0."""
 Scores: TypeAlias = Callable[[FixedStep], Score]
 """The score of another solver on the current batch."""
-BATCH, RATE = 256, 1e-3
 FIRST_STEP = 1 / 4
 """Where controllers begin: as coarse as a sampler that one would tune so."""
 
@@ -73,22 +72,23 @@ def energy_distance(samples: Tensor, real: Tensor) -> Tensor:
     return 2 * across - inside - torch.cdist(real, real).mean()
 
 
-def loss_of(kind: str, points: Points) -> Loss:
+def loss_of(kind: str, data: Data) -> Loss:
     """The energy distance from data, or minus the mean reward; nothing holds a model to where it was before."""
-    return energy_distance if kind == "energy" else lambda samples, real: points.shortfall(samples).mean()
+    if kind == "energy":
+        return lambda samples, real: energy_distance(data.embed(samples), data.embed(real))
+    return lambda samples, real: data.shortfall(samples).mean()
 
 
-def tune(
-    field: nn.Module, points: Points, kind: str, through: FixedStep | Controller, seed: int, iterations: int
-) -> Tuned:
+def tune(field: nn.Module, data: Data, kind: str, through: FixedStep | Controller, seed: int, iterations: int) -> Tuned:
     """Tune a velocity through a solver's steps, or through those of a controller."""
-    loss_function, generator = loss_of(kind, points), torch.Generator().manual_seed(2000 + seed)
-    optimizer = torch.optim.Adam(field.parameters(), lr=RATE)
+    loss_function, generator = loss_of(kind, data), torch.Generator().manual_seed(2000 + seed)
+    optimizer, device = torch.optim.Adam(field.parameters(), lr=data.tuning.rate), next(field.parameters()).device
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
     steps = Constant(through) if isinstance(through, FixedStep) else Adapted(through)
     with counting() as count:
         for iteration in range(1, iterations + 1):
-            noise, real = torch.randn(BATCH, 2, generator=generator), points.draw(BATCH, generator)
+            noise = torch.randn(data.tuning.size, *data.shape, generator=generator).to(device)
+            real = data.draw(data.tuning.size, generator).to(device)
             samples = _sampled(field, noise, steps.solver)
             loss = loss_function(samples, real)
             if not bool(loss.isfinite()):
@@ -115,6 +115,8 @@ def _scores(field: nn.Module, noise: Tensor, real: Tensor, loss: Loss, samples: 
     def score(solver: FixedStep) -> Score:
         with torch.no_grad(), checking():
             checked = _sampled(field, noise, solver)
-        return Score(value=loss(checked, real).log10(), distance=relative_distance(samples, checked))
+        return Score(
+            value=loss(checked, real).log10(), distance=relative_distance(samples.flatten(1), checked.flatten(1))
+        )
 
     return score
