@@ -7,6 +7,11 @@ import pytest
 from tests.paper.studies.small import ran
 
 
+@pytest.fixture(autouse=True)
+def _coarse(coarse_pictures: None) -> None:
+    """Drawing is tested in `paper/figures/`."""
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All runs and seeds in one go."""

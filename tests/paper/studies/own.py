@@ -7,7 +7,7 @@ from pathlib import Path
 
 from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
 from windermere.paper.studies.running import Choice, Ended, run_study
-from windermere.paper.studies.study import OwnRun, Study
+from windermere.paper.studies.study import OwnRun, Place, Study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ SQUARES, POWERS = Table(MAIN, OwnRow), Table("powers", PowerRow)
 NAMES = ("later-name", "a-name")
 
 
-def do(name: str, seed: int) -> Tables:
+def do(name: str, seed: int, place: Place) -> Tables:
     powers = [PowerRow(run=name, seed=seed, power=(seed + 2) ** k) for k in range(3)]
     return Tables({SQUARES: [OwnRow(run=name, seed=seed, square=seed**2)], POWERS: powers})
 

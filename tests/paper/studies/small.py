@@ -54,8 +54,8 @@ def measure(run: Finished) -> Tables:
     return Tables({TABLE: rows, MORE: [TwiceRow(run=run.name, seed=seed, twice=2 * a) for seed, a in members]})
 
 
-def lost(run: str, config: RunConfig, seed: int, iteration: int) -> SmallRow:
-    return SmallRow(run=run, seed=seed, iterations=config.iterations, diverged_at=iteration)
+def untested(run: str, config: RunConfig, seed: int) -> SmallRow:
+    return SmallRow(run=run, seed=seed, iterations=config.iterations)
 
 
 def draw(tables: Tables, folder: Path) -> list[Path]:
@@ -64,7 +64,14 @@ def draw(tables: Tables, folder: Path) -> list[Path]:
 
 
 SMALL = Study(
-    name="small", paper="nowhere", what="a test", tables=(TABLE, MORE), runs=runs, measure=measure, lost=lost, draw=draw
+    name="small",
+    paper="nowhere",
+    what="a test",
+    tables=(TABLE, MORE),
+    runs=runs,
+    measure=measure,
+    untested=untested,
+    draw=draw,
 )
 
 

@@ -106,9 +106,9 @@ def test_models_without_audits_are_flows_where_finer_solvers_agree_for_every_see
 @pytest.mark.parametrize(
     ("outcomes", "words", "agrees"),
     [
-        (("FLOW", "FLOW"), "2 FLOW (seeds 0 FLOW, 1 FLOW)", True),
-        (("UNDECIDED", "FLOW"), "1 FLOW, 1 UNDECIDED (seeds 0 UNDECIDED, 1 FLOW)", None),
-        (("FLOW", "TIED"), "1 FLOW, 1 TIED (seeds 0 FLOW, 1 TIED)", False),
+        (("FLOW", "FLOW"), "2 FLOW (share of FLOW 0.34 to 1.00; seeds 0 FLOW, 1 FLOW)", True),
+        (("UNDECIDED", "FLOW"), "1 FLOW, 1 UNDECIDED (share of FLOW 0.09 to 0.91; seeds 0 UNDECIDED, 1 FLOW)", None),
+        (("FLOW", "TIED"), "1 FLOW, 1 TIED (share of FLOW 0.09 to 0.91; seeds 0 FLOW, 1 TIED)", False),
     ],
 )
 def test_every_seeds_audit_decides_whether_models_are_flows(
@@ -271,7 +271,7 @@ def test_steady_is_compared_with_the_papers_algorithm_of_the_same_pair() -> None
     assert finding.ours == (
         "swings 0.00 (one seed; 0 of 1 fluctuates) against 0.49 (seeds 0.00 to 0.98; 0 of 2 fluctuate), "
         "evaluations per iteration 60.0 against 90.0, "
-        "accuracy 99.0 % against 98.0 ± 0.0 %, distance to finer solvers 1.0 points against 3.0"
+        "accuracy 99.0 % against 98.0 ± 0.0 %, distance to finer solvers 1.0 points against 3.0 (one seed against 2)"
     )
 
 

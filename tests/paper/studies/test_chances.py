@@ -3,7 +3,7 @@
 import pytest
 from scipy import stats
 
-from windermere.paper.studies.chances import best_threshold, holm, told_apart, told_apart_within, wilson
+from windermere.paper.studies.chances import best_threshold, fisher, holm, told_apart, told_apart_within, wilson
 
 
 @pytest.mark.parametrize(("found", "of"), [(0, 5), (3, 10), (10, 10), (27, 30)])
@@ -14,6 +14,13 @@ def test_wilsons_interval_is_scipys(found: int, of: int) -> None:
 
 def test_of_no_seeds_nothing_is_known() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("counts", [(5, 5, 0, 5), (3, 5, 2, 5), (0, 4, 0, 7), (6, 10, 1, 30)])
+def test_fishers_test_is_scipys(counts: tuple[int, int, int, int]) -> None:
+    a, n, b, m = counts
+    known = stats.fisher_exact([[a, n - a], [b, m - b]]).pvalue
+    assert fisher(*counts) == pytest.approx(known)
 
 
 def test_holm_corrects_the_smallest_most_and_keeps_their_order() -> None:

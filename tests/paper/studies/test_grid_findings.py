@@ -8,10 +8,7 @@ import pytest
 
 from tests.paper.studies.grid_tables import a_grid, a_model
 from windermere.paper.studies.grid_findings import adaptive_findings, fixed_findings
-from windermere.paper.studies.measuring import (
-    lost_row,
-    untested_row,
-)
+from windermere.paper.studies.measuring import untested_row
 from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import GRID, GridRow, Table, Tables
 
@@ -23,8 +20,8 @@ def _read_back(folder: Path, rows: list[GridRow]) -> Tables:
 
 def _with_a_diverged_seed() -> list[GridRow]:
     bad = a_model(2, own=0.5, checked=0.5, seed=1)
-    configs = find_study("sphere2-fixed").runs(False)
-    diverged = [lost_row(run, configs[run], 2, 9) for run in ("euler-2", "rk4-8")]
+    study = find_study("sphere2-fixed")
+    diverged: list[Any] = [study.lost(run, study.runs(False)[run], 2, 9) for run in ("euler-2", "rk4-8")]
     return a_grid({1: 0.5, 2: 0.7, 64: 0.85, 128: 1.0}) + bad + diverged
 
 
@@ -57,7 +54,7 @@ def test_findings_give_the_critical_step_beside_the_papers_and_who_was_left_out(
 def test_the_row_of_a_diverged_seed_is_one_of_its_grid(study: str, run: str, tmp_path: Path) -> None:
     config = find_study(study).runs(False)[run]
     measured = replace(untested_row(run, config, 0), accuracy=0.9)
-    row = lost_row(run, config, 2, 9)
+    row: Any = find_study(study).lost(run, config, 2, 9)
     told = find_study(study).left_out(_read_back(tmp_path, [measured, row]))
     assert told == f"1 of 2 models did not train and are in no mean: {run} seed 2 (diverged at iteration 9)."
     assert len(find_study(study).draw(_read_back(tmp_path, [measured, row]), tmp_path)) == 2
@@ -156,6 +153,19 @@ def test_a_trend_of_some_seeds_only_leaves_the_dependence_open() -> None:
     assert dependence.agrees is None
 
 
+def test_means_far_apart_are_a_dependence_that_is_told_beside_the_lines() -> None:
+    """A seed that failed with one number of steps bends its own line, and nobody else's."""
+    grid = [
+        row
+        for seed in (0, 1)
+        for n, accuracy in ((1, 0.95), (2, 0.82 if seed else 0.8), (4, 0.95), (8, 0.95))
+        for row in a_model(n, seed=seed, own=accuracy, checked=accuracy)
+    ]
+    _, dependence, _ = fixed_findings(grid)
+    assert dependence.agrees is False
+    assert dependence.brief.endswith(", and means are up to 0.140 apart")
+
+
 def test_a_drop_that_one_of_three_seeds_shows_is_no_drop_yet() -> None:
     """Though the mean is above the threshold."""
     coarse = [row for seed, checked in enumerate((1.0, 0.98, 0.5)) for row in a_model(1, seed=seed, checked=checked)]
@@ -201,6 +211,14 @@ def test_a_decline_at_small_tolerances_counts_seeds_that_learnt_little(fine: flo
     found = {finding.claim: finding for finding in adaptive_findings(rows)}
     declines = next(finding for claim, finding in found.items() if "declines at small tolerances" in claim)
     assert declines.agrees is agrees
+
+
+def test_halves_of_a_part_of_a_grid_are_no_halves_of_the_grid() -> None:
+    rows = _tolerances({1e-1: 0.96, 1e-3: 0.7})
+    found = {finding.claim: finding for finding in adaptive_findings(rows, unfinished={"dopri54"})}
+    declines = next(finding for claim, finding in found.items() if "declines at small tolerances" in claim)
+    assert (declines.agrees, declines.brief) == (None, "not trained with all of the grid")
+    assert "seed by seed" not in declines.ours
 
 
 def test_the_adjoint_is_poor_where_large_tolerances_score_less() -> None:

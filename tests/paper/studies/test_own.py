@@ -13,7 +13,7 @@ from windermere.errors import DivergedError, UsageError
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.runner import Progress
 from windermere.paper.studies.running import Choice, run_study
-from windermere.paper.studies.study import OwnRun
+from windermere.paper.studies.study import OwnRun, Place
 from windermere.paper.training import StopSign
 from windermere.records import read_json
 
@@ -72,10 +72,10 @@ def test_one_that_is_killed_goes_on_to_the_same_tables(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_diverges_is_told_and_the_others_go_on_without_it(tmp_path: Path) -> None:
-    def diverging(seed: int) -> Tables:
+    def diverging(seed: int, place: Place) -> Tables:
         if seed == 1:
             raise DivergedError("the loss is not finite in iteration 3", iteration=3)
-        return do("a-name", seed)
+        return do("a-name", seed, place)
 
     study = replace(OWN, own_runs=lambda quick: {"a-name": OwnRun(seeds=(0, 1, 2), do=diverging)})
     ended = run_study(study, tmp_path, Choice())

@@ -47,10 +47,11 @@ def test_they_are_pdfs_with_embedded_fonts_and_no_date_the_same_each_time_and_on
 
 
 @here
-def test_what_is_committed_is_one_pdf_for_each_and_none_is_large() -> None:
+def test_what_is_committed_is_one_pdf_for_each_and_no_figure_is_large() -> None:
     pdfs = {path.stem: path.stat().st_size for path in (RESULTS / "paper").glob("*.pdf")}
     assert pdfs.keys() == FIGURES.keys()
     assert max(pdfs.values()) < 100_000
+    assert max(path.stat().st_size for path in RESULTS.rglob("*.png")) < 150_000
 
 
 def test_a_study_that_was_not_run_is_named_and_nothing_is_written(few: list[str], tmp_path: Path) -> None:

@@ -47,13 +47,13 @@ def test_a_study_that_is_done_trains_nothing_again(whole: Path) -> None:
 @by_signals
 def test_a_study_killed_again_and_again_ends_with_the_same_table(whole: Path, tmp_path: Path) -> None:
     killed = 0
-    for lines in (0, 7, 30, 50, 25):
+    for lines in (0, 7, 30):
         with study_process(tmp_path) as (process, lines_of):
             for _ in range(lines):
                 lines_of.readline()
             process.kill()
             killed += process.wait() == -signal.SIGKILL
-    assert killed >= 3  # the last ones may be through before
+    assert killed >= 2  # the last one may be through before
     ran(tmp_path)
     assert_same_tables(tmp_path, whole)
 

@@ -14,6 +14,7 @@ from windermere.paper.studies.adaptation_measures import ADAPTED
 from windermere.paper.studies.rows import GRID, Table, Tables
 from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Finished
+from windermere.paper.studies.table1_findings import findings
 from windermere.paper.studies.table1_lines import TABLE, Table1Row, lines
 from windermere.paper.training import trained_ensemble
 from windermere.records import write_json
@@ -113,36 +114,36 @@ def test_the_table_says_what_was_worked_out_by_hand(tmp_path: Path) -> None:
 
 
 def test_findings_compare_bracket_accuracy_and_cost() -> None:
-    bracket, accuracy, par, cheap = table1.findings(Tables({TABLE: SPHERE2}))
+    bracket, accuracy, par, cheap = findings(Tables({TABLE: SPHERE2}))
     assert (bracket.ours, bracket.agrees) == ("64-128 (printed: 64-128), of 32 to 256 steps (2 seeds)", True)
     assert accuracy.ours.startswith("99.0 ± 1.4 % with 128 steps (2 seeds) where 98.7 ± 1.0 % is printed (Welch p = ")
     assert accuracy.agrees is None  # two seeds that differ tell little
     assert {finding.case for finding in (bracket, accuracy, par, cheap)} == {"Sphere2, learning rate 1e-4"}
     assert (par.agrees, cheap.agrees) == (None, None)
     better = [*SPHERE2[:-2], *adapted([0.99, 0.99, 0.99, 0.99, 0.99], [80.0, 82.0, 84.0, 81.0, 80.0])]
-    assert [finding.agrees for finding in table1.findings(Tables({TABLE: better}))[3:]] == [True]
+    assert [finding.agrees for finding in findings(Tables({TABLE: better}))[3:]] == [True]
     costly = [*SPHERE2[:-2], *adapted([0.97, 0.99], [190.0, 200.0])]
-    assert [finding.agrees for finding in table1.findings(Tables({TABLE: costly}))[2:]] == [None, False]
+    assert [finding.agrees for finding in findings(Tables({TABLE: costly}))[2:]] == [None, False]
     short = [replace(row, iterations=1500) for row in SPHERE2]
-    assert {finding.agrees for finding in table1.findings(Tables({TABLE: short}))} == {None}
+    assert {finding.agrees for finding in findings(Tables({TABLE: short}))} == {None}
 
 
 def test_lines_of_one_seed_say_so() -> None:
     one = [row for row in SPHERE2 if row.seed == 0]
-    assert [finding.ours for finding in table1.findings(Tables({TABLE: one}))] == [
+    assert [finding.ours for finding in findings(Tables({TABLE: one}))] == [
         "32-64 (printed: 64-128), of 32 to 256 steps (one seed)",
         "98.0 % with 64 steps (one seed) where 98.7 ± 1.0 % is printed",
         "97.0 % against 98.0 % (1 and 1 seeds)",
         "60.0 evaluations per iteration (one seed) against 64",
     ]
-    assert [finding.apart for finding in table1.findings(Tables({TABLE: one}))[1:]] == ["one seed"] * 3
+    assert [finding.apart for finding in findings(Tables({TABLE: one}))[1:]] == ["one seed"] * 3
     assert "| 32-64 | 98.0 % (one seed) | 60.0 (one seed) | 97.0 % |" in table1.markdown(lines(one))
 
 
 def test_a_grid_without_its_fine_end_leaves_its_critical_steps_open() -> None:
-    assert table1.findings(Tables({TABLE: SPHERE2[:8]}))[0].agrees is None
+    assert findings(Tables({TABLE: SPHERE2[:8]}))[0].agrees is None
     failing = [row for steps in (32, 64, 128, 256) for row in constant(steps, [0.98], [0.5])]
-    assert table1.findings(Tables({TABLE: failing}))[0].agrees is False
+    assert findings(Tables({TABLE: failing}))[0].agrees is False
 
 
 def test_nothing_is_drawn_where_no_seed_came_to_an_end(tmp_path: Path) -> None:

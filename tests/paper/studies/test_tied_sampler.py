@@ -16,10 +16,12 @@ from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import SEEDS
 from windermere.paper.studies.tied_sampler import models, runs
 from windermere.paper.studies.tied_sampler.findings import constant, critical_steps, sampler_findings
+from windermere.paper.studies.tied_sampler.kept import POINTS_KEPT
 from windermere.paper.studies.tied_sampler.measures import FLOW, held_out, sampled
-from windermere.paper.studies.tied_sampler.runs import SAMPLES, TUNED, Scale, Setting, TunedRow, own_runs
+from windermere.paper.studies.tied_sampler.rows import OPINIONS, SAMPLES, TUNED, TunedRow
+from windermere.paper.studies.tied_sampler.runs import Scale, Setting, own_runs
 from windermere.paper.studies.tied_sampler.study import TIED_SAMPLER
-from windermere.paper.studies.tied_sampler.text import numbers
+from windermere.paper.studies.tied_sampler.text import numbers, opinions
 from windermere.paper.studies.tied_sampler.tuning import energy_distance, tune
 from windermere.solvers import FixedStep, final_state
 
@@ -87,7 +89,7 @@ def test_velocities_are_solved_in_c_with_the_gradient_of_pytorch(network: str, m
         return found[-1]
 
     monkeypatch.setattr(RowsInC, "native_of", spied)
-    field, noise, gradients = models._made(network, 0), torch.randn(50, 2, generator=generator()), []
+    field, noise, gradients = models._made("gaussians", network, 0), torch.randn(50, 2, generator=generator()), []
     for fast in (True, False):
         with wm.fast_paths(fast):
             end = final_state(field, noise, FixedStep.of("midpoint", steps=3))
@@ -128,7 +130,7 @@ def test_tuning_through_one_step_gains_with_it_and_costs_one_evaluation() -> Non
     field, test = models.matched("gaussians", "mlp", 0, 60), held_out("gaussians", 0, 200, 300)
     one = FixedStep.of("euler", steps=1)
     before = test.yardstick("reward").value(sampled(field, test, one))
-    tuned = tune(field, test.points, "reward", one, 0, 60)
+    tuned = tune(field, test.data, "reward", one, 0, 60)
     assert (tuned.solver, tuned.evaluations) == (one, 1.0)
     assert test.yardstick("reward").value(sampled(field, test, one)) < before - 0.2
 
@@ -151,7 +153,7 @@ def test_a_controllers_cost_has_its_checks(name: str) -> None:
 
 def a_trial(flow: Callable[[torch.Tensor], torch.Tensor], loss: str) -> tuple[bool, float, float]:
     test = held_out("gaussians", 0, 400, 800)
-    own = test.points.draw(400, generator()).double()
+    own = test.data.draw(400, generator()).double()
     excess = test.yardstick(loss).excess(flow(own), own)
     return excess.low > 0, excess.low, excess.high
 
@@ -167,7 +169,7 @@ def test_only_samples_that_are_surely_worse_than_allowed_are_told_so(loss: str) 
 
 def test_a_shortfall_may_be_half_as_much_again_and_no_more() -> None:
     test = held_out("gaussians", 0, 400, 800)
-    aim, away = test.points.aims[0].double(), torch.tensor([1.0, 0.0], dtype=torch.float64)
+    aim, away = models.POINTS["gaussians"].aims[0].double(), torch.tensor([1.0, 0.0], dtype=torch.float64)
     yardstick = test.yardstick("reward")
     own = aim + 0.1 * away.expand(50, 2)
     for times, tied in ((1.49, False), (1.51, True)):
@@ -225,7 +227,7 @@ def test_a_run_is_the_same_again_and_its_figures_are_drawn(tmp_path: Path, monke
     (row,) = first[TUNED]
     assert row.gap == pytest.approx(row.flow - row.own, abs=1e-4)
     assert row.harm == pytest.approx(row.flow - row.flow_before, abs=1e-4)
-    assert len(first[SAMPLES]) == min(TINY.samples, runs.DRAWN_POINTS)
+    assert len(first[SAMPLES]) == min(TINY.samples, POINTS_KEPT)
     paths = TIED_SAMPLER.draw(first, tmp_path)
     assert [path.name for path in paths] == ["tied-sampler.png", "tied-sampler-samples.png"]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in paths)
@@ -242,6 +244,12 @@ def test_the_quick_study_ends_with_findings(tmp_path: Path) -> None:
     assert all(not finding.agrees and finding.beyond for finding in sampler_findings(Tables({TUNED: rows})))
 
 
+def test_runs_that_are_tuned_for_longer_are_told_of_before_those_of_the_usual_time_are_there() -> None:
+    longer = a_row(4, run=f"gaussians-mlp-energy-euler-4{runs.LONG}", tied=True)
+    (told,) = sampler_findings(Tables({TUNED: [longer]}))
+    assert told.ours == "so: 1 of 1 with 4, own and flow after, by steps, 4: 0 and 0 (one seed)"
+
+
 # The pages.
 
 
@@ -254,10 +262,14 @@ def committed() -> list[TunedRow]:
 
 def test_the_committed_numbers_are_those_of_the_committed_table() -> None:
     assert numbers(committed()) == (ROOT / "results/tied-sampler/numbers.md").read_text()
+    images = ROOT / "results/tied-sampler-images"
+    told = "\n".join((numbers(TUNED.read(images)), opinions(OPINIONS.read(images))))
+    assert told == (images / "numbers.md").read_text()
 
 
 def test_every_line_of_the_pages_tables_is_one_of_the_numbers() -> None:
-    known = numbers(committed()).splitlines()
+    images = (ROOT / "results/tied-sampler-images/numbers.md").read_text()
+    known = (numbers(committed()) + images).splitlines()
     page = (ROOT / "docs/tied-sampler.md").read_text().splitlines()
     names = ("| euler ", "| midpoint ", *(f"| {name} " for name in runs.CONTROLLERS))
     lines = [line for line in page if line.startswith(names)]

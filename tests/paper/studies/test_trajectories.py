@@ -11,13 +11,14 @@ import torch
 from tests.paper.studies.test_toy import assert_drawn, through_csv
 from windermere.nn import ode_blocks
 from windermere.paper import data
-from windermere.paper.studies import trajectories
+from windermere.paper.studies import plane, trajectories
 from windermere.paper.studies.critical import THRESHOLD
 from windermere.paper.studies.decision_regions import DECISION_REGIONS, OUTPUTS
+from windermere.paper.studies.plane import ACCURACY, HEADS
 from windermere.paper.studies.registry import STUDIES, find_study
 from windermere.paper.studies.rows import Table, Tables, states_of
 from windermere.paper.studies.study import Finished, Study
-from windermere.paper.studies.trajectories import ACCURACY, HEADS, PATHS
+from windermere.paper.studies.trajectories import PATHS
 from windermere.paper.training import open_run, train, trained_ensemble
 from windermere.report.frame import Frame
 from windermere.solvers import FixedStep
@@ -48,13 +49,13 @@ def measured(study: Study, finished: dict[str, Finished], folder: Path) -> Table
 
 
 def test_a_number_of_one_seed_says_so() -> None:
-    assert trajectories.mean_and_range([0.9]) == "0.900 (one seed)"
-    assert trajectories.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
+    assert plane.mean_and_range([0.9]) == "0.900 (one seed)"
+    assert plane.mean_and_range([0.9, 0.8]) == "0.850 (0.800 to 0.900 over 2 seeds)"
 
 
 def test_studies_are_found_by_name_in_the_papers_order() -> None:
     assert list(STUDIES)[:4] == ["trajectories", "decision-regions", "fan", "sphere2-fixed"]
-    assert len(STUDIES) == 25
+    assert len(STUDIES) == 29
     assert find_study("trajectories") is trajectories.TRAJECTORIES
 
 
@@ -75,7 +76,7 @@ def test_the_table_has_each_seeds_accuracy_at_each_number_of_test_steps(
     finished: dict[str, Finished], tmp_path: Path
 ) -> None:
     table = measured(trajectories.TRAJECTORIES, finished, tmp_path)[ACCURACY]
-    assert len(table) == 2 * 2 * len(trajectories.TEST_STEPS)
+    assert len(table) == 2 * 2 * len(plane.TEST_STEPS)
     header = (tmp_path / "table.csv").read_text().splitlines()[0]
     assert header == "run,seed,method,steps,test_method,test_steps,own,accuracy"
     for run in ("fine", "coarse"):
@@ -109,10 +110,10 @@ def test_the_heads_rows_decide_as_the_models_linear_layer(finished: dict[str, Fi
     with torch.no_grad():
         expected = head(torch.as_tensor(points, dtype=torch.float32)).argmax(dim=1).numpy()
     rows = [row for row in heads if row.key == ("fine", 5)]
-    assert trajectories.decisions(rows, points).tolist() == expected.tolist()
+    assert plane.decisions(rows, points).tolist() == expected.tolist()
     frame = Frame(left=-1.0, right=1.0, bottom=-1.0, top=1.0)
-    found = trajectories.regions(rows, frame)
-    assert found.predicted[0, 0] == trajectories.decisions(rows, np.array([-1.0, -1.0]))
+    found = plane.regions(rows, frame)
+    assert found.predicted[0, 0] == plane.decisions(rows, np.array([-1.0, -1.0]))
 
 
 def test_figure_1_is_drawn_from_its_csv_files_and_each_claim_is_answered(

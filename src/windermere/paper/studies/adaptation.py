@@ -26,9 +26,9 @@ from windermere.paper.studies.adaptation_measures import (
     CURVES,
     AdaptedRow,
     CurveRow,
-    lost_row,
     measure,
     measure_and_audit,
+    untested_row,
 )
 from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, described
 from windermere.paper.studies.audits import AUDITS
@@ -71,7 +71,7 @@ def tolerance_runs(quick: bool) -> dict[str, RunConfig]:
 
 
 def algorithm_2(data: str, quick: bool) -> dict[str, RunConfig]:
-    """Those of Table 1: Euler steps checked by midpoint, with every learning rate."""
+    """The runs of Table 1: Euler steps checked by midpoint, with every learning rate."""
     return dict(_of_the_paper(data, STEP_PAIRS[0], quick))
 
 
@@ -199,7 +199,7 @@ def _step_study(data: str, paper: str) -> Study:
         runs=partial(step_runs, data),
         tables=(ADAPTED, CURVES, AUDITS) if audited else (ADAPTED, CURVES),
         measure=measure_and_audit if audited else measure,
-        lost=lost_row,
+        untested=untested_row,
         draw=draw,
         findings=step_findings,
     )
@@ -217,7 +217,7 @@ TOLERANCE_STUDY = Study(
     runs=tolerance_runs,
     tables=(ADAPTED, CURVES, AUDITS),
     measure=measure_and_audit,
-    lost=lost_row,
+    untested=untested_row,
     draw=draw,
     findings=tolerance_findings,
 )

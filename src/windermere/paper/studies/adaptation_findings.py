@@ -8,6 +8,7 @@ from statistics import fmean, stdev
 
 from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs, fluctuates, runs_by, spent, swing
 from windermere.paper.studies.audits import outcomes
+from windermere.paper.studies.chances import wilson
 from windermere.paper.studies.critical import PRINTED, THRESHOLD
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.statistics import (
@@ -20,7 +21,7 @@ from windermere.paper.studies.statistics import (
     told,
     welch,
 )
-from windermere.paper.studies.study import Finding, data_name, seed_count
+from windermere.paper.studies.study import Finding, data_name, of_ours, seed_count
 
 SHOWN = {"mnist": [("euler", "midpoint")]}
 """The pairs that the paper shows, for data sets where it shows only some: findings about other pairs are our own."""
@@ -193,7 +194,9 @@ def _flows(run: Adapted) -> Told:
     said = [row.outcome for row in run.audits]
     by_its_seed = ", ".join(f"{row.seed} {row.outcome}" for row in run.audits)
     agrees = True if set(said) == {"FLOW"} else False if "TIED" in said else None
-    return claim, f"audits: {outcomes(run.audits)} (seeds {by_its_seed}); {ours}", agrees
+    low, high = wilson(said.count("FLOW"), len(said))
+    share = f"share of FLOW {low:.2f} to {high:.2f}"
+    return claim, f"audits: {outcomes(run.audits)} ({share}; seeds {by_its_seed}); {ours}", agrees
 
 
 def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
@@ -203,13 +206,11 @@ def _corrections(runs: Sequence[Adapted]) -> Iterator[Finding]:
         every = [review for failed in run.failed for review in failed]
         after = [then for failed in run.failed for now, then in pairwise(failed) if now]
         if after:
-            yield Finding(
-                claim="the review after a failed one, which looks with half the step, passes",
-                ours=f"{sum(every)} of {len(every)} reviews failed ({seed_count(len(run.failed))}); the next one "
+            yield of_ours(
+                "the review after a failed one, which looks with half the step, passes",
+                f"{sum(every)} of {len(every)} reviews failed ({seed_count(len(run.failed))}); the next one "
                 f"passed {after.count(False)} times of {len(after)}",
-                agrees=None,
-                beyond=True,
-                case=_case(run),
+                _case(run),
             )
 
 
@@ -259,15 +260,14 @@ def _steady(runs: Sequence[Adapted]) -> Iterator[Finding]:
         beside = next((paper for paper in runs_by(runs, "paper", *pair) if paper.first.lr == run.first.lr), None)
         if beside is None or not (ours := run.swings) or not (theirs := beside.swings):
             continue
-        yield Finding(
-            claim="left to future work: adaptation that does not oscillate",
-            ours=f"swings {_swinging(ours, run.fluctuating)} against "
+        yield of_ours(
+            "left to future work: adaptation that does not oscillate",
+            f"swings {_swinging(ours, run.fluctuating)} against "
             f"{_swinging(theirs, beside.fluctuating)}, evaluations per iteration "
             f"{fmean(run.costs):.1f} against {fmean(beside.costs):.1f}, accuracy "
             f"{percent(run.accuracy)} against {percent(beside.accuracy)}, distance to finer "
             f"solvers {100 * fmean(run.gaps):.1f} points against {100 * fmean(beside.gaps):.1f}"
-            + (f"; audits {outcomes(run.audits)} against {outcomes(beside.audits)}" if run.audits else ""),
-            agrees=None,
-            beyond=True,
-            case=_case(run),
+            + (f"; audits {outcomes(run.audits)} against {outcomes(beside.audits)}" if run.audits else "")
+            + f" ({seed_count(len(run.costs))} against {len(beside.costs)})",
+            _case(run),
         )

@@ -6,8 +6,8 @@ from math import ceil
 from typing import Any
 
 from windermere.paper.studies.audits import AUDITS, audit_rows
-from windermere.paper.studies.measuring import scores, steps_at, steps_of, tolerance_of
-from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
+from windermere.paper.studies.measuring import Trial, scores, steps_at, steps_of, tested, tolerance_of
+from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables, five_digits_or_none
 from windermere.paper.studies.study import Finished
 from windermere.paper.training import RunConfig
 from windermere.records import read_metrics, sparse
@@ -133,19 +133,9 @@ def final_rows(run: Finished, extra: Sequence[TestSolver] = ()) -> list[AdaptedR
     for test in (*_test_solvers(config.solver), *extra):
         solvers = [test.of(own) for own in trained.solvers]
         found = scores(trained.ensemble, solvers, run.test_set)
-        rows += [
-            replace(
-                row,
-                test_method=test.method,
-                test_steps=steps_of(solver),
-                test_tolerance=tolerance_of(solver),
-                factor=test.factor,
-                own=test.method == config.solver.method and test.factor == 1.0,
-                accuracy=score.accuracy,
-                evaluations=score.evaluations,
-            )
-            for row, solver, score in zip(by_seed, solvers, found, strict=True)
-        ]
+        own = test.method == config.solver.method and test.factor == 1.0
+        trials = (Trial(solver=solver, factor=test.factor, own=own) for solver in solvers)
+        rows += map(tested, by_seed, trials, found)
     return rows
 
 
@@ -194,10 +184,6 @@ def untested_row(run: str, config: RunConfig, seed: int) -> AdaptedRow:
     )
 
 
-def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> AdaptedRow:
-    return replace(untested_row(run, config, seed), diverged_at=iteration)
-
-
 # ---------------------------------------------------------------------------------------------------------
 # Over training
 
@@ -221,21 +207,17 @@ def _curve_row(run: str, precision: str, logged: Mapping[str, Any], decided: Map
         run=run,
         seed=both["seed"],
         iteration=both["iteration"],
-        test_accuracy=_rounded(both.get("test_accuracy")),
-        trained=_rounded(decided.get("trained")),
-        checked=_rounded(decided.get("checked")),
-        signal=_rounded(decided.get("signal")),
+        test_accuracy=five_digits_or_none(both.get("test_accuracy")),
+        trained=five_digits_or_none(decided.get("trained")),
+        checked=five_digits_or_none(decided.get("checked")),
+        signal=five_digits_or_none(decided.get("signal")),
         evaluations_forward=logged.get("evaluations_forward"),
         evaluations_checks=logged.get("evaluations_checks"),
     )
     if precision == "step":
         return replace(row, steps=_steps(now), steps_after=_steps(after))
-    return replace(row, tolerance=_rounded(now), tolerance_after=_rounded(after))
+    return replace(row, tolerance=five_digits_or_none(now), tolerance_after=five_digits_or_none(after))
 
 
 def _steps(step: float | None) -> int | None:
     return None if step is None else steps_at(step)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")

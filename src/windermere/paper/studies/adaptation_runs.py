@@ -8,10 +8,10 @@ from statistics import fmean, geometric_mean, pstdev
 
 from windermere.paper.studies.adaptation_measures import ADAPTED, CURVES, AdaptedRow, CurveRow
 from windermere.paper.studies.audits import AUDITS, AuditRow
-from windermere.paper.studies.critical import PRINTED_RATE, is_full_length, short_number
+from windermere.paper.studies.critical import is_full_length, rate_apart, short_number
 from windermere.paper.studies.rows import Tables
 from windermere.paper.studies.statistics import slope
-from windermere.paper.studies.study import NOT_PRINTED, ONE_SEED
+from windermere.paper.studies.study import ONE_SEED
 
 FLUCTUATES = log2(1.1)
 """A swing (standard deviation of log2) of one raise of Algorithm 2."""
@@ -118,9 +118,7 @@ class Adapted:
     @property
     def apart(self) -> str:
         """Why what is said of it is counted apart, if it is."""
-        if self.first.data == "cifar10" and self.first.lr != PRINTED_RATE:
-            return NOT_PRINTED
-        return ONE_SEED if len(self.own) == 1 else ""
+        return rate_apart(self.first.data, self.first.lr) or (ONE_SEED if len(self.own) == 1 else "")
 
     @property
     def who(self) -> str:
@@ -150,7 +148,7 @@ def adapted_runs(tables: Tables) -> list[Adapted]:
 
 
 def runs_by(runs: Sequence[Adapted], algorithm: str, *pair: str) -> list[Adapted]:
-    """Those of an algorithm and, where it is named, of a pair of methods."""
+    """The runs of an algorithm and, where it is named, of a pair of methods."""
     of = [run for run in runs if run.first.algorithm == algorithm]
     return [run for run in of if not pair or (run.first.method, run.first.check) == pair]
 

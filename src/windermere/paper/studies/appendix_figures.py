@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from windermere.paper.figures.adaptation_figure import draw_accuracy, draw_evaluations, draw_tolerances, seed_legend
 from windermere.paper.figures.camera_ready import letter, print_figure, print_legend, thin
-from windermere.paper.figures.grid_figure import draw_seeds, mark_legend
+from windermere.paper.figures.grid_figure import draw_seeds, shared_legend
 from windermere.paper.figures.grid_layout import GridLayout, with_unit
 from windermere.paper.figures.toy_figures import draw_points, draw_quiver, draw_walks, walks_legend
 from windermere.paper.studies.crossing_field import crossing_panels
@@ -106,5 +106,5 @@ def seeds_of(results: Results, name: str, page: int) -> Figure:
         row[0].set_ylabel("test accuracy")
     share_limits(panels[0, 0], limits)
     letter([axes for axes, _ in shown], [title for _, title in shown])
-    print_legend(figure, mark_legend(grids[0], means=False, scale=0.5))
+    print_legend(figure, shared_legend(grids, means=False, scale=0.5))
     return figure

@@ -1,25 +1,57 @@
 """What being tied costs: tied models and flows of equal accuracy, with what might tell them apart."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
 
 from windermere.paper.figures.being_tied_figure import MeasurePanel, draw_measures
-from windermere.paper.studies.being_tied_measures import MEASURES, TIED, TiedRow, lost_row, measure
+from windermere.paper.studies.being_tied_measures import (
+    ATTACKS,
+    MEASURES,
+    NOISES,
+    SCALES,
+    TIED,
+    TiedRow,
+    measure,
+    untested_row,
+)
 from windermere.paper.studies.chances import holm
-from windermere.paper.studies.recipe_runs import TEN_SEEDS, recipe_runs
+from windermere.paper.studies.recipe_runs import PATCHES, SPHERE2, Ground, recipe_runs
 from windermere.paper.studies.rows import Tables, draw_png
 from windermere.paper.studies.statistics import LEVEL, against, told
-from windermere.paper.studies.study import Finding, Study
+from windermere.paper.studies.study import Finding, Study, of_ours
 from windermere.paper.training import RunConfig
 
-FLOWS = "constant-euler-128"
-"""What tied models are compared with; the recipes' own names are kept."""
-COARSE = ("constant-euler-2", "constant-euler-4", "constant-euler-8")
-CHEAP = "random-6-finish-0.2"
-"""Flows that were trained otherwise, to see what tells flows apart."""
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Which recipes are compared; their own names are kept."""
+
+    ground: Ground
+    coarse: tuple[str, ...]
+    flows: str
+    """What tied models are compared with."""
+    drawn: str
+    """Flows that were trained otherwise, to see what tells flows apart."""
+    quick: tuple[str, ...]
+
+
+SPHERE2_GROUPS = Groups(
+    ground=SPHERE2,
+    coarse=("constant-euler-2", "constant-euler-4", "constant-euler-8"),
+    flows="constant-euler-128",
+    drawn="random-6-finish-0.2",
+    quick=("constant-euler-4", "constant-euler-64"),
+)
+IMAGE_GROUPS = Groups(
+    ground=PATCHES,
+    coarse=("constant-euler-2", "constant-euler-4"),
+    flows="constant-euler-16",
+    drawn="random-2",
+    quick=("constant-euler-2", "constant-euler-8"),
+)
 ALIKE = 0.02 + 1e-9
 """Accuracies that are no further apart are equal."""
 FEWEST = 3
@@ -28,12 +60,12 @@ WORDS: Mapping[str, str] = {
     "lost": "inputs lost on the way back",
     "strayed": "inputs that come back far off",
     "strayed_finely": "far off by a fine way back",
-    "noise_1": "accuracy, noise of 0.01",
-    "noise_2": "accuracy, noise of 0.02",
-    "noise_5": "accuracy, noise of 0.05",
-    "attack_05": "accuracy, attack of 0.005",
-    "attack_10": "accuracy, attack of 0.01",
-    "attack_20": "accuracy, attack of 0.02",
+    "noise_1": "accuracy, noise of {}",
+    "noise_2": "accuracy, noise of {}",
+    "noise_5": "accuracy, noise of {}",
+    "attack_05": "accuracy, attack of {}",
+    "attack_10": "accuracy, attack of {}",
+    "attack_20": "accuracy, attack of {}",
     "calibration_error": "calibration error",
     "loss": "cross-entropy",
     "bfloat16": "accuracy in bfloat16",
@@ -44,25 +76,34 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def runs(quick: bool) -> dict[str, RunConfig]:
-    known = recipe_runs(quick)
-    names = ("constant-euler-4", "constant-euler-64") if quick else (*COARSE, FLOWS, CHEAP)
-    return {name: replace(known[name], seeds=TEN_SEEDS) for name in names}
+def words(data: str) -> dict[str, str]:
+    """What is measured on some data, with the amounts of noise and of attacks there."""
+    scales = SCALES[data]
+    amounts = dict(zip((*NOISES, *ATTACKS), (*scales.noise, *scales.attacks), strict=True))
+    return {name: text.format(f"{amounts[name]:g}") if name in amounts else text for name, text in WORDS.items()}
 
 
-def draw(tables: Tables, folder: Path) -> list[Path]:
-    names = list(dict.fromkeys(row.run for row in tables[TIED]))
+def runs(quick: bool, groups: Groups) -> dict[str, RunConfig]:
+    known = recipe_runs(quick, groups.ground)
+    names = groups.quick if quick else (*groups.coarse, groups.flows, groups.drawn)
+    many = len(groups.ground.seeds)
+    return {name: replace(known[name], seeds=known[name].seeds[:many]) for name in names}
+
+
+def draw(name: str, groups: Groups, tables: Tables, folder: Path) -> list[Path]:
+    names, titles = list(dict.fromkeys(row.run for row in tables[TIED])), words(groups.ground.data)
     panels = [
         MeasurePanel(
-            title=WORDS[name],
+            title=titles[kind],
+            unit="nats" if kind == "loss" else "share",
             values=[
-                [v for row in tables[TIED] if row.run == run and (v := _of(row, name)) is not None] for run in names
+                [v for row in tables[TIED] if row.run == run and (v := _of(row, kind)) is not None] for run in names
             ],
         )
-        for name in MEASURES
+        for kind in MEASURES
     ]
     labels = [name.removeprefix("constant-") for name in names]
-    return draw_png(partial(draw_measures, panels, labels), folder, TIED_STUDY.name)
+    return draw_png(partial(draw_measures, panels, labels), folder, name)
 
 
 def _of(row: TiedRow, name: str) -> float | None:
@@ -74,28 +115,29 @@ def _of(row: TiedRow, name: str) -> float | None:
 # Findings
 
 
-def findings(tables: Tables) -> list[Finding]:
+def findings(groups: Groups, tables: Tables) -> list[Finding]:
     rows = {row.key: row for row in tables[TIED] if row.accuracy is not None}
     names = dict.fromkeys(row.run for row in tables[TIED])
-    flows = FLOWS if FLOWS in names else next((name for name in names if name not in COARSE), "")
-    return [found for name in names if name != flows for found in _compared(name, flows, rows)]
+    flows = groups.flows if groups.flows in names else next((name for name in names if name not in groups.coarse), "")
+    told_of = words(groups.ground.data)
+    return [found for name in names if name != flows for found in _compared(name, flows, rows, told_of)]
 
 
-def _compared(name: str, flows: str, rows: Mapping[tuple[str, int], TiedRow]) -> Iterator[Finding]:
+def _compared(
+    name: str, flows: str, rows: Mapping[tuple[str, int], TiedRow], told_of: Mapping[str, str]
+) -> Iterator[Finding]:
     """Every measure of one run against the flows', paired by seeds."""
     every = [(row, rows[flows, row.seed]) for row in rows.values() if row.run == name and (flows, row.seed) in rows]
     pairs = [(one, other) for one, other in every if abs((one.accuracy or 0) - (other.accuracy or 0)) <= ALIKE]
     outcomes = [sum(one.outcome == kind for one, _ in pairs) for kind in ("TIED", "FLOW", "UNDECIDED")]
-    yield Finding(
-        claim=f"Which models are compared with those of {flows}.",
-        ours=f"{len(pairs)} of {len(every)} seeds have accuracies within {ALIKE:g} of each other and are compared; of "
+    yield of_ours(
+        f"Which models are compared with those of {flows}.",
+        f"{len(pairs)} of {len(every)} seeds have accuracies within {ALIKE:g} of each other and are compared; of "
         f"these {outcomes[0]} are TIED, {outcomes[1]} FLOW and {outcomes[2]} UNDECIDED; accuracy "
         f"{_mean([one.accuracy for one, _ in pairs])} against {_mean([other.accuracy for _, other in pairs])}, under "
         f"the flow {_mean([one.flow_accuracy for one, _ in pairs])} against "
         f"{_mean([other.flow_accuracy for _, other in pairs])}",
-        agrees=None,
-        beyond=True,
-        case=name,
+        name,
     )
     if not pairs:
         return
@@ -104,13 +146,11 @@ def _compared(name: str, flows: str, rows: Mapping[tuple[str, int], TiedRow]) ->
     chances = holm([_chance([a - b for a, b in values]) for values in both.values()])
     for (name_of, values), chance in zip(both.items(), chances, strict=True):
         shows = "differs" if chance < LEVEL else "nothing shows"
-        yield Finding(
-            claim=f"{WORDS[name_of].capitalize()}.",
-            ours=f"{_mean([a for a, _ in values])} against {_mean([b for _, b in values])} ({len(values)} pairs of "
+        yield of_ours(
+            f"{told_of[name_of].capitalize()}.",
+            f"{_mean([a for a, _ in values])} against {_mean([b for _, b in values])} ({len(values)} pairs of "
             f"seeds, Student's test, {told(chance)} by Holm): {shows}",
-            agrees=None,
-            beyond=True,
-            case=name,
+            name,
         )
 
 
@@ -124,14 +164,20 @@ def _mean(values: Sequence[float | None]) -> str:
     return f"{fmean(there):.3g}" if there else "nothing"
 
 
-TIED_STUDY = Study(
-    name="what-being-tied-costs",
-    paper="beyond the paper",
-    what="Tied models and flows of equal accuracy on Sphere2: the way back, robustness, calibration, arithmetic, time",
-    tables=(TIED,),
-    runs=runs,
-    measure=measure,
-    lost=lost_row,
-    draw=draw,
-    findings=findings,
-)
+def _study(name: str, groups: Groups, where: str) -> Study:
+    return Study(
+        name=name,
+        paper="beyond the paper",
+        what=f"Tied models and flows of equal accuracy on {where}: the way back, robustness, calibration, arithmetic, "
+        "time",
+        tables=(TIED,),
+        runs=partial(runs, groups=groups),
+        measure=measure,
+        untested=untested_row,
+        draw=partial(draw, name, groups),
+        findings=partial(findings, groups),
+    )
+
+
+TIED_STUDY = _study("what-being-tied-costs", SPHERE2_GROUPS, "Sphere2")
+IMAGE_TIED = _study("what-being-tied-costs-mnist", IMAGE_GROUPS, "MNIST in patches")

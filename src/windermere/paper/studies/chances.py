@@ -1,7 +1,7 @@
 """What numbers of seeds can tell: intervals of shares, many tests at once, how well a number tells two kinds apart."""
 
 from collections.abc import Sequence
-from math import sqrt
+from math import comb, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,18 @@ def wilson(found: int, of: int) -> tuple[float, float]:
     share, z = found / of, CONFIDENT * CONFIDENT / of
     centre, half = share + z / 2, sqrt(z * share * (1 - share) + z * z / 4)
     return max(0.0, (centre - half) / (1 + z)), min(1.0, (centre + half) / (1 + z))
+
+
+def fisher(found: int, of: int, others_found: int, of_others: int) -> float:
+    """Fisher's exact test: the two-sided p-value of two shares.
+
+    >>> round(fisher(6, 10, 0, 10), 3)
+    0.011
+    """
+    all_found = found + others_found
+    ways = [comb(of, k) * comb(of_others, all_found - k) for k in range(min(of, all_found) + 1)]
+    as_rare = sum(each for each in ways if each <= ways[found])
+    return as_rare / comb(of + of_others, all_found)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

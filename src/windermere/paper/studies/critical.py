@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
 from statistics import fmean
+from typing import TypeVar
 
 from windermere.paper.arithmetic import IMAGES
-from windermere.paper.studies.rows import GridRow, ScoreRow
+from windermere.paper.studies.rows import GridRow, ScoreRow, grouped
 from windermere.paper.studies.statistics import Sample
 from windermere.paper.studies.study import NOT_PRINTED, data_name
 from windermere.paper.training import paper_settings
@@ -71,6 +71,11 @@ def did_train(own: ScoreRow) -> bool:
 def is_full_length(data: str, iterations: int) -> bool:
     """Whether a training is as long as the paper's: quick runs tell nothing of its numbers."""
     return iterations >= int(paper_settings(data, FixedStep("euler", step=1.0))["iterations"])
+
+
+def rate_apart(data: str, lr: float) -> str:
+    """Why what is trained at this rate is counted apart, if it is."""
+    return NOT_PRINTED if data == "cifar10" and lr != PRINTED_RATE else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +142,27 @@ class Entry:
         return self.gap <= THRESHOLD + 1e-9
 
 
-def part(entries: Sequence[Entry]) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """Entries from coarse to fine, up to the finest that fails, and those from which on all pass."""
-    passing = len(list(takewhile(lambda entry: entry.passes, reversed(entries))))
-    return entries[: len(entries) - passing], entries[len(entries) - passing :]
+T = TypeVar("T")
+
+
+def ends(entries: Iterable[tuple[T, bool]]) -> tuple[T | None, T | None]:
+    """The finest entry that fails, and the coarsest from which on all pass, of entries from coarse to fine, each with
+    whether it passes; None where there is none."""
+    fails: T | None = None
+    passes: T | None = None
+    for entry, does_pass in entries:
+        if not does_pass:
+            fails, passes = entry, None
+        elif passes is None:
+            passes = entry
+    return fails, passes
+
+
+def bracket(fails: float | None, passes: float | None) -> str:
+    """The number of steps that fails and the one from which on all pass, in words."""
+    if passes is None:
+        return "unknown" if fails is None else f"above {fails:g}"
+    return f"at most {passes:g}" if fails is None else f"{fails:g}-{passes:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,10 +218,11 @@ class Grid:
         """From coarse to fine."""
         wanted = check or self.check
         checked = {r.key: r.accuracy for r in self.rows if (r.test_method, r.factor) == (wanted.method, wanted.factor)}
-        by_precision: dict[float, list[Model]] = {}
-        for row in self.rows:
-            if row.own and (precision := row.steps or row.tolerance):
-                by_precision.setdefault(precision, []).append(self._model(row, checked.get(row.key)))
+        by_precision = grouped(
+            (precision, self._model(row, checked.get(row.key)))
+            for row in self.rows
+            if row.own and (precision := row.steps or row.tolerance)
+        )
         return [Entry(precision=p, models=by_precision[p]) for p in sorted(by_precision, reverse=self.adaptive)]
 
     def _model(self, own: GridRow, checked: float | None) -> Model:
@@ -222,17 +245,13 @@ class Grid:
         """The smallest number of steps (or largest tolerance) from which on every entry passes. The check is the finest
         better solver in the table, unless one is named."""
         there = self.trained(check)
-        failing, passing = part(there)
-        return Critical(
-            fails=failing[-1].precision if failing else None,
-            passes=passing[0].precision if passing else None,
-            check=(check or self.check) if there else None,
-        )
+        fails, passes = ends((entry.precision, entry.passes) for entry in there)
+        return Critical(fails=fails, passes=passes, check=(check or self.check) if there else None)
 
     @property
     def apart(self) -> str:
         """Why it is counted apart, if it is."""
-        return NOT_PRINTED if self.first.data == "cifar10" and self.first.lr != PRINTED_RATE else ""
+        return rate_apart(self.first.data, self.first.lr)
 
     @property
     def name(self) -> str:
@@ -255,9 +274,7 @@ def grid_name(data: str, method: str, lr: float) -> str:
 
 def grids_in(rows: Iterable[GridRow], *, everyone: bool = False) -> dict[str, Grid]:
     """The grids of a study by their names."""
-    found: dict[str, list[GridRow]] = {}
-    for row in rows:
-        found.setdefault(grid_name(row.data, row.method, row.lr), []).append(row)
+    found = grouped((grid_name(row.data, row.method, row.lr), row) for row in rows)
     return {name: Grid(own, everyone) for name, own in found.items()}
 
 

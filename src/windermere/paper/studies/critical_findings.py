@@ -2,18 +2,26 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from math import log2
 from statistics import fmean, stdev
 
 from windermere.paper.studies.audits import AUDITS, outcomes
-from windermere.paper.studies.critical import CLASSES, PRINTED, THRESHOLD, is_full_length
+from windermere.paper.studies.critical import CLASSES, PRINTED, THRESHOLD, ends, is_full_length
+from windermere.paper.studies.critical import bracket as in_words
+from windermere.paper.studies.critical_number import (
+    GROUP,
+    crossing,
+    crossing_within,
+    failing_groups,
+    gaps_by_steps,
+    seeds_of_all,
+)
 from windermere.paper.studies.critical_rows import CHECKS, CheckRow
 from windermere.paper.studies.field_measures import ESTIMATES, FIELDS
 from windermere.paper.studies.grid_findings import within_a_factor_of_two
-from windermere.paper.studies.rows import RunRow, Tables
+from windermere.paper.studies.rows import RunRow, Tables, grouped
 from windermere.paper.studies.statistics import against, judged, told
-from windermere.paper.studies.study import Finding, data_name, seed_count
+from windermere.paper.studies.study import Finding, data_name, of_ours, seed_count
 
 HALF = THRESHOLD / 2
 NOT_SCORED = "not scored yet"
@@ -43,23 +51,20 @@ RULES: Mapping[str, Rule] = {
 
 def findings(tables: Tables) -> list[Finding]:
     rows = [row for row in tables[CHECKS] if row.own is not None]
-    return [*_critical(rows), *_lipschitz(tables), *_margins(tables), *_estimates(tables)]
+    return [*_critical(rows), *_where(rows), *_lipschitz(tables), *_margins(tables), *_estimates(tables)]
 
 
 def on_the_test_set(rows: Sequence[CheckRow]) -> list[Scored]:
-    return _scored(rows, lambda row: ((row.own or 0.0), abs((row.own or 0.0) - (row.checked or 0.0))))
+    return _scored(rows, lambda row: ((row.own or 0.0), _test_gap(row)))
 
 
 def on_training_batches(rows: Sequence[CheckRow]) -> list[Scored]:
-    return _scored(rows, lambda row: ((row.batch_own or 0.0), row.batch_gap or 0.0))
+    return _scored(rows, lambda row: ((row.batch_own or 0.0), _batch_gap(row)))
 
 
 def _scored(rows: Sequence[CheckRow], of: Callable[[CheckRow], tuple[float, float]]) -> list[Scored]:
     """From coarse to fine."""
-    by_steps: dict[int, list[CheckRow]] = {}
-    for row in rows:
-        if row.steps is not None and row.own is not None:
-            by_steps.setdefault(row.steps, []).append(row)
+    by_steps = grouped((row.steps, row) for row in rows if row.steps is not None and row.own is not None)
     return [
         Scored(steps, [of(row)[1] for row in own], fmean(of(row)[0] for row in own) - 1 / CLASSES.get(own[0].data, 2))
         for steps, own in sorted(by_steps.items())
@@ -70,13 +75,8 @@ def bracket(entries: Sequence[Scored], rule: Rule) -> tuple[float | None, float 
     """The largest number of steps that fails, the smallest from which on all pass, and both in words."""
     if not entries:
         return None, None, NOT_SCORED
-    passing = len(list(takewhile(rule, reversed(entries))))
-    failing = entries[: len(entries) - passing]
-    fails = failing[-1].steps if failing else None
-    passes = entries[-passing].steps if passing else None
-    if passes is None:
-        return fails, None, f"above {fails:g}"
-    return fails, passes, f"at most {passes:g}" if fails is None else f"{fails:g}-{passes:g}"
+    fails, passes = ends((entry.steps, rule(entry)) for entry in entries)
+    return fails, passes, in_words(fails, passes)
 
 
 def _critical(rows: Sequence[CheckRow]) -> Iterator[Finding]:
@@ -111,6 +111,37 @@ def _gap(entry: Scored) -> str:
     return f"{mean:.3f} ± {stdev(entry.gaps):.3f} (other than {THRESHOLD:g}: {told(apart.p)})"
 
 
+def _where(rows: Sequence[CheckRow]) -> Iterator[Finding]:
+    """The number of steps at which the mean gap is the threshold, and how often five seeds would put it higher."""
+    here = [row for row in rows if (row.data, row.method) == ("sphere2", "euler") and row.steps is not None]
+    told = list[str]()
+    for place, gap_of in (("training batches", _batch_gap), ("the test set", _test_gap)):
+        gaps = gaps_by_steps(here, gap_of)
+        if (found := crossing(gaps)) is None or len(seeds := seeds_of_all(gaps)) <= GROUP:
+            continue
+        low, high = crossing_within(gaps)
+        fine = min(gaps, key=lambda steps: abs(log2(steps / found)))
+        fail = failing_groups(list(gaps[fine].values()))
+        told.append(
+            f"on {place} it is {found:.0f} steps (95% {low:.0f} to {high:.0f}, a bootstrap of {len(seeds)} seeds), and "
+            f"{100 * fail:.0f}% of all groups of {GROUP} of these seeds fail with {fine} steps"
+        )
+    if told:
+        yield of_ours(
+            f"Where the mean gap falls to {THRESHOLD:g}, by interpolation between numbers of Euler steps.",
+            "; ".join(told),
+            "Sphere2",
+        )
+
+
+def _batch_gap(row: CheckRow) -> float:
+    return row.batch_gap or 0.0
+
+
+def _test_gap(row: CheckRow) -> float:
+    return abs((row.own or 0.0) - (row.checked or 0.0))
+
+
 def _case(tables: Tables) -> bool:
     """Whether all models were trained in full: quick ones leave claims open."""
     return all(is_full_length(row.data, row.iterations) for row in tables[CHECKS])
@@ -127,7 +158,7 @@ def _lipschitz(tables: Tables) -> Iterator[Finding]:
     audits = [row for row in tables[AUDITS] if row.key in below]
     by_steps = {
         count: [factor for (run, _), factor in factors.items() if steps[run] == count]
-        for count in sorted(set(steps.values()))
+        for count in sorted({steps[row.run] for row in rows})
     }
     bounds = {count: fmean(row.bound for row in rows if steps[row.run] == count) / count for count in by_steps}
     safe = next((f"{count} steps" for count, bound in bounds.items() if bound < 1), "none of the steps tried")
@@ -198,8 +229,4 @@ def _seed_means(
     rows: Sequence[RunRow], keys: set[tuple[str, int]], values: Mapping[tuple[str, int], float]
 ) -> list[float]:
     """The mean over each seed's models, which share their data and their weights at first."""
-    found: dict[int, list[float]] = {}
-    for row in rows:
-        if row.key in keys:
-            found.setdefault(row.seed, []).append(values[row.key])
-    return [fmean(own) for own in found.values()]
+    return [fmean(own) for own in grouped((row.seed, values[row.key]) for row in rows if row.key in keys).values()]

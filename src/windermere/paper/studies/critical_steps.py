@@ -6,7 +6,7 @@ Sphere2 the models are also asked what the paper says of Lipschitz constants, of
 embedded error estimates. On images there are no rows before a GPU has made them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -24,47 +24,37 @@ from windermere.paper.studies.critical_text import text
 from windermere.paper.studies.field_measures import ESTIMATES, FIELDS, estimate_rows, field_rows
 from windermere.paper.studies.measuring import MemberScore, scores, steps_of, tolerance_of
 from windermere.paper.studies.rows import Tables
-from windermere.paper.studies.study import QUICK_SPHERES, SEEDS, Finished, Study
-from windermere.paper.training import Labelled, RunConfig, paper_settings
+from windermere.paper.studies.study import QUICK_SPHERES, Finished, Study, paper_config
+from windermere.paper.training import Labelled, RunConfig
 from windermere.solvers import Adaptive, FixedStep, Solver
 
 SPHERE_STEPS = {"euler": (16, 32, 64, 128, 256), "rk4": (1, 2, 4, 8)}
 """Around the printed critical number of Euler's steps, and around ours of rk4's."""
 SPHERE_TOLERANCES = {"fehlberg21": (1e-1, 1e-2, 1e-3, 1e-4), "dopri54": (1e-1, 1e-2, 1e-3)}
 IMAGE_STEPS, IMAGE_RATES = (4, 8, 16, 32, 64), (1e-3, 1e-4)
-QUICK_STEPS = {"euler": (2, 32), "rk4": (1,)}
+QUICK_STEPS, QUICK_TOLERANCES = {"euler": (2, 32), "rk4": (1,)}, {"fehlberg21": (1e-1,)}
 MOST_BATCHES = 40
 """How many batches of an epoch are looked at, in the order of the data."""
 
 
 def runs(quick: bool) -> dict[str, RunConfig]:
-    return dict(_quick_runs() if quick else _runs())
+    return dict(_runs(quick))
 
 
-def _runs() -> Iterator[tuple[str, RunConfig]]:
-    for method, counts in SPHERE_STEPS.items():
+def _runs(quick: bool) -> Iterator[tuple[str, RunConfig]]:
+    settings: Mapping[str, Any] = QUICK_SPHERES if quick else {}
+    for method, counts in (QUICK_STEPS if quick else SPHERE_STEPS).items():
         for steps in counts:
-            yield f"sphere2-{method}-{steps}", _config("sphere2", FixedStep.of(method, steps=steps))
-    for method, tolerances in SPHERE_TOLERANCES.items():
+            solver = FixedStep.of(method, steps=steps)
+            yield f"sphere2-{method}-{steps}", paper_config("sphere2", solver, **settings)
+    for method, tolerances in (QUICK_TOLERANCES if quick else SPHERE_TOLERANCES).items():
         for tolerance in tolerances:
             name = f"sphere2-{method}-{short_number(tolerance)}"
-            yield name, _config("sphere2", Adaptive(method, tolerance=tolerance))
-    for lr in IMAGE_RATES:
+            yield name, paper_config("sphere2", Adaptive(method, tolerance=tolerance), **settings)
+    for lr in () if quick else IMAGE_RATES:
         for steps in IMAGE_STEPS:
             name = f"cifar10-euler-{steps}-lr{short_number(lr)}"
-            yield name, _config("cifar10", FixedStep.of("euler", steps=steps), lr=lr)
-
-
-def _quick_runs() -> Iterator[tuple[str, RunConfig]]:
-    for method, counts in QUICK_STEPS.items():
-        for steps in counts:
-            yield f"sphere2-{method}-{steps}", _config("sphere2", FixedStep.of(method, steps=steps), **QUICK_SPHERES)
-    yield "sphere2-fehlberg21-1e-1", _config("sphere2", Adaptive("fehlberg21", tolerance=1e-1), **QUICK_SPHERES)
-
-
-def _config(data: str, solver: Solver, **settings: Any) -> RunConfig:
-    values = {"seeds": SEEDS, **paper_settings(data, solver), **settings}
-    return RunConfig(data=data, solver=solver, evaluate_every=values["iterations"] // 10, **values)
+            yield name, paper_config("cifar10", FixedStep.of("euler", steps=steps), lr=lr)
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -145,10 +135,6 @@ def untested_row(run: str, config: RunConfig, seed: int) -> CheckRow:
     )
 
 
-def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> CheckRow:
-    return replace(untested_row(run, config, seed), diverged_at=iteration)
-
-
 CRITICAL_STEPS = Study(
     name="critical-steps",
     paper="Table 1; Sections 2 to 4",
@@ -157,7 +143,7 @@ CRITICAL_STEPS = Study(
     tables=(CHECKS, FIELDS, ESTIMATES, AUDITS),
     runs=runs,
     measure=measure,
-    lost=lost_row,
+    untested=untested_row,
     draw=lambda tables, folder: [],
     findings=findings,
     text=text,

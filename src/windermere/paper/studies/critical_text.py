@@ -1,29 +1,33 @@
 """Critical numbers of steps by several rules, side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from windermere.paper.studies.critical import CLASSES, PRINTED, PRINTED_RATE
+from windermere.paper.studies.critical import CLASSES, PRINTED, rate_apart
 from windermere.paper.studies.critical_findings import RULES, Scored, bracket, on_the_test_set, on_training_batches
 from windermere.paper.studies.critical_rows import CHECKS, CheckRow
 from windermere.paper.studies.rows import Table, Tables
-from windermere.paper.studies.study import NOT_PRINTED, data_name
+from windermere.paper.studies.study import data_name
 from windermere.paper.studies.table1_lines import Line, Table1Row, lines
 
 BORROWED = Table("table1", Table1Row)
-"""Its models on the test set, where this study has none of its own."""
+"""Its models on the test set, where this study has none of its own, or of fewer numbers of steps."""
 WORDS = """\
 **Critical numbers of steps by several rules**, of models that were trained with constant steps: the largest number that
 fails, and the smallest from which on all pass. Own and check solver are compared on the test set, or on training
-batches as Algorithm 2 does (the whole ones of an epoch, with the weights at the end of training). The printed brackets
-are {printed}. Not scored yet: the study `critical-steps`, run on a GPU, trains and scores these.
+batches as Algorithm 2 does (the whole ones of an epoch, with the weights at the end of training). On the test set they
+are Table 1's models, where that has more numbers of steps. The printed brackets are {printed}. Not scored yet: the
+study `critical-steps`, run on a GPU, trains and scores these.
 """
 Column = tuple[str, Sequence[Scored], Sequence[Scored]]
 """What a column is about, and its models on the test set and on training batches."""
+Grids = Mapping[tuple[str, float], Sequence[Scored]]
+"""Table 1's models on the test set, by data set and learning rate."""
 
 
 def text(tables: Tables) -> str:
-    columns = [*_own(tables[CHECKS]), *_borrowed(tables[BORROWED], tables[CHECKS])]
+    grids = {(line.data, line.lr): _of_line(line) for line in lines(tables[BORROWED])}
+    columns = [*_own(tables[CHECKS], grids), *_borrowed(grids, tables[CHECKS])]
     if not columns:
         return ""
     heads = ["rule", *(f"{name}: {where}" for name, *_ in columns for where in ("test set", "training batches"))]
@@ -34,17 +38,18 @@ def text(tables: Tables) -> str:
     return "\n".join([WORDS.format(printed=printed), *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _own(rows: Sequence[CheckRow]) -> Iterator[Column]:
+def _own(rows: Sequence[CheckRow], grids: Grids) -> Iterator[Column]:
     for data, method, lr in dict.fromkeys((row.data, row.method, row.lr) for row in rows if row.steps is not None):
         here = [row for row in rows if (row.data, row.method, row.lr) == (data, method, lr)]
-        yield _name(data, method, lr), on_the_test_set(here), on_training_batches(here)
+        grid = grids.get((data, lr), []) if method == "euler" else []
+        yield _name(data, method, lr), max(on_the_test_set(here), grid, key=len), on_training_batches(here)
 
 
-def _borrowed(rows: Sequence[Table1Row], own: Sequence[CheckRow]) -> Iterator[Column]:
+def _borrowed(grids: Grids, own: Sequence[CheckRow]) -> Iterator[Column]:
     scored = {(row.data, row.lr) for row in own if row.method == "euler"}
-    for line in lines(rows):
-        if (line.data, line.lr) not in scored:
-            yield _name(line.data, "euler", line.lr), _of_line(line), []
+    for (data, lr), grid in grids.items():
+        if (data, lr) not in scored:
+            yield _name(data, "euler", lr), grid, []
 
 
 def _of_line(line: Line) -> list[Scored]:
@@ -56,5 +61,5 @@ def _of_line(line: Line) -> list[Scored]:
 
 
 def _name(data: str, method: str, lr: float) -> str:
-    rate = f", {NOT_PRINTED}" if data == "cifar10" and lr != PRINTED_RATE else ""
-    return f"{data_name(data)}, {'Euler' if method == 'euler' else method}{rate}"
+    words = (data_name(data), "Euler" if method == "euler" else method, rate_apart(data, lr))
+    return ", ".join(filter(None, words))

@@ -9,10 +9,7 @@ import numpy as np
 
 from windermere.paper.figures.outputs_figure import OutputsPanel, draw_outputs
 from windermere.paper.studies.critical import THRESHOLD
-from windermere.paper.studies.rows import RunRow, Table, Tables, draw_png
-from windermere.paper.studies.statistics import surely
-from windermere.paper.studies.study import Finding, Finished, Study
-from windermere.paper.studies.trajectories import (
+from windermere.paper.studies.plane import (
     ACCURACY,
     COARSE,
     HEADS,
@@ -22,13 +19,16 @@ from windermere.paper.studies.trajectories import (
     decisions,
     head_of,
     head_rows,
-    lost_row,
     mean_and_range,
     of_first_seed,
     regions,
     scored_rows,
+    untested_row,
     walks,
 )
+from windermere.paper.studies.rows import RunRow, Table, Tables, draw_png
+from windermere.paper.studies.statistics import surely
+from windermere.paper.studies.study import Finding, Finished, Study
 from windermere.paper.training import RunConfig
 from windermere.report.frame import Frame
 from windermere.solvers import FixedStep
@@ -126,7 +126,7 @@ DECISION_REGIONS = Study(
     runs=region_runs,
     tables=(ACCURACY, OUTPUTS, HEADS),
     measure=measure_regions,
-    lost=lost_row,
+    untested=untested_row,
     draw=draw_regions,
     findings=region_findings,
 )

@@ -16,7 +16,13 @@ from windermere.paper.cluster.work import Carried, Diverged, Ending, Lost, Resou
 from windermere.paper.studies.parts import Part, groups
 from windermere.paper.studies.runner import Measured, Runner, joined, measured
 from windermere.paper.studies.study import Study
-from windermere.paper.training import Report
+from windermere.paper.training import Report, RunConfig
+
+
+def check_room(pool: Pool, cluster: Cluster, configs: Iterable[RunConfig]) -> None:
+    """Refuse runs that would wait for ever."""
+    for resources in {Resources.of(config, cluster.gpu_share) for config in configs}:
+        pool.check(resources)
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,10 @@ class Elsewhere:
     _next: float = 0.0
     """When the tables are written again."""
 
-    def carry_out(self, parts: Sequence[Part]) -> dict[str, str]:
+    def __call__(self, parts: Sequence[Part]) -> dict[str, str]:
         """Train and measure; returns why parts were given up, by name."""
-        self.parts = {part.folder: part for part in parts}
-        given = self.cluster
-        for resources in {Resources.of(part.config, given.gpu_share) for part in parts}:
-            self.pool.check(resources)
+        self.parts, given = {part.folder: part for part in parts}, self.cluster
+        check_room(self.pool, given, [part.config for part in parts])
         driver = Driver(self.pool, self.runner.sign, given.patience, tell=given.tell, watch=self._watch)
         try:
             driver.drive(self._works(parts), self._settle)

@@ -23,25 +23,26 @@ def exclusions(studies: Sequence[Study], tables: Mapping[str, Tables]) -> list[s
     for study in studies:
         here, others = study.findings(tables[study.name]), study.otherwise(tables[study.name])
         for finding in here if others else ():
-            same = [next((f for f in found if _same_claim(f, finding)), None) for found in others.values()]
+            same = [same_claim(found, finding) for found in others.values()]
             if all(other is None or other.ours == finding.ours for other in same):
                 continue  # no seed of this grid was left out
-            lines.append(table_row(claim_of(finding), *map(_judged_briefly, (finding, *same))))
+            lines.append(table_row(claim_of(finding), *map(judged_briefly, (finding, *same))))
     if not lines:
         return []
     heads = table_row("claim", "seeds that trained", *OTHERWISE)
     return ["\n".join([HEAD, heads, "|---" * (len(OTHERWISE) + 2) + "|", *lines, ""])]
 
 
-def _same_claim(one: Finding, other: Finding) -> bool:
-    return (one.claim, one.case) == (other.claim, other.case)
+def same_claim(found: Sequence[Finding], wanted: Finding) -> Finding | None:
+    """The finding that is about the same."""
+    return next((one for one in found if (one.claim, one.case) == (wanted.claim, wanted.case)), None)
 
 
 def claim_of(finding: Finding) -> str:
     return f"{finding.case}: {finding.claim}" if finding.case else finding.claim
 
 
-def _judged_briefly(finding: Finding | None) -> str:
+def judged_briefly(finding: Finding | None) -> str:
     if finding is None:
         return "no seed is left"
     return f"**{word(finding)}**: {finding.brief or finding.ours}"

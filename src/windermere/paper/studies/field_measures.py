@@ -15,7 +15,7 @@ from torch.func import jacrev, vmap
 
 from windermere.nn.float64 import double_of
 from windermere.paper.architectures import SphereField
-from windermere.paper.studies.rows import RunRow, Table
+from windermere.paper.studies.rows import RunRow, Table, five_digits
 from windermere.paper.studies.study import Finished
 from windermere.solvers import Adaptive, FixedStep, Solver, solve
 
@@ -85,10 +85,10 @@ def _field_row(run: Finished, member: int, seed: int) -> FieldRow:
     return FieldRow(
         run=run.name,
         seed=seed,
-        slope=_short(slope(field, visited)),
-        bound=_short(layer_bound(field)),
-        margin=_short(margin.median().item()),
-        moved=_short(moved.median().item()),
+        slope=five_digits(slope(field, visited)),
+        bound=five_digits(layer_bound(field)),
+        margin=five_digits(margin.median().item()),
+        moved=five_digits(moved.median().item()),
         beyond=beyond.double().mean().item(),
         changed=changed.double().mean().item(),
         changed_within=int((changed & ~beyond).sum()),
@@ -145,8 +145,8 @@ def _estimate_row(run: Finished, member: int, seed: int) -> EstimateRow:
         run=run.name,
         seed=seed,
         steps=len(found),
-        underestimated=_short((true / estimated).median().item()),
-        controlled=_short(controlled.max().item()),
+        underestimated=five_digits((true / estimated).median().item()),
+        controlled=five_digits(controlled.max().item()),
     )
 
 
@@ -164,8 +164,3 @@ def _errors(field: nn.Module, z: Tensor, h: float, solver: Adaptive) -> tuple[Te
 def _weighted(weights: Sequence[float], rates: Sequence[Tensor], z: Tensor) -> Tensor:
     terms = (w * k for w, k in zip(weights, rates, strict=True))
     return sum(terms, torch.zeros_like(z))
-
-
-def _short(value: float) -> float:
-    """Five digits are enough for a table."""
-    return float(f"{value:.5g}")

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from windermere.errors import FolderTakenError, RunError, UsageError, WindermereError
-from windermere.paper.studies.rows import RunRow, Tables
+from windermere.paper.studies.rows import RunRow, Table, Tables, grouped
 from windermere.paper.studies.study import Study
 from windermere.records import (
+    RowFile,
     damaged,
     not_in_use,
     open_file,
@@ -45,6 +46,8 @@ class StudyFolder:
         self.path, self.study = path, study
         self.iterations = {name: config.iterations for name, config in study.runs(quick).items()}
         self.order = {name: k for k, name in enumerate(study.planned(quick))}
+        self._files: dict[Table[Any], RowFile[Any]] = {}
+        self._done: tuple[Sequence[Any], frozenset[Key]] = (), frozenset()
         about = {"study": study.name, "quick": quick}
         with storing(path, "created"):
             if (path / ABOUT).exists():
@@ -72,15 +75,25 @@ class StudyFolder:
     def runs(self) -> Path:
         return self.path / RUNS
 
-    def done(self) -> set[Key]:
-        return {row.key for row in about_runs(self.study.main.read(self.path))}
+    def done(self) -> frozenset[Key]:
+        rows = self._file(self.study.main).read()
+        if rows is not self._done[0]:  # it is asked for each run
+            self._done = rows, frozenset(row.key for row in about_runs(rows))
+        return self._done[1]
+
+    def begun(self) -> dict[str, list[Path]]:
+        """The folders of its runs, by the run's name."""
+        return grouped((run_of(path.name), path) for path in sorted(self.runs.glob("[!.]*_seeds-*")))
 
     def add(self, tables: Tables, made: Mapping[str, Any]) -> None:
         """Add rows, in the place of earlier ones of the same runs and seeds, and by name how they were `made`."""
         with _alone(self.runs):
             write_json(self.path / PROVENANCE, dict(sorted({**read_provenance(self.path), **made}.items())))
             for table in sorted(tables, key=lambda table: table == self.study.main):
-                table.write(self.path, self._joined(table.read(self.path), tables[table]))
+                self._file(table).write(self._joined(self._file(table).read(), tables[table]))
+
+    def _file(self, table: Table[R]) -> RowFile[R]:
+        return self._files.setdefault(table, table.file(self.path))
 
     def _joined(self, before: Sequence[R], fresh: Sequence[R]) -> list[R]:
         """Rows sorted by run and seed, so that tables are the same in whatever order the runs were done. Fresh ones
@@ -186,6 +199,10 @@ def read_tables(path: Path, study: Study) -> Tables:
 
 def about_runs(rows: Iterable[Any]) -> list[RunRow]:
     return [row for row in rows if isinstance(row, RunRow)]
+
+
+def seeds_by_run(rows: Iterable[RunRow]) -> dict[str, set[int]]:
+    return {run: set(seeds) for run, seeds in grouped((row.run, row.seed) for row in rows).items()}
 
 
 def diverged(rows: Iterable[Any]) -> list[tuple[RunRow, int]]:

@@ -37,7 +37,7 @@ class ForkRow(RunRow):
     """Test accuracies of one seed's model at one moment of a fork."""
 
     iteration: int
-    """That of the failing check."""
+    """When the check failed."""
     moment: str
     steps: int
     """With the step that failed."""
@@ -108,7 +108,7 @@ def _copied(training: Training) -> dict[str, Tensor]:
 
 
 def _decision(training: Training, seed: int) -> Decision:
-    """That of the review in the iteration that has just ended."""
+    """What the review in the iteration that has just ended decided."""
     decided = None if training.adapting is None else training.adapting.decided
     assert decided is not None  # a review was due
     found = decided[training.config.seeds.index(seed)].decision

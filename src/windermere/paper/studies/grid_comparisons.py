@@ -7,7 +7,7 @@ from statistics import fmean
 from windermere.paper.figures.losses_figure import LossCurve, LossPanel
 from windermere.paper.studies.critical import Critical, Grid, did_train, grids_in
 from windermere.paper.studies.grid_findings import LEAST_DECLINE, mean_and_spread, seeds_of
-from windermere.paper.studies.rows import GridRow
+from windermere.paper.studies.rows import GridRow, grouped
 from windermere.paper.studies.statistics import Sample, judged, welch
 from windermere.paper.studies.study import ONE_SEED, Finding
 
@@ -37,11 +37,8 @@ def _is_lower(some: Sequence[float], others: Sequence[float]) -> bool | None:
 
 
 def _by_entry(rows: Sequence[GridRow]) -> list[list[float]]:
-    found: dict[str, list[float]] = {}
-    for row in rows:
-        if row.own and row.accuracy is not None and did_train(row):
-            found.setdefault(row.run, []).append(row.accuracy)
-    return list(found.values())
+    trained = ((row.run, row.accuracy) for row in rows if row.own and row.accuracy is not None and did_train(row))
+    return list(grouped(trained).values())
 
 
 def _over_entries(grid: Sequence[Sequence[float]]) -> str:
@@ -78,12 +75,9 @@ def _is_below_all(one: Critical, *others: Critical) -> bool | None:
 
 def loss_panels(studies: Iterable[Sequence[GridRow]]) -> list[LossPanel]:
     """A panel for each data set: how much accuracy the finest solver takes from the models that trained."""
-    panels: dict[str, list[LossCurve]] = {}
-    for rows in studies:
-        for grid in grids_in(rows).values():
-            if (curve := _loss_curve(grid)).costs:
-                panels.setdefault(grid.name, []).append(curve)
-    return [LossPanel(title=name, curves=curves) for name, curves in panels.items()]
+    curves = ((grid.name, _loss_curve(grid)) for rows in studies for grid in grids_in(rows).values())
+    panels = grouped((name, curve) for name, curve in curves if curve.costs)
+    return [LossPanel(title=name, curves=of_panel) for name, of_panel in panels.items()]
 
 
 def _loss_curve(grid: Grid) -> LossCurve:

@@ -1,6 +1,6 @@
 """What the grids' tables say of the claims of Section 3 and Appendix B. A mean is followed by the spread over seeds."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import dropwhile
 from math import log2
 from statistics import fmean, stdev
@@ -18,7 +18,7 @@ from windermere.paper.studies.critical import (
     grids_in,
     short_number,
 )
-from windermere.paper.studies.rows import GridRow
+from windermere.paper.studies.rows import GridRow, grouped
 from windermere.paper.studies.statistics import against, judged, slope, told
 from windermere.paper.studies.study import ONE_SEED, Finding, seed_count
 
@@ -31,6 +31,7 @@ LEAST_DECLINE = 0.01
 CHANCE = 0.5
 """The accuracy of guessing on spheres. It stands for a seed that diverged, or on which its own solver fails."""
 TOO_FEW = "too few trained entries of the grid are there"
+NOT_WHOLE = "not trained with all of the grid"
 
 
 def fixed_findings(
@@ -53,9 +54,9 @@ def adaptive_findings(
         trained, whole = (grid.first.data, grid.first.method), name not in unfinished
         yield _no_drop(grid, whole) if trained == ("mnist", "dopri54") else _drops(grid, whole)
         if grid.first.gradient == "adjoint":
-            yield _poor_at_large_tolerances(grid, whole)
+            yield _lower("with the adjoint, accuracy is relatively low at large tolerances", grid, whole, finer=False)
         elif trained == ("sphere2", "dopri54"):
-            yield _declines(grid, whole)
+            yield _lower("performance declines at small tolerances", grid, whole, finer=True)
         else:
             yield _own(grid, whole)
 
@@ -140,7 +141,8 @@ def _own(grid: Grid, whole: bool) -> Finding:
     low, high = (end(there, key=lambda entry: fmean(entry.own)) for end in (min, max))
     told_of = (f"{mean_and_spread(entry.own)} at {_at(entry, grid)}" for entry in (low, high))
     ours, changes = f"from {' to '.join(told_of)}", _changes(there)
-    close = fmean(high.own) - fmean(low.own) <= THRESHOLD
+    apart = fmean(high.own) - fmean(low.own)
+    close = apart <= THRESHOLD
     if len(changes) < 2:
         agrees: bool | None = close if whole or not close else None
         return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=grid.apart or ONE_SEED, brief=ours)
@@ -148,15 +150,18 @@ def _own(grid: Grid, whole: bool) -> Finding:
     depends = over.p if abs(over.value) > NO_DEPENDENCE else 1.0
     ours += f"; along the line through each seed's entries, {brief} ({seed_count(len(changes))}, {told(over.p)})"
     agrees = False if not close else judged(over.within(NO_DEPENDENCE), depends) if whole else None
+    brief += "" if close else f", and means are up to {apart:.3f} apart"
     return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=grid.apart, brief=brief)
 
 
 def _changes(there: Sequence[Entry]) -> list[float]:
     """For each seed that trained in three entries and in half of the grid, how much its line changes over all of it."""
-    places, found = [log2(entry.precision) for entry in there], dict[int, list[tuple[float, float]]]()
-    for place, entry in zip(places, there, strict=True):
-        for model in entry.trained:
-            found.setdefault(model.seed, []).append((place, model.own or 0.0))
+    places = [log2(entry.precision) for entry in there]
+    found = grouped(
+        (model.seed, (place, model.own or 0.0))
+        for place, entry in zip(places, there, strict=True)
+        for model in entry.trained
+    )
     lines = [own for own in found.values() if len(own) >= max(3, len(there) / 2)]
     return [(places[-1] - places[0]) * slope(*zip(*own, strict=True)) for own in lines]
 
@@ -186,28 +191,19 @@ def within_a_factor_of_two(fails: float | None, passes: float | None, printed: P
     return passes * 2 > printed.fails and (fails or 0) < 2 * printed.passes
 
 
-def _declines(grid: Grid, whole: bool) -> Finding:
+def _lower(claim: str, grid: Grid, whole: bool, *, finer: bool) -> Finding:
+    """Whether each seed's accuracy is lower in the finer half of a grid than in the other, or the other way round."""
     coarse, fine, ours = _halves(grid)
-    return _lower("performance declines at small tolerances", fine, coarse, ours, grid, whole)
-
-
-def _poor_at_large_tolerances(grid: Grid, whole: bool) -> Finding:
-    coarse, fine, ours = _halves(grid)
-    claim = "with the adjoint, accuracy is relatively low at large tolerances"
-    return _lower(claim, coarse, fine, ours, grid, whole)
-
-
-def _lower(
-    claim: str, some: Mapping[int, float], others: Mapping[int, float], ours: str, grid: Grid, whole: bool
-) -> Finding:
-    """Whether each seed's accuracy is lower in one half of a grid than in the other."""
+    some, others = (fine, coarse) if finer else (coarse, fine)
     by = [others[seed] - some[seed] for seed in some if seed in others]
     if len(by) < 2:
         return Finding(claim=claim, ours=ours, agrees=None, case=grid.title, apart=grid.apart or ONE_SEED)
     lower = against(by)
     agrees = judged(lower.above() if lower.value > LEAST_DECLINE else 1.0, lower.below(LEAST_DECLINE))
     brief = f"seed by seed lower by {mean_and_spread(by)} ({seed_count(len(by))}, {told(lower.above())})"
-    ours, agrees = f"{ours}; {brief}", agrees if whole else None
+    if not whole:  # two halves of a part of the grid say something else
+        return Finding(claim=claim, ours=ours, agrees=None, case=grid.title, apart=grid.apart, brief=NOT_WHOLE)
+    ours = f"{ours}; {brief}"
     return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=grid.apart, brief=brief)
 
 
@@ -261,9 +257,7 @@ def _halves(grid: Grid) -> tuple[dict[int, float], dict[int, float], str]:
 
 def _by_seed(models: Iterable[Model]) -> dict[int, float]:
     """Mean accuracies with their own solvers."""
-    found = dict[int, list[float]]()
-    for model in models:
-        found.setdefault(model.seed, []).append(CHANCE if model.own is None else model.own)
+    found = grouped((model.seed, CHANCE if model.own is None else model.own) for model in models)
     return {seed: fmean(own) for seed, own in found.items()}
 
 

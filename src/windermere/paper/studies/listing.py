@@ -6,7 +6,7 @@ from pathlib import Path
 
 from windermere.errors import WindermereError
 from windermere.paper.studies.costs import COSTS, Cost
-from windermere.paper.studies.folder import about_runs, is_quick
+from windermere.paper.studies.folder import about_runs, is_quick, seeds_by_run
 from windermere.paper.studies.registry import ALIASES
 from windermere.paper.studies.rows import MAIN
 from windermere.paper.studies.study import Study, seed_count
@@ -68,9 +68,7 @@ def _standing(study: Study, folder: Path) -> Standing | None:
         rows, planned = about_runs(study.main.read(folder)), study.planned(is_quick(folder))
     except WindermereError:
         return None
-    seeds: dict[str, set[int]] = {}
-    for row in rows:
-        seeds.setdefault(row.run, set()).add(row.seed)
+    seeds = seeds_by_run(rows)
     done = seeds.keys() & {*planned}
     return Standing(
         folder=folder, runs=len(planned), done=len(done), seeds=max((len(seeds[name]) for name in done), default=0)

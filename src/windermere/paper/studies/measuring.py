@@ -5,6 +5,7 @@ A member whose solve fails has a row without an accuracy, and leaves the others'
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch
 
@@ -18,6 +19,7 @@ from windermere.paper.training import Ensemble, Labelled, RunConfig, evaluate
 from windermere.records import read_metrics
 from windermere.solvers import Adaptive, FixedStep, Solver
 
+R = TypeVar("R")
 TESTED_WITH = {
     "euler": ("euler", "midpoint", "rk4"),
     "rk4": ("rk4",),
@@ -39,21 +41,25 @@ def measure(run: Finished) -> Tables:
     for trial in trials(config.solver):
         found = scores(run.trained.ensemble, [trial.solver] * len(config.seeds), run.test_set)
         for seed, cost, score in zip(config.seeds, by_seed, found, strict=True):
-            rows.append(
-                replace(
-                    untested_row(run.name, config, seed),
-                    cost=cost,
-                    test_method=trial.solver.method,
-                    test_steps=steps_of(trial.solver),
-                    test_tolerance=tolerance_of(trial.solver),
-                    factor=trial.factor,
-                    own=trial.own,
-                    accuracy=score.accuracy,
-                    evaluations=score.evaluations,
-                    float64=score.float64,
-                )
-            )
+            row = replace(untested_row(run.name, config, seed), cost=cost, float64=score.float64)
+            rows.append(tested(row, trial, score))
     return Tables({GRID: rows})
+
+
+def tested(row: R, trial: "Trial", score: "MemberScore") -> R:
+    """A row that says of a model's training what it can, with one test of it."""
+    untested: Any = row
+    found: R = replace(
+        untested,
+        test_method=trial.solver.method,
+        test_steps=steps_of(trial.solver),
+        test_tolerance=tolerance_of(trial.solver),
+        factor=trial.factor,
+        own=trial.own,
+        accuracy=score.accuracy,
+        evaluations=score.evaluations,
+    )
+    return found
 
 
 def untested_row(run: str, config: RunConfig, seed: int) -> GridRow:
@@ -72,10 +78,6 @@ def untested_row(run: str, config: RunConfig, seed: int) -> GridRow:
         own=True,
         accuracy=None,
     )
-
-
-def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> GridRow:
-    return replace(untested_row(run, config, seed), diverged_at=iteration)
 
 
 def steps_of(solver: Solver) -> int | None:

@@ -9,8 +9,9 @@ from time import monotonic
 from typing import Any
 
 from windermere.errors import DivergedError, UsageError
+from windermere.nn.arithmetic import convolving_in
 from windermere.paper.studies.folder import StudyFolder, read_provenance
-from windermere.paper.studies.study import OwnRun
+from windermere.paper.studies.study import OwnRun, Place
 from windermere.paper.training import StopSign
 from windermere.records import environment
 
@@ -34,18 +35,20 @@ def missing_seeds(folder: StudyFolder, runs: Mapping[str, OwnRun]) -> list[tuple
 
 
 def carry_out(
-    folder: StudyFolder, runs: Mapping[str, OwnRun], sign: StopSign, tell: Callable[[str, float], None]
+    folder: StudyFolder, runs: Mapping[str, OwnRun], sign: StopSign, tell: Callable[[str, float], None], device: str
 ) -> dict[str, list[int]]:
     """Do what is missing, and add each seed's rows at once; returns the seeds that diverged, by run: the others go on
     without them."""
-    missing, here, diverged = missing_seeds(folder, runs), environment("cpu"), dict[str, list[int]]()
+    missing, here, diverged = missing_seeds(folder, runs), environment(device), dict[str, list[int]]()
+    place = Place(device, folder.runs)
     for number, (run, seed) in enumerate(missing):
         if sign.check():
             break
         tell(run, number / len(missing))
         begun = monotonic()
         try:
-            tables = runs[run].do(seed)
+            with convolving_in("float32"):  # as the command says, on a GPU too
+                tables = runs[run].do(seed, place)
         except DivergedError:
             diverged.setdefault(run, []).append(seed)
             continue

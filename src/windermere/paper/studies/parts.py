@@ -1,6 +1,6 @@
 """What of a study's runs is still to be trained: parts, each some seeds of a run, and which of them train as one."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +36,19 @@ class Part:
         return samples * steps * len(solver.tableau.b) * products(self.config.data)
 
 
-def missing_parts(folder: StudyFolder, name: str, config: RunConfig) -> list[Part]:
+def all_missing_parts(folder: StudyFolder, configs: Mapping[str, RunConfig]) -> list[Part]:
+    """What is missing of all runs; folders are listed once, since there may be very many."""
+    begun = folder.begun()
+    return [part for name, config in configs.items() for part in missing_parts(folder, name, config, begun)]
+
+
+def missing_parts(
+    folder: StudyFolder, name: str, config: RunConfig, begun: Mapping[str, Sequence[Path]] | None = None
+) -> list[Part]:
     """The seeds of a run that have no rows yet: those that were begun with, and the rest as a new ensemble."""
     done, parts = folder.done(), list[Part]()
     missing = [seed for seed in config.seeds if (name, seed) not in done]
-    for path in sorted(folder.runs.glob(f"{name}_seeds-*")) if missing else []:
+    for path in (folder.begun() if begun is None else begun).get(name, ()) if missing else ():
         seeds = [seed for seed in begun_seeds(path) if (name, seed) not in done]
         if not set(seeds).isdisjoint(missing):
             parts.append(Part(name=name, config=replace(config, seeds=tuple(seeds)), folder=path))

@@ -10,18 +10,16 @@ from matplotlib.figure import Figure, SubFigure
 from windermere.errors import RunError
 from windermere.paper.figures.adaptation_figure import Member, draw_accuracy, draw_steps, seed_legend
 from windermere.paper.figures.camera_ready import letter, print_figure, print_legend, thin
-from windermere.paper.figures.grid_figure import draw_tests, mark_legend, scale_grid
+from windermere.paper.figures.grid_figure import draw_tests, scale_grid, shared_legend
 from windermere.paper.figures.grid_layout import GridFigure, GridLayout
 from windermere.paper.studies.adaptation import member_of
 from windermere.paper.studies.adaptation_runs import Adapted, adapted_runs
-from windermere.paper.studies.critical import grids_in
+from windermere.paper.studies.critical import grids_in, rate_apart
 from windermere.paper.studies.folder import from_tables, read_tables
+from windermere.paper.studies.fresh_seeds import is_first
 from windermere.paper.studies.grids import grid_figure
 from windermere.paper.studies.registry import find_study
-from windermere.paper.studies.rows import GRID, MAIN, Tables
-
-LR = 1e-3
-"""CIFAR-10's, as the paper prints it."""
+from windermere.paper.studies.rows import GRID, MAIN, Tables, of_seeds
 
 
 class Results:
@@ -31,28 +29,22 @@ class Results:
         self.folder = folder
 
     def __getitem__(self, name: str) -> Tables:
+        """A study's tables, of the paper's five seeds: its layout has room for these."""
         path = self.folder / name
         if not (path / f"{MAIN}.csv").exists():
             raise RunError(f"{self.folder} has no table of '{name}': run that study first, or name another folder")
         with from_tables(path):
-            return read_tables(path, find_study(name))
+            return of_seeds(read_tables(path, find_study(name)), is_first)
 
     def grids(self, name: str) -> list[GridFigure]:
         """The grids of a study's training methods, at the paper's learning rate."""
-        found = [
-            grid for grid in grids_in(self[name][GRID]).values() if _printed_rate(grid.rows[0].data, grid.rows[0].lr)
-        ]
-        return [grid_figure(grid) for grid in found]
+        return [grid_figure(grid) for grid in grids_in(self[name][GRID]).values() if not grid.apart]
 
     def adapted(self, name: str) -> dict[str, Adapted]:
         """The paper's algorithm, by the pair of methods, at its learning rate."""
         runs = [run for run in adapted_runs(self[name]) if run.first.algorithm == "paper"]
-        usual = [run for run in runs if _printed_rate(run.first.data, run.first.lr)]
+        usual = [run for run in runs if not rate_apart(run.first.data, run.first.lr)]
         return {f"{run.first.method}/{run.first.check}": run for run in usual}
-
-
-def _printed_rate(data: str, lr: float) -> bool:
-    return data != "cifar10" or lr == LR
 
 
 def grid_panels(grids: Sequence[GridFigure]) -> Figure:
@@ -68,7 +60,7 @@ def grid_panels(grids: Sequence[GridFigure]) -> Figure:
         share_limits(row[0], limits)
         for axes in row[1:]:
             axes.set_ylabel("")
-        print_legend(part, mark_legend(layouts[0], means=True, scale=0.5))
+        print_legend(part, shared_legend(layouts, means=True, scale=0.5))
         panels.extend(row)
     letter(panels, [grid.name.partition(", learning rate")[0] for grid in grids])
     return figure

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import windermere as wm
 from windermere.paper import data
 from windermere.paper.studies.recipe_runs import family_of
-from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables
+from windermere.paper.studies.rows import MAIN, RunRow, Table, Tables, five_digits, five_digits_or_none
 from windermere.paper.studies.study import Finished
 from windermere.paper.training import Labelled, RunConfig, Trained, leave_behind, open_run, train, trained_ensemble
 from windermere.records import copy_run, read_metrics, sparse
@@ -27,7 +27,7 @@ class RecipeRow(RunRow):
     """The run's name; other recipes may come from the same run."""
     method: str
     steps: float | None = None
-    """Those of the model's own solver in the end; none where they are adaptive."""
+    """How many the model's own solver takes in the end; none where they are adaptive."""
     iterations: int
     cost: float | None = None
     """Forward evaluations per iteration, those of all checks included."""
@@ -62,11 +62,9 @@ def measure(run: Finished) -> Tables:
     return Tables({RECIPES: rows})
 
 
-def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> RecipeRow:
+def untested_row(run: str, config: RunConfig, seed: int) -> RecipeRow:
     iterations, method = config.iterations, config.solver.method
-    return RecipeRow(
-        run=run, recipe=run, seed=seed, method=method, iterations=iterations, accuracy=None, diverged_at=iteration
-    )
+    return RecipeRow(run=run, recipe=run, seed=seed, method=method, iterations=iterations, accuracy=None)
 
 
 def audited(
@@ -81,22 +79,18 @@ def audited(
             recipe=recipe,
             seed=seed,
             method=solver.method,
-            steps=None if isinstance(solver, wm.Adaptive) else _short(1 / solver.precision),
+            steps=None if isinstance(solver, wm.Adaptive) else five_digits(1 / solver.precision),
             iterations=trained.config.iterations,
-            cost=_short(costs[seed]),
+            cost=five_digits(costs[seed]),
             outcome=str(verdict.outcome),
             accuracy=verdict.own.metric,
             flow_accuracy=verdict.reference.metric,
-            gap_low=None if verdict.gap is None else _short(verdict.gap.low),
-            gap_high=None if verdict.gap is None else _short(verdict.gap.high),
-            step_bound=_short(seen.get("h L", {}).get("largest_hL")),
-            leading_term=_short(seen.get("modified equation", {}).get("median")),
+            gap_low=None if verdict.gap is None else five_digits(verdict.gap.low),
+            gap_high=None if verdict.gap is None else five_digits(verdict.gap.high),
+            step_bound=five_digits_or_none(seen.get("h L", {}).get("largest_hL")),
+            leading_term=five_digits_or_none(seen.get("modified equation", {}).get("median")),
             safe_share=seen.get("margins", {}).get("safe"),
         )
-
-
-def _short(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.5g}")
 
 
 def costs(folder: Path) -> dict[int, float]:

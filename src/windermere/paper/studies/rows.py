@@ -11,11 +11,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from windermere.records import read_rows, sparse, write_rows
+from windermere.records import RowFile, read_rows, sparse, write_rows
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 R = TypeVar("R")
+K = TypeVar("K")
+V = TypeVar("V")
 MAIN = "table"
 """The name of the table that every study has: with its rows in place, a run is done."""
 
@@ -32,6 +34,10 @@ class Table(Generic[R]):
 
     def write(self, folder: Path, rows: Iterable[R]) -> None:
         write_rows(folder / f"{self.name}.csv", self.rows, rows)
+
+    def file(self, folder: Path) -> RowFile[R]:
+        """The table's file, for one who reads and writes often."""
+        return RowFile(folder / f"{self.name}.csv", self.rows)
 
 
 class Tables(dict[Table[Any], Sequence[Any]]):
@@ -51,6 +57,28 @@ class RunRow:
     @property
     def key(self) -> tuple[str, int]:
         return self.run, self.seed
+
+
+def of_seeds(tables: Tables, chosen: Callable[[int], bool]) -> Tables:
+    """Their rows of some seeds, and those that are about none."""
+    return Tables({t: [r for r in rows if not isinstance(r, RunRow) or chosen(r.seed)] for t, rows in tables.items()})
+
+
+def five_digits(value: float) -> float:
+    """As many as mean anything in a table."""
+    return float(f"{value:.5g}")
+
+
+def five_digits_or_none(value: float | None) -> float | None:
+    return None if value is None else five_digits(value)
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """All values by their keys, in their order."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

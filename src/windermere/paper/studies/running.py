@@ -4,7 +4,8 @@ Killed or stopped at any moment, it goes on where it was, here or wherever its f
 are noted down, and the others of their run go on without them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from functools import cache
@@ -14,8 +15,8 @@ from time import monotonic
 from windermere.errors import UsageError
 from windermere.paper import data
 from windermere.paper.arithmetic import IMAGES, check_it_suits
-from windermere.paper.cluster.pool import Cluster
-from windermere.paper.studies.elsewhere import Elsewhere
+from windermere.paper.cluster.pool import Cluster, Pool
+from windermere.paper.studies.elsewhere import Elsewhere, check_room
 from windermere.paper.studies.folder import (
     StudyFolder,
     arithmetic_of,
@@ -26,8 +27,8 @@ from windermere.paper.studies.folder import (
     run_of,
 )
 from windermere.paper.studies.own import carry_out, chosen_runs, missing_seeds
-from windermere.paper.studies.parts import Part, groups, missing_parts
-from windermere.paper.studies.rows import Tables
+from windermere.paper.studies.parts import Part, all_missing_parts, groups
+from windermere.paper.studies.rows import Tables, grouped
 from windermere.paper.studies.runner import Load, Progress, Runner, Shares, Train, now
 from windermere.paper.studies.study import Share, Study
 from windermere.paper.training import Labelled, RunConfig, StopSign, gather, train_group
@@ -85,40 +86,59 @@ def run_study(
     """Train and measure what is not done yet, here or elsewhere, and draw all that is."""
     sign = sign or StopSign()
     if study.own_runs(choice.quick):
+        for name in () if out.exists() else study.needs:
+            load(name, 0)  # data that are missing leave no folder behind
         return _run_own(study, out, choice, sign, report)
     chosen = _chosen(study, choice)
-    if not out.exists():
-        for config in chosen.values():
-            load(config.data, config.data_seed)  # data that are missing leave no folder behind
-    folder = StudyFolder(out, study, quick=choice.quick)
-    if not chosen:
-        _compute(folder, choice.quick, lambda share: report(Progress(study.name, "", None, share)))
-    _borrow(folder, choice.quick)
-    parts = [part for name, config in chosen.items() for part in missing_parts(folder, name, config)]
-    for part in parts:  # what is amiss is told before hours of training
-        folder.refuse_other_arithmetic(part.name, part.config.arithmetic)
-        load(part.config.data, part.config.data_seed)
-        gather(part.folder)
-    failed = _carry_out(Runner(folder, sign, Shares(parts, report), load, train), parts, cluster)
-    left = [name for name, config in chosen.items() if missing_parts(folder, name, config)]
-    lost: dict[str, list[int]] = {}
-    for row, _ in diverged(study.main.read(out)):
-        lost.setdefault(row.run, []).append(row.seed)
+    with _pool_of(cluster) as pool:
+        if not out.exists():  # what is amiss from the start leaves no folder behind
+            for config in chosen.values():
+                load(config.data, config.data_seed)
+            if cluster is not None:
+                check_room(pool(), cluster, chosen.values())
+        folder = StudyFolder(out, study, quick=choice.quick)
+        if not chosen:
+            _compute(folder, choice.quick, lambda share: report(Progress(study.name, "", None, share)))
+        _borrow(folder, choice.quick)
+        parts = _missing(folder, chosen, load)
+        runner = Runner(folder, sign, Shares(parts, report), load, train)
+        failed = _here(runner, parts) if cluster is None or not parts else Elsewhere(runner, pool(), cluster)(parts)
+    left = list(dict.fromkeys(part.name for part in all_missing_parts(folder, chosen)))
     return Ended(
         reason=sign.reason or ("given up" if failed else "finished") if left else "finished",
         idle=bool(chosen) and not parts,
         left=left,
-        diverged=lost,
+        diverged=grouped((row.run, row.seed) for row, _ in diverged(study.main.read(out))),
         figures=draw_study(study, out),
         failed=failed,
     )
 
 
-def _carry_out(runner: Runner, parts: Sequence[Part], cluster: Cluster | None) -> dict[str, str]:
-    """Train and measure, to the end or to a stop sign; returns why parts were given up elsewhere, by name."""
-    if cluster is not None and parts:
-        with cluster.open() as pool:
-            return Elsewhere(runner, pool, cluster).carry_out(parts)
+@contextmanager
+def _pool_of(cluster: Cluster | None) -> Iterator[Callable[[], Pool]]:
+    """Opens the cluster's pool when it is first asked for it, and closes it in the end."""
+    with ExitStack() as stack:
+
+        @cache
+        def pool() -> Pool:
+            assert cluster is not None
+            return stack.enter_context(cluster.open())
+
+        yield pool
+
+
+def _missing(folder: StudyFolder, chosen: Mapping[str, RunConfig], load: Load) -> list[Part]:
+    """What is not done yet; what is amiss with it is told before hours of training."""
+    parts = all_missing_parts(folder, chosen)
+    for part in parts:
+        folder.refuse_other_arithmetic(part.name, part.config.arithmetic)
+        load(part.config.data, part.config.data_seed)
+        gather(part.folder)
+    return parts
+
+
+def _here(runner: Runner, parts: Sequence[Part]) -> dict[str, str]:
+    """Train and measure in this process, to the end or to a stop sign; nothing is given up."""
     for group in groups(parts):
         if runner.sign.check() or not runner.carry_out(group):
             break
@@ -130,7 +150,7 @@ def _run_own(study: Study, out: Path, choice: Choice, sign: StopSign, report: Ca
     runs = chosen_runs(study.name, study.own_runs(choice.quick), choice.only, choice.seeds)
     folder = StudyFolder(out, study, quick=choice.quick)
     idle = not missing_seeds(folder, runs)
-    lost = carry_out(folder, runs, sign, lambda run, share: report(Progress(run, "", None, share)))
+    lost = carry_out(folder, runs, sign, lambda run, share: report(Progress(run, "", None, share)), choice.device)
     left = [(run, seed) for run, seed in missing_seeds(folder, runs) if seed not in lost.get(run, ())]
     return Ended(
         reason=sign.reason or "finished" if left else "finished",

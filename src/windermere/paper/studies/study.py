@@ -1,12 +1,13 @@
 """What a study is: the paper's claim, the runs that test it, what is measured on them, and how it is drawn."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from windermere.paper.studies.rows import RunRow, Table, Tables
-from windermere.paper.training import Labelled, RunConfig, Trained
+from windermere.paper.training import Labelled, RunConfig, Trained, paper_settings
+from windermere.solvers import Solver
 
 Borrowed: TypeAlias = tuple[Sequence[RunRow], Mapping[str, Any]]
 """Other studies' rows, and by name how they were made (`borrowed` says by which study)."""
@@ -21,9 +22,15 @@ QUICK_IMAGES: Mapping[str, Any] = {"iterations": 200, "batch_size": 32, "seeds":
 Euler steps, with the paper's batches of 256 too."""
 
 
+def paper_config(data: str, solver: Solver, *, tests: int = 10, **settings: Any) -> RunConfig:
+    """A run of the paper's five seeds and settings, but for those that are given, with so many tests on the way."""
+    values = {"seeds": SEEDS, **paper_settings(data, solver), **settings}
+    return RunConfig(data=data, solver=solver, evaluate_every=values["iterations"] // tests, **values)
+
+
 def data_name(data: str) -> str:
     """A data set's name as the paper writes it."""
-    return {"mnist": "MNIST", "cifar10": "CIFAR-10"}.get(data, data.capitalize())
+    return {"mnist": "MNIST", "cifar10": "CIFAR-10", "mnist-patches": "MNIST in patches"}.get(data, data.capitalize())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,11 @@ class Finding:
     """Why it is counted apart from the paper's claims: it rests on one seed, or on a setting that is not printed."""
     brief: str = ""
     """Its number alone, for a table that has no room for more."""
+
+
+def of_ours(claim: str, ours: str, case: str = "") -> Finding:
+    """A finding about something that the paper claims nothing of, so that it is not judged."""
+    return Finding(claim=claim, ours=ours, agrees=None, beyond=True, case=case)
 
 
 ONE_SEED = "one seed"
@@ -71,13 +83,25 @@ class Finished:
     """None where it is not needed."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a run of a study's own is carried out."""
+
+    device: str = "cpu"
+    folder: Path | None = None
+    """For what takes long and would be lost with the process, such as what several runs start from; None keeps none."""
+
+
+HERE = Place()
+
+
 @dataclass(frozen=True, kw_only=True)
 class OwnRun:
     """A run that a study carries out with a loop of its own, one seed after another."""
 
     seeds: tuple[int, ...]
-    """Those that it has unless a study is asked for fewer or more."""
-    do: Callable[[int], Tables]
+    """Its seeds, unless a study is asked for fewer or more."""
+    do: Callable[[int, Place], Tables]
     """What a seed contributes to the tables; the same in whatever order seeds and runs are done."""
 
 
@@ -98,14 +122,17 @@ class Study:
     """Its runs by name, for all five seeds; scaled down if quick (on images, to one seed)."""
     measure: Callable[[Finished], Tables] = field(default=lambda run: Tables())
     """What a trained run contributes to the tables."""
-    lost: Callable[[str, RunConfig, int, int], RunRow] = field(
-        default=lambda run, _, seed, __: RunRow(run=run, seed=seed)
-    )
-    """The row of the main table for a seed that diverged, by run, config, seed and iteration."""
+    untested: Callable[[str, RunConfig, int], RunRow] = field(default=lambda run, _, seed: RunRow(run=run, seed=seed))
+    """What a row of the main table says of the training of a run's seed. Where runs are trained, it has a field
+    `diverged_at`."""
     borrow: Callable[[Path, bool], Borrowed] = field(default=lambda results, quick: ((), {}))
     """Rows of its main table that other studies beside it (in this folder of results) have measured already."""
     own_runs: Callable[[bool], Mapping[str, OwnRun]] = field(default=lambda quick: {})
     """By name, the runs of a study whose training is not the paper's."""
+    needs: tuple[str, ...] = ()
+    """The data sets of its own runs that must be on the disk."""
+    on_devices: bool = False
+    """Whether its own runs can be carried out on another device than the CPU."""
     compute: Callable[[bool, Share], Tables] = field(default=lambda quick, share: Tables())
     """The tables of a study that trains nothing; it tells `share` how much of them is there, between 0 and 1."""
     findings: Callable[[Tables], list[Finding]] = field(default=lambda tables: [])
@@ -118,6 +145,12 @@ class Study:
     """Studies whose main tables, where they are there, its findings get as well, each as a table of that name."""
     left_out: Callable[[Tables], str] = field(default=lambda tables: "")
     """A sentence about models that are in no mean; if empty, those that diverged are named."""
+
+    def lost(self, run: str, config: RunConfig, seed: int, iteration: int) -> RunRow:
+        """The row of the main table for a seed that diverged."""
+        row: Any = self.untested(run, config, seed)
+        diverged: RunRow = replace(row, diverged_at=iteration)
+        return diverged
 
     def planned(self, quick: bool) -> list[str]:
         """The names of all runs, in order; none where all is computed at once."""

@@ -20,12 +20,14 @@ from windermere.paper.studies.folder import (
     read_provenance,
     read_tables,
     refuse_another_study,
+    seeds_by_run,
 )
+from windermere.paper.studies.fresh_seeds import fresh_seeds
 from windermere.paper.studies.grid_comparisons import loss_panels
 from windermere.paper.studies.grids import GRIDS
 from windermere.paper.studies.judging import NOTES, WORDS, beside, judge, word
 from windermere.paper.studies.registry import ALL
-from windermere.paper.studies.rows import GRID, MAIN, Tables
+from windermere.paper.studies.rows import GRID, MAIN, Tables, grouped
 from windermere.paper.studies.study import Finding, Study
 from windermere.paper.studies.summary_words import GLANCE, INTRO, LEGEND, RULES, SHORT
 from windermere.records import refuse_unless_file, write_atomically
@@ -61,6 +63,7 @@ def write_summary(results: Path, page: Path, studies: Sequence[Study] = ALL) -> 
     parts.append(_overview(there, tables, found))
     if missing:
         parts.append(f"Not run yet: {', '.join(missing)}.\n")
+    parts += fresh_seeds(there, tables)
     parts += exclusions(there, tables)
     parts.append(RULES)
     for study in there:
@@ -77,11 +80,12 @@ def _opening(results: Path) -> Iterator[str]:
 
 def _in_short(found: Mapping[str, Sequence[Finding]]) -> Iterator[str]:
     """Claims that are made of several things: of how many they hold, and of which not."""
-    claims: dict[str, list[tuple[str, Finding]]] = {}
-    for study, findings in found.items():
-        for finding in findings:
-            if finding.case and not finding.beyond:
-                claims.setdefault(finding.claim, []).append((study, finding))
+    claims = grouped(
+        (finding.claim, (study, finding))
+        for study, findings in found.items()
+        for finding in findings
+        if finding.case and not finding.beyond
+    )
     if claims:
         yield from ("| the paper | agrees | differs | open | apart |", "|---|---|---|---|---|")
     for claim, cases in claims.items():
@@ -152,10 +156,7 @@ def _relative(path: Path, folder: Path) -> str:
 
 def _seeds(study: Study, tables: Tables) -> str:
     """How many each run has, and which are left out."""
-    seeds: dict[str, set[int]] = {}
-    for row in (rows := about_runs(tables[study.main])):
-        seeds.setdefault(row.run, set()).add(row.seed)
-    if not seeds:
+    if not (seeds := seeds_by_run(rows := about_runs(tables[study.main]))):
         return ""
     counts = sorted({len(own) for own in seeds.values()})
     many = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -4,9 +4,9 @@ Its rows have the columns of the studies of grids and of adaptation, so `borrowe
 measured already.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf, log2
+from math import inf
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,17 +14,16 @@ from typing import Any
 from windermere.adaptation.step_size import check_solver
 from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 from windermere.paper.studies.adaptation import OTHER_LR, QUICK, algorithm_2
-from windermere.paper.studies.adaptation_findings import SAME_ACCURACY, SAME_COST, by_seed, percent, spread
+from windermere.paper.studies.adaptation_findings import by_seed, percent, spread
 from windermere.paper.studies.adaptation_measures import ADAPTED, AdaptedRow, TestSolver, final_rows
-from windermere.paper.studies.adaptation_measures import lost_row as lost_adapted_row
+from windermere.paper.studies.adaptation_measures import untested_row as untested_adapted_row
 from windermere.paper.studies.critical import PRINTED, short_number
 from windermere.paper.studies.folder import read_provenance, run_of
-from windermere.paper.studies.grid_findings import within_a_factor_of_two
-from windermere.paper.studies.measuring import lost_row as lost_grid_row
+from windermere.paper.studies.measuring import untested_row as untested_grid_row
 from windermere.paper.studies.rows import GRID as GRID_TABLE
 from windermere.paper.studies.rows import GridRow, Table, Tables
-from windermere.paper.studies.statistics import Sample, against, is_same, judged, told, welch
-from windermere.paper.studies.study import ONE_SEED, SEEDS, Finding, Finished, Study, data_name, seed_count
+from windermere.paper.studies.study import Finished, Study, data_name, paper_config
+from windermere.paper.studies.table1_findings import findings
 from windermere.paper.studies.table1_lines import GRID, TABLE, Line, Table1Row, lines
 from windermere.paper.training import RunConfig, paper_settings
 from windermere.records import write_atomically
@@ -57,20 +56,13 @@ def _runs(data: str, quick: bool) -> dict[str, RunConfig]:
     rates = [paper_settings(data, FixedStep("euler", step=1.0))["lr"]]
     if data in OTHER_LR and not quick:
         rates.append(OTHER_LR[data])
-    grid = {
-        f"{data}-euler-{steps}" + (f"-lr{short_number(lr)}" if data in OTHER_LR else ""): _constant(
-            data, steps, lr, quick
-        )
-        for lr in rates
-        for steps in (QUICK_GRID if quick else GRID)[data]
-    }
+    grid = dict[str, RunConfig]()
+    for lr in rates:
+        ending = f"-lr{short_number(lr)}" if data in OTHER_LR else ""
+        settings = {"lr": lr, **(QUICK[data] if quick else {})}
+        for steps in (QUICK_GRID if quick else GRID)[data]:
+            grid[f"{data}-euler-{steps}{ending}"] = paper_config(data, FixedStep.of("euler", steps=steps), **settings)
     return {**grid, **algorithm_2(data, quick)}
-
-
-def _constant(data: str, steps: int, lr: float, quick: bool) -> RunConfig:
-    solver = FixedStep.of("euler", steps=steps)
-    values = {"seeds": SEEDS, **paper_settings(data, solver), "lr": lr, **(QUICK[data] if quick else {})}
-    return RunConfig(data=data, solver=solver, evaluate_every=values["iterations"] // 10, **values)
 
 
 def measure(run: Finished) -> Tables:
@@ -88,9 +80,9 @@ def _row_of(row: GridRow | AdaptedRow) -> Table1Row:
     return Table1Row(**vars(row))
 
 
-def lost_row(run: str, config: RunConfig, seed: int, iteration: int) -> Table1Row:
-    lost = lost_grid_row if config.adapt == "none" else lost_adapted_row
-    return _row_of(lost(run, config, seed, iteration))
+def untested_row(run: str, config: RunConfig, seed: int) -> Table1Row:
+    untested = untested_grid_row if config.adapt == "none" else untested_adapted_row
+    return _row_of(untested(run, config, seed))
 
 
 def borrowed(results: Path, quick: bool) -> tuple[list[Table1Row], dict[str, Any]]:
@@ -213,11 +205,11 @@ def markdown(found: Sequence[Line]) -> str:
     heads = ("data set", "", "grid search: evaluations", "accuracy", "Algorithm 2: evaluations", "accuracy")
     rows = []
     for data in dict.fromkeys(line.data for line in found):
-        rows += [_printed_cells(data), *(_cells(line) for line in found if line.data == data)]
+        rows += [printed_cells(data), *(_cells(line) for line in found if line.data == data)]
     return "\n".join([_joined(heads), "|---" * len(heads) + "|", *map(_joined, rows), "", NOTE])
 
 
-def _printed_cells(data: str) -> tuple[str, ...]:
+def printed_cells(data: str) -> tuple[str, ...]:
     printed = PRINTED[data]
     steps = f"{printed.fails + 1}-{printed.passes + 1}"
     return (data_name(data), "paper", steps, f"{printed.grid}", f"{printed.cost}", f"{printed.adapted}")
@@ -239,57 +231,6 @@ def _joined(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def findings(tables: Tables) -> list[Finding]:
-    return [finding for line in lines(tables[TABLE]) for finding in _findings(line)]
-
-
-def _findings(line: Line) -> Iterator[Finding]:
-    def found(claim: str, ours: str, agrees: bool | None, *seeds: int) -> Finding:
-        apart = line.apart or (ONE_SEED if 1 in seeds else "")
-        return Finding(claim=claim, ours=ours, agrees=agrees if line.whole else None, case=line.name, apart=apart)
-
-    critical, printed, entries = line.critical, PRINTED[line.data], line.entries
-    if entries:
-        yield found(
-            "a grid search over Euler steps, tested on the test set, finds the printed critical number, within a "
-            "factor of two",
-            f"{line.bracket} (printed: {printed.fails}-{printed.passes}), of {entries[0].precision:g} to "
-            f"{entries[-1].precision:g} steps ({seed_count(*(len(entry.own) for entry in entries))})",
-            within_a_factor_of_two(line.fails, critical.precision if critical else None, printed),
-        )
-    if critical is None:
-        return
-    own, steps, adapted, costs = critical.own, critical.precision, line.adapted, line.costs
-    same, tests = is_same(own, printed.grid, SAME_ACCURACY)
-    yield found(
-        "the accuracy of the coarsest run that passes is as printed",
-        f"{percent(own)} with {steps:g} steps ({seed_count(len(own))}) where {printed.grid} is printed"
-        + (f" ({tests})" if tests else ""),
-        same,
-        len(own),
-    )
-    if not adapted:
-        return
-    behind, dearer = welch(Sample.of(own), Sample.of(adapted)), against(list(map(log2, costs)), log2(steps))
-    tested = min(len(own), len(adapted)) > 1
-    close, cheap = behind.value <= SAME_ACCURACY, dearer.value <= SAME_COST
-    yield found(
-        "Algorithm 2 is as accurate as the coarsest run that passes, without a search",
-        f"{percent(adapted)} against {percent(own)} ({len(adapted)} and {len(own)} seeds"
-        + (f"; no more than a point below: {told(behind.below(SAME_ACCURACY))})" if tested else ")"),
-        judged(behind.below(SAME_ACCURACY), behind.above(SAME_ACCURACY)) if tested else close,
-        len(own),
-        len(adapted),
-    )
-    yield found(
-        "Algorithm 2 costs no more than the coarsest run that passes",
-        f"{fmean(costs):.1f} evaluations per iteration ({by_seed(costs)}) against {steps:g}"
-        + (f" (by no more than a quarter: {told(dearer.below(SAME_COST))})" if len(costs) > 1 else ""),
-        judged(dearer.below(SAME_COST), dearer.above(SAME_COST)) if len(costs) > 1 else cheap,
-        len(costs),
-    )
-
-
 TABLE1 = Study(
     name="table1",
     paper="Table 1",
@@ -297,7 +238,7 @@ TABLE1 = Study(
     tables=(TABLE,),
     runs=runs,
     measure=measure,
-    lost=lost_row,
+    untested=untested_row,
     borrow=borrowed,
     draw=draw,
     findings=findings,

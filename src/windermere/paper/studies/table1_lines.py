@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from windermere.adaptation.step_size import check_solver
-from windermere.paper.studies.critical import PRINTED_RATE, Entry, Model, did_train, is_full_length, part, short_number
+from windermere.paper.studies.critical import (
+    Entry,
+    Model,
+    bracket,
+    did_train,
+    ends,
+    is_full_length,
+    rate_apart,
+    short_number,
+)
 from windermere.paper.studies.measuring import steps_at
 from windermere.paper.studies.rows import MAIN, ScoreRow, Table
-from windermere.paper.studies.study import NOT_PRINTED, data_name
+from windermere.paper.studies.study import data_name
 
 GRID = {"sphere2": (32, 64, 128, 256), "cifar10": (4, 8, 16, 32)}
 """Euler steps around the paper's critical ones, and around ours."""
@@ -46,26 +55,22 @@ class Line:
     @property
     def fails(self) -> int | None:
         """The number of steps of the finest entry that fails; None where all pass."""
-        failing, _ = part(self.entries)
-        return int(failing[-1].precision) if failing else None
+        fails, _ = ends((int(entry.precision), entry.passes) for entry in self.entries)
+        return fails
 
     @property
     def critical(self) -> Entry | None:
         """The coarsest entry from which on all pass; None where the finest fails."""
-        _, passing = part(self.entries)
-        return passing[0] if passing else None
+        return ends((entry, entry.passes) for entry in self.entries)[1]
 
     @property
     def bracket(self) -> str:
-        low, critical = self.fails, self.critical
-        if critical is None:
-            return "unknown" if low is None else f"above {low}"
-        return f"at most {critical.precision:g}" if low is None else f"{low}-{critical.precision:g}"
+        return bracket(*ends((entry.precision, entry.passes) for entry in self.entries))
 
     @property
     def apart(self) -> str:
         """Why it is counted apart, if it is."""
-        return NOT_PRINTED if self.data == "cifar10" and self.lr != PRINTED_RATE else ""
+        return rate_apart(self.data, self.lr)
 
     @property
     def name(self) -> str:
