@@ -11,10 +11,11 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from tests.pictures import size
+from tests.pictures import inches
 from windermere.errors import StorageError
 from windermere.paper.figures.adaptation_figure import draw_adaptation
 
+pytestmark = pytest.mark.usefixtures("coarse_pictures")
 CHECKED = (0.9, 0.75, 0.9, 0.65)
 """Against a training score of 0.9 at reviews after 50, 100, 150 and 200 iterations: the second and last are lower."""
 
@@ -62,7 +63,7 @@ def assert_stairs(patch: StepPatch, values: list[float], edges: list[float]) -> 
 
 def test_steps_are_three_panels_in_a_png(tmp_path: Path) -> None:
     figure = draw_adaptation([*some_rows(0), *some_rows(1)], tmp_path / "figure.png", check="rk4")
-    assert size(tmp_path / "figure.png") == (1200, 1200)
+    assert inches(tmp_path / "figure.png") == (8, 8)
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
     upper, gaps, lower = panels(figure)
     assert upper.get_title() == "test accuracy (light: on the training batch)"
@@ -111,7 +112,7 @@ def test_reviews_are_counted_whose_scores_are_further_apart_than_the_runs_thresh
 
 def test_a_steady_run_has_a_panel_with_its_signal_and_a_dashed_line_at_its_target(tmp_path: Path) -> None:
     figure = draw_adaptation(steady(some_rows()), tmp_path / "figure.png", target=0.025)
-    assert size(tmp_path / "figure.png") == (1200, 1500)
+    assert inches(tmp_path / "figure.png") == (8, 10)
     *_, watched, precision = panels(figure)
     signal, target = watched.lines
     assert_close(signal.get_xydata(), [[50, 0.01], [100, 0.02], [150, 0.03], [200, 0.04]])
@@ -123,7 +124,7 @@ def test_a_steady_run_has_a_panel_with_its_signal_and_a_dashed_line_at_its_targe
 
 def test_without_a_target_the_signal_is_drawn_alone_and_steady_tolerances_are_four_panels(tmp_path: Path) -> None:
     figure = draw_adaptation(steady(tolerances()), tmp_path / "figure.png")
-    assert size(tmp_path / "figure.png") == (1200, 1800)
+    assert inches(tmp_path / "figure.png") == (8, 12)
     *_, watched, tolerance, evaluations = panels(figure)
     assert len(watched.lines) == 1
     assert watched.get_title() == "Share of probability mass that a finer solver moves (smoothed)"
@@ -142,7 +143,7 @@ def test_reviews_without_a_signal_are_drawn_without_its_panel(tmp_path: Path) ->
 
 def test_tolerances_have_a_fourth_panel_with_evaluations_per_iteration(tmp_path: Path) -> None:
     figure = draw_adaptation(tolerances(), tmp_path / "figure.png")
-    assert size(tmp_path / "figure.png") == (1200, 1500)
+    assert inches(tmp_path / "figure.png") == (8, 10)
     *_, tolerance, evaluations = panels(figure)
     assert tolerance.get_yscale() == "log"
     assert tolerance.get_title() == "Tolerance: 1.0e-05 at the start, 5.0e-06 at the end"

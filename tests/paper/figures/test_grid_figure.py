@@ -10,8 +10,10 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-from windermere.paper.figures.grid_figure import GREY, critical_sentence, draw_grid, draw_grid_seeds
+from windermere.paper.figures.grid_figure import GREY, critical_sentence, draw_grid, draw_grid_seeds, shared_legend
 from windermere.paper.figures.grid_layout import GridFigure, GridLayout, GridTest, precision_label
+
+pytestmark = pytest.mark.usefixtures("coarse_pictures")
 
 Draw = Callable[[GridFigure, Path], None]
 both = pytest.mark.parametrize("draw", [draw_grid, draw_grid_seeds])
@@ -100,16 +102,16 @@ def test_small_and_odd_grids_are_drawn(tmp_path: Path, draw: Draw, figure: GridF
 @pytest.mark.parametrize(
     ("name", "fails", "passes", "sentence"),
     [
-        ("step", 1 / 32, 1 / 64, "finer solvers agree from 64 steps on, and not at 32"),
-        ("step", None, 1.0, "finer solvers agree everywhere, from 1 step on"),
-        ("step", 1 / 256, None, "finer solvers do not agree, not even at 256 steps"),
-        ("step", None, None, "whether finer solvers agree is not known"),
-        ("tolerance", 1e-3, 0.1 * 1e-3, "finer solvers agree from tolerance 1e-4 on, and not at 1e-3"),
-        ("tolerance", None, 0.1, "finer solvers agree from tolerance 1e-1 on"),
-        ("tolerance", 1e-6, None, "finer solvers do not agree, not even at tolerance 1e-6"),
+        ("step", 1 / 32, 1 / 64, "finer solvers within 0.1 in the mean from 64 steps on, and not at 32"),
+        ("step", None, 1.0, "finer solvers within 0.1 in the mean everywhere, from 1 step on"),
+        ("step", 1 / 256, None, "finer solvers not within 0.1 in the mean, not even at 256 steps"),
+        ("step", None, None, "whether finer solvers come within 0.1 is not known"),
+        ("tolerance", 1e-3, 0.1 * 1e-3, "finer solvers within 0.1 in the mean from tolerance 1e-4 on, and not at 1e-3"),
+        ("tolerance", None, 0.1, "finer solvers within 0.1 in the mean from tolerance 1e-1 on"),
+        ("tolerance", 1e-6, None, "finer solvers not within 0.1 in the mean, not even at tolerance 1e-6"),
     ],
 )
-def test_the_legend_says_where_finer_solvers_begin_to_agree(
+def test_the_legend_says_where_finer_solvers_come_within_the_threshold(
     name: str, fails: float | None, passes: float | None, sentence: str
 ) -> None:
     figure = replace(a_grid(), precision_name=name, fails=fails, passes=passes)
@@ -190,6 +192,18 @@ def test_a_panel_has_no_places_for_seeds_that_it_lacks(tmp_path: Path, monkeypat
     assert [axes.get_title()[:3] for axes in kept[0].axes] == ["(a)", "(b)", "(c)", "(d)"]
 
 
+@pytest.mark.parametrize(("seeds", "first", "axis"), [(6, "seed 0", ""), (7, "seed 0", ""), (11, "0", "seed")])
+def test_seeds_are_named_once_however_many_there_are(
+    seeds: int, first: str, axis: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Figure] = []
+    monkeypatch.setattr("windermere.paper.figures.grid_figure.save", lambda figure, path: kept.append(figure))
+    draw_grid_seeds(a_grid(precisions=1, seeds=seeds), tmp_path / "seeds.png")
+    (axes,) = kept[0].axes
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert (labels[0], labels[-1].removeprefix("seed "), axes.get_xlabel()) == (first, f"{seeds - 1}", axis)
+
+
 @both
 def test_each_mark_is_explained_only_where_it_is_drawn(tmp_path: Path, draw: Draw) -> None:
     labels = ("did not train", "training diverged", "solve of a test failed")
@@ -218,3 +232,9 @@ def test_no_setting_of_the_user_is_changed(tmp_path: Path, draw: Draw) -> None:
     before = dict(mpl.rcParams)
     draw(a_grid(), tmp_path / "grid.png")
     assert dict(mpl.rcParams) == before
+
+
+def test_a_legend_of_several_panels_has_each_mark_once_and_names_no_method_of_training() -> None:
+    euler, rk4 = (GridLayout(a_grid(methods=methods)) for methods in (("euler", "rk4"), ("rk4",)))
+    labels = [sign.get_label() for sign in shared_legend([euler, rk4], means=False)]
+    assert labels == ["solver of training", "its method, other number of steps", "tested with rk4"]

@@ -10,6 +10,8 @@ from windermere.paper.figures.adaptation_columns import AdaptedRun, draw_adapted
 from windermere.paper.figures.adaptation_figure import members_of
 from windermere.paper.figures.cost_figure import CostPanel, GridPoint, PrintedValue, draw_costs
 
+pytestmark = pytest.mark.usefixtures("coarse_pictures")
+
 
 def some_rows(seed: int, name: str = "step", accuracy: float = 0.5) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []

@@ -19,7 +19,7 @@ from windermere.paper.figures.adaptation_figure import (
     draw_tolerances,
 )
 from windermere.report.palette import FAINT
-from windermere.report.style import house_style, new_figure, save, wrapped
+from windermere.report.style import add_legend, house_style, new_figure, save, wrapped
 
 LETTERS, SMALL_LETTERS = 58, 64
 """How many letters fit above a panel, in the usual print and in small print."""
@@ -64,7 +64,7 @@ def draw_adapted_runs(runs: Sequence[AdaptedRun], path: Path | str, *, title: st
     for axes, run in zip(panels[0], runs, strict=True):
         _entitle(axes, run)
     looks = _seeds(members)
-    figure.legend(handles=looks, loc="outside lower center", ncols=len(looks), frameon=False)
+    add_legend(figure, looks, letters_per_inch=8.0)
     figure.suptitle(title, fontsize=14)
     save(figure, path)
     return figure

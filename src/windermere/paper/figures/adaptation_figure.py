@@ -82,7 +82,8 @@ class Member:
 
     @property
     def look(self) -> dict[str, Any]:
-        return {"color": self.color, "marker": SIGNS[self.index % len(SIGNS)], "markersize": 4.5}
+        again = self.index // len(MEMBERS)  # how often its colour was there before: each time with another sign
+        return {"color": self.color, "marker": SIGNS[(self.index + again) % len(SIGNS)], "markersize": 4.5}
 
     def places(self, points: int) -> list[int]:
         """The places along a line of so many points where this seed's sign is drawn; each seed has its own."""
@@ -140,12 +141,12 @@ def seed_legend(members: Sequence[Member]) -> list[Line2D]:
 # Panels
 
 
-def draw_accuracy(axes: Axes, members: Sequence[Member], scale: float = 1.0) -> None:
+def draw_accuracy(axes: Axes, members: Sequence[Member]) -> None:
     """Each seed's accuracy on the test set, and lightly on its batches."""
     for member in members:
-        axes.plot(*member.batches, color=member.color, linewidth=0.7 * scale, alpha=0.25, zorder=2)
+        axes.plot(*member.batches, color=member.color, linewidth=0.7, alpha=0.25, zorder=2)
         signs = member.places(member.tests.shape[1]) if member.tests.size else []
-        look = {**member.look, "markersize": 4.5 * scale, "linewidth": 1.4 * scale}
+        look = {**member.look, "markersize": 4.5, "linewidth": 1.4}
         axes.plot(*member.tests, **look, markevery=signs, zorder=4)
     tested = any(member.tests.size for member in members)
     axes.set_title("test accuracy (light: on the training batch)" if tested else "accuracy on the training batch")
@@ -153,15 +154,13 @@ def draw_accuracy(axes: Axes, members: Sequence[Member], scale: float = 1.0) -> 
     axes.grid()
 
 
-def draw_gaps(
-    axes: Axes, members: Sequence[Member], threshold: float, check: str | None = None, scale: float = 1.0
-) -> None:
+def draw_gaps(axes: Axes, members: Sequence[Member], threshold: float, check: str | None = None) -> None:
     """Every review's difference, so that those after one that failed are seen as well."""
     for member in members:
         gaps = member.reviews[1] - member.reviews[2]
-        look = {**member.look, "markersize": 2.6 * scale, "markeredgewidth": 0}
+        look = {**member.look, "markersize": 2.6, "markeredgewidth": 0}
         axes.plot(member.reviews[0], gaps, **look, linestyle="", zorder=3)
-    axes.axhline(threshold, color=INK, linestyle="--", linewidth=scale, zorder=4)
+    axes.axhline(threshold, color=INK, linestyle="--", linewidth=1.0, zorder=4)
     failed, reviews = sum(member.failed(threshold) for member in members), sum(m.reviews.shape[1] for m in members)
     axes.set_title(
         f"own score less {check or 'the check'}'s on that batch: over {threshold:g} in {failed} of {reviews}"

@@ -20,7 +20,7 @@ from windermere.report.style import add_legend, in_few_colours
 
 WIDTH = 5.5
 """Inches: the text of the paper's class."""
-DPI, THUMBNAIL_DPI, COLUMNS, GAP = 200, 56, 4, 14
+DPI, THUMBNAIL_DPI, COLUMNS, GAP = 200, 45, 4, 14
 """Dots per inch of what is drawn as pixels inside a PDF, and of a contact sheet, with its columns and gaps (pixels)."""
 PRINT: dict[str, Any] = {
     "font.size": 7.0,

@@ -63,7 +63,7 @@ def draw_forks(what: ForksFigure, path: Path | str) -> None:
     left.legend(handles=fork_legend(what), loc="outside lower center", ncols=3, frameon=False)
     axes = right.subplots()
     _draw_seeds(axes, what)
-    axes.set_title("all seeds, all failing checks:\naccuracy under the flow")
+    axes.set_title("(e) all seeds, all failing\nchecks, under the flow")
     right.legend(handles=_seed_legend(what.seeds), loc="outside lower center", ncols=2, frameon=False)
     figure.suptitle(what.title)
     save(figure, path)

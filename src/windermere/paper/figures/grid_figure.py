@@ -22,6 +22,10 @@ GREY = "#a3a9b1"
 OWN: dict[str, Any] = {"marker": "o", "markersize": 9.0, "markeredgewidth": 0}
 OTHER: dict[str, Any] = {"markersize": 6.0, "markeredgewidth": 1.3}
 FAILED: dict[str, Any] = {"marker": "s", "markersize": 5.5, "clip_on": False, "zorder": 7}
+FULLY_NAMED = 6
+"""So many seeds find room for their names side by side; of more all but the first are numbers."""
+ROOMY = 10
+"""So many find room for their marks at full size; of more the axis says that these are seeds, and all are numbers."""
 LEAST_HEIGHT = 0.2
 """The least height of the accuracy axis: twice the drop that counts as one, so that a smaller drop looks small."""
 
@@ -63,24 +67,24 @@ def draw_grid_seeds(figure: GridFigure, path: Path | str) -> None:
         axes.set_visible(False)
     for axes in panels[::columns]:
         axes.set_ylabel("test accuracy")
-    body.suptitle(f"{figure.name}: every seed", fontsize=13)
+    body.suptitle(f"{figure.name}: every seed, its tests from coarse to fine", fontsize=13)
     add_legend(body, mark_legend(grid, means=False))
     save(canvas, path)
 
 
 def critical_sentence(figure: GridFigure) -> str:
-    """Where finer solvers begin to agree, in words."""
+    """Where the means of finer solvers begin to lie within Algorithm 2's threshold, in words."""
     fails, passes, steps = figure.fails, figure.passes, figure.precision_name == "step"
     if passes is not None and fails is not None:
         agreed, not_yet = with_unit(passes, steps=steps), precision_label(fails, steps=steps)
-        return f"finer solvers agree from {agreed} on, and not at {not_yet}"
+        return f"finer solvers within 0.1 in the mean from {agreed} on, and not at {not_yet}"
     if passes is not None:
         everywhere = " everywhere," if passes == max(test.trained for test in figure.tests) else ""
-        return f"finer solvers agree{everywhere} from {with_unit(passes, steps=steps)} on"
+        return f"finer solvers within 0.1 in the mean{everywhere} from {with_unit(passes, steps=steps)} on"
     if fails is not None:
         even = "" if len({test.trained for test in figure.tests}) == 1 else ", not even"
-        return f"finer solvers do not agree{even} at {with_unit(fails, steps=steps)}"
-    return "whether finer solvers agree is not known"
+        return f"finer solvers not within 0.1 in the mean{even} at {with_unit(fails, steps=steps)}"
+    return "whether finer solvers come within 0.1 is not known"
 
 
 def _accuracies(tests: Sequence[GridTest]) -> list[float]:
@@ -107,9 +111,9 @@ def draw_band(axes: Axes, grid: GridLayout) -> None:
         axes.axvspan(grid.place(fails), grid.place(passes), color=GRID, alpha=0.55, linewidth=0, zorder=0)
 
 
-def draw_tests(axes: Axes, grid: GridLayout, scale: float = 1.0, only: Sequence[float] = ()) -> None:
-    """All tests, or those of some training precisions, as means; marks may be smaller by a scale."""
-    for trained in only or grid.precisions:
+def draw_tests(axes: Axes, grid: GridLayout, scale: float = 1.0) -> None:
+    """All tests, as means; marks may be smaller by a scale."""
+    for trained in grid.precisions:
         for method in grid.methods:
             _draw_curve(axes, grid, trained, method, scale)
         _draw_excluded(axes, grid, trained, scale)
@@ -160,7 +164,8 @@ def scale_grid(axes: Axes, grid: GridLayout) -> None:
     drawn = [line for line in axes.lines if line.get_transform() == axes.transData]  # else marks on the edge
     _scale_accuracy(axes, np.concatenate([[], *(np.asarray(line.get_ydata(), float) for line in drawn)]).tolist())
     tested = [test.tested for test in grid.figure.tests]
-    ticks = {grid.place(p): grid.label(p) for p in (*grid.precisions, min(tested), max(tested))}
+    named = (*grid.precisions, min(tested), max(tested)) if grid.steps else tested  # of steps too many were tested
+    ticks = {grid.place(p): grid.label(p) for p in named}
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.set_xlim(grid.place(max(tested)) - 0.3, grid.place(min(tested)) + 0.3)
     name = "T / h" if grid.steps else "tolerance"
@@ -174,14 +179,19 @@ def scale_grid(axes: Axes, grid: GridLayout) -> None:
 def draw_seeds(axes: Axes, grid: GridLayout, trained: float, scale: float = 0.82) -> None:
     """Every seed that was trained with this precision, side by side."""
     seeds = sorted({test.seed for test in grid.of(trained)})
+    scale *= min(1.0, ROOMY / len(seeds))
     for place, seed in enumerate(seeds):
         _draw_seed(axes, grid, trained, seed, place, scale)
     _scale_accuracy(axes, _accuracies(grid.figure.tests))
     for edge in range(1, len(seeds)):
         axes.axvline(edge - 0.5, color=GRID, linewidth=0.8, zorder=0)
     left_out = {test.seed for test in grid.of(trained, own=True, counts=False) if test.accuracy is not None}
-    names = [f"(seed {seed})" if seed in left_out else f"seed {seed}" for seed in seeds]
+    named = 0 if len(seeds) > ROOMY else len(seeds) if len(seeds) <= FULLY_NAMED else 1
+    words = [f"seed {seed}" if place < named else f"{seed}" for place, seed in enumerate(seeds)]
+    names = [f"({word})" if seed in left_out else word for word, seed in zip(words, seeds, strict=True)]
     axes.set_xticks(range(len(seeds)), names)
+    if not named:
+        axes.set_xlabel("seed", labelpad=2)
     axes.set_xlim(-0.55, len(seeds) - 0.45)
     axes.tick_params(axis="x", length=0, pad=6)
 
@@ -212,22 +222,26 @@ def _draw_seed(axes: Axes, grid: GridLayout, trained: float, seed: int, middle: 
 # Legends
 
 
-def training_legend(grid: GridLayout, only: Sequence[float] = (), scale: float = 1.0) -> list[Line2D]:
+def training_legend(grid: GridLayout) -> list[Line2D]:
     """The colours."""
-    look = _scaled(OWN, scale)
-    return [
-        Line2D([], [], **look, color=grid.dark[p], linestyle="", label=grid.label(p)) for p in only or grid.precisions
-    ]
+    return [Line2D([], [], **OWN, color=grid.dark[p], linestyle="", label=grid.label(p)) for p in grid.precisions]
 
 
-def mark_legend(grid: GridLayout, *, means: bool, scale: float = 1.0) -> list[Line2D | Patch]:
+def shared_legend(grids: Sequence[GridLayout], *, means: bool, scale: float = 1.0) -> list[Line2D | Patch]:
+    """Every mark of panels that have one legend; their titles name the methods of training."""
+    signs = (sign for grid in grids for sign in mark_legend(grid, means=means, scale=scale, named=False))
+    return list({sign.get_label(): sign for sign in signs}.values())
+
+
+def mark_legend(grid: GridLayout, *, means: bool, scale: float = 1.0, named: bool = True) -> list[Line2D | Patch]:
     """Every mark that is drawn."""
     tests, figure = grid.figure.tests, grid.figure
     other, light = "number of steps" if grid.steps else "tolerance", GridLayout.light_ink
-    signs: list[Line2D | Patch] = [_sign(f"{grid.method}, solver of training", _scaled(OWN, scale))]
+    own, its = (f"{grid.method}, solver of training", grid.method) if named else ("solver of training", "its method")
+    signs: list[Line2D | Patch] = [_sign(own, _scaled(OWN, scale))]
     for method in grid.methods:
         if any(test.method == method and not test.own for test in tests):
-            label = f"{method}, other {other}" if method == grid.method else f"tested with {method}"
+            label = f"{its}, other {other}" if method == grid.method else f"tested with {method}"
             signs.append(_sign(label, _scaled({**OTHER, "marker": grid.mark(method)}, scale), light))
     if any(not test.counts and test.accuracy is not None for test in tests):
         label = "seed that did not train (own solver)" if means else "grey, in brackets: seed that did not train"

@@ -57,7 +57,7 @@ def draw_losses(panels: Sequence[LossPanel], threshold: float, path: Path | str)
     for axes in every[max(len(panels) - columns, 0) : len(panels)]:
         axes.set_xlabel("forward evaluations per iteration")
     signs = [_sign(method, number) for number, method in enumerate(methods)]
-    add_legend(body, [*signs, Patch(color=GRID, alpha=0.55, label=f"lost {threshold:g} or less: a flow")])
+    add_legend(body, [*signs, Patch(color=GRID, alpha=0.55, label=f"lost {threshold:g} or less")])
     save(canvas, path)
 
 

@@ -3,15 +3,16 @@
 Shapes: S seeds, n samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, NullFormatter, NullLocator, SymmetricalLogLocator
 from numpy.typing import NDArray
 
 from windermere.report.palette import CLASSES, FAINT, GRID, INK, MARKERS
@@ -69,10 +70,11 @@ def draw_tuned(rows: Sequence[Sequence[TunedPanel]], path: Path) -> None:
     columns = max(map(len, rows))
     canvas = new_figure(3.7 * columns, 0.6 + 2.9 * len(rows), padding=5 / 72)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
-    every = body.subplots(len(rows), columns, squeeze=False, sharex=True, sharey="row")
+    every, letters = body.subplots(len(rows), columns, squeeze=False, sharex=True, sharey="row"), _letters()
     for line, panels in zip(every, rows, strict=True):
         for axes, panel in zip(line, panels, strict=False):
             _draw_panel(axes, panel)
+            axes.set_title(f"{next(letters)} {panel.title}", fontsize=11)
         for axes in line[len(panels) :]:
             axes.set_visible(False)
         line[0].set_ylabel(panels[0].score)
@@ -80,6 +82,11 @@ def draw_tuned(rows: Sequence[Sequence[TunedPanel]], path: Path) -> None:
         axes.set_xlabel("evaluations for a sample")
     add_legend(body, _signs())
     save(canvas, path)
+
+
+def _letters() -> Iterator[str]:
+    """(a), (b), ..."""
+    return (f"({chr(97 + number)})" for number in count())
 
 
 def _draw_panel(axes: Axes, panel: TunedPanel) -> None:
@@ -94,7 +101,6 @@ def _draw_panel(axes: Axes, panel: TunedPanel) -> None:
             x, y = _spread(costs, values)
             face = colour if filled else "white"
             axes.scatter(x, y, s=13, marker=marker, facecolors=face, edgecolors=colour, linewidths=0.8, zorder=4)
-    axes.set_title(panel.title, fontsize=11)
 
 
 def _spread(costs: Sequence[float], values: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
@@ -134,13 +140,15 @@ def draw_controlled(panels: Sequence[ControlledPanel], path: Path) -> None:
     """What each controller's flow scores, against its cost."""
     canvas = new_figure(4.8 * len(panels), 4.0, padding=5 / 72)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
-    for axes, panel in zip(body.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+    row = body.subplots(1, len(panels), squeeze=False)[0]
+    for axes, panel, letter in zip(row, panels, _letters(), strict=False):
         _scale(axes, panel.flow_before)
+        axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=LINEAR, subs=(1, 2, 5)))
         means = [float(np.mean(point.flow)) for point in panel.constant]
         axes.plot([point.cost for point in panel.constant], means, color=INK, linewidth=1.0, zorder=2)
         for k, (_, costs, flows) in enumerate(panel.controllers):
             axes.scatter(costs, flows, s=22, marker=MARKERS[k], color=CLASSES[k], linewidths=0, zorder=4)
-        axes.set_title(panel.title, fontsize=11)
+        axes.set_title(f"{letter} {panel.title}", fontsize=11)
         axes.set_xlabel("evaluations per iteration, checks included")
         axes.set_ylabel(panel.score)
     names = [name for name, _, _ in panels[0].controllers]
@@ -157,10 +165,11 @@ def draw_samples(rows: Sequence[Sequence[SamplesPanel]], path: Path) -> None:
     """Samples from the same noise, a row for each loss."""
     canvas = new_figure(2.4 * max(map(len, rows)), 2.7 * len(rows), padding=6 / 72)
     every = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False, sharex=True, sharey=True)
+    letters = _letters()
     for line, panels in zip(every, rows, strict=True):
         for axes, panel in zip(line, panels, strict=True):
             axes.scatter(*panel.samples.T, s=3, color=INK, alpha=0.55, linewidths=0)
-            axes.set_title(panel.title, fontsize=9)
+            axes.set_title(f"{next(letters)} {panel.title}", fontsize=9)
             axes.set_box_aspect(1)
             axes.set_xlim(-3.2, 3.2)
             axes.set_ylim(-3.2, 3.2)

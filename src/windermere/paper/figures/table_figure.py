@@ -16,10 +16,10 @@ def table_figure(
 ) -> Figure:
     """Columns stand at shares of the width; the first is aligned to the left. A row of no words is a thin line. Below
     the table stands a note."""
-    figure = print_figure(ROW * (len(rows) + 4))
+    figure = print_figure(ROW * (len(rows) + 4.0 + 0.5 * len(note.splitlines())))
     axes = figure.subplots()
-    axes.set(xlim=(0, 1), ylim=(-len(rows) - 1.4, 1.4))
-    axes.text(places[0], -len(rows) - 0.8, note, fontsize="small", va="center")
+    axes.set(xlim=(0, 1), ylim=(-len(rows) - 1.1 - 0.6 * len(note.splitlines()), 1.4))
+    axes.text(places[0], -len(rows) - 0.4, note, fontsize="small", va="top")
     axes.axis("off")
     for number, row in enumerate([heads, *rows]):
         for place, words in zip(places, row, strict=False):

@@ -44,7 +44,7 @@ class Ladder:
     outcomes: Sequence[str]
     """K of OUTCOMES"""
     flow: str
-    """That of the flow itself."""
+    """What became of them under the flow itself."""
     marked: Mapping[str, float]
     """The steps of the panels beside it, by their letters."""
 
