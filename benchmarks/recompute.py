@@ -23,7 +23,10 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS, BENCHMARKS = ROOT / "results", ROOT / "benchmarks" / "results"
-FILES = ("benchmarks.recompute_grids", "benchmarks.recompute_adaptation", "benchmarks.recompute_studies")
+FILES = tuple(
+    f"benchmarks.recompute_{name}"
+    for name in ("grids", "adaptation", "studies", "recipes", "scale", "speed", "tables", "images", "audits")
+)
 """The modules with sentences."""
 Sentence = tuple[Any, ...]
 """A template, and the values for its places."""

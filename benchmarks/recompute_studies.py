@@ -1,4 +1,4 @@
-"""Sentences about our own studies: docs/tied-sampler.md, recipes.md, what-being-tied-costs.md, and README.md."""
+"""Sentences about our own studies: docs/tied-sampler.md, what-being-tied-costs.md, and README.md."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -6,10 +6,10 @@ from statistics import fmean
 
 from benchmarks.recompute import Row, Sentence, numbers, of_page, rows, words_of_p
 from benchmarks.recompute import one_sample_p as paired_p
+from benchmarks.recompute_recipes import TREATED, recipe
 
 COARSE = ("euler-1", "euler-2", "euler-4", "midpoint-2")
 """Through these steps every sampler was tied."""
-TREATED = "random-6-finish-0.2"
 FINE, TIED = "constant-euler-128", tuple(f"constant-euler-{steps}" for steps in (2, 4, 8))
 
 
@@ -53,35 +53,49 @@ def tuning_through_few_steps() -> Iterator[Sentence]:
     yield "through 4 or 8 midpoint steps {} of {}", *share_tied(tuned("midpoint-4", "midpoint-8"))
 
 
-def recipe(name: str) -> list[Row]:
-    return [row for row in rows("recipes") if row["run"] == name]
-
-
-def above(of: Sequence[Row], accuracy: float = 0.9) -> int:
-    return sum(value > accuracy for value in numbers(of, "flow_accuracy"))
-
-
-@of_page("docs/recipes.md")
-def random_steps() -> Iterator[Sentence]:
-    treated, steady = recipe(TREATED), recipe("steady-midpoint")
-    flows = sum(row["outcome"] == "FLOW" for row in treated)
-    yield (
-        "cost {:.1f} evaluations per iteration: {} of {} seeds are FLOW",
-        fmean(numbers(treated, "cost")),
-        flows,
-        len(treated),
+@of_page("docs/tied-sampler.md")
+def tuning_on_images() -> Iterator[Sentence]:
+    every = dict[str, list[Row]]()
+    for row in rows("tied-sampler-images"):
+        every.setdefault(row["run"].removeprefix("mnist14-unet-"), []).append(row)
+    two, four, eight, sixteen = (every[f"energy-euler-{n}"] for n in (2, 4, 8, 16))
+    yield "Through 2 or 4 Euler steps {} of {} models are tied", *share_tied([*two, *four])
+    if all(row["harmed"] == "true" for row in (*two, *four)):
+        yield ("all of their flows are worse than before",)
+    before, after, flow_before, flow = (
+        fmean(numbers(two, name)) for name in ("own_before", "own", "flow_before", "flow")
     )
-    yield "{} of them above 0.9 under the flow", above(treated)
-    ours, theirs = ({row["seed"]: float(row["flow_accuracy"]) for row in of} for of in (treated, steady))
-    p = paired_p([ours[seed] - theirs[seed] for seed in ours])
-    yield (
-        "which costs {:.1f}: over the same {} seeds {:.3f} against {:.3f} under the flow ({}, paired t-test)",
-        fmean(numbers(steady, "cost")),
-        len(ours),
-        fmean(ours.values()),
-        fmean(theirs.values()),
-        words_of_p(p),
-    )
+    p = paired_p([a - b for a, b in zip(numbers(two, "flow"), numbers(two, "flow_before"), strict=True)])
+    yield "distance with these falls from {:.2g} to {:.2g}", before, after
+    yield "it rises from {:.2g} to {:.2g} ({}, paired t-test,", flow_before, flow, words_of_p(p)
+    yield "Through 8 steps {} of {} are tied", *share_tied(eight)
+    if share_tied(sixteen)[0] == 0:
+        yield ("through 16 none",)
+    p = paired_p([a - b for a, b in zip(numbers(sixteen, "flow"), numbers(sixteen, "flow_before"), strict=True)])
+    yield "through 16 it goes from {:.2g} to {:.2g} ({})", flow_before, fmean(numbers(sixteen, "flow")), words_of_p(p)
+    control = every["matching-euler-2"]
+    p = paired_p([a - b for a, b in zip(numbers(control, "flow"), numbers(control, "flow_before"), strict=True)])
+    yield "stays where it was ({:.2g}, {})", fmean(numbers(control, "flow")), words_of_p(p)
+    for name, cost in (("steady-midpoint", "evaluations an iteration"), ("algorithm2-midpoint", "where")):
+        yield (
+            "{:.1f}" + f"{',' if cost == 'where' else ''} {cost}",
+            fmean(numbers(every[f"energy-{name}"], "evaluations")),
+        )
+    by = {"pixels": (8, 16), "another classifier": (4,)}
+    tied = [
+        share_tied(
+            [
+                r
+                for r in rows("tied-sampler-images", "opinions")
+                if (r["yardstick"], r["run"][-len(end) :]) == (who, end)
+            ]
+        )
+        for who, steps in by.items()
+        for end in (f"energy-euler-{n}" for n in steps)
+    ]
+    (a, b), (c, d), (e, f) = tied
+    yield "Judged by pixels alone, {} of {} are tied through 8 steps too, and {} of {} through 16", a, b, c, d
+    yield "all through 2, {} of {} through 4, and none through more", e, f
 
 
 @of_page("docs/what-being-tied-costs.md")
@@ -113,10 +127,37 @@ def strayed(name: str, by: str = "strayed_finely") -> float:
 
 @of_page("README.md")
 def our_studies() -> Iterator[Sentence]:
-    yield "({} of {} models)", *share_tied(tuned(*COARSE))
+    digits = [row for row in rows("tied-sampler-images") if row["run"].endswith(("energy-euler-2", "energy-euler-4"))]
+    both = (*share_tied(tuned(*COARSE)), *share_tied(digits))
+    yield "({} of {} models; of digits {} of {}, through 2 or 4)", *both
     treated = recipe(TREATED)
     flows = sum(row["outcome"] == "FLOW" for row in treated)
     yield "at {:.0f} evaluations an iteration ({} of {} seeds)", fmean(numbers(treated, "cost")), flows, len(treated)
     lost, kept = ([share for name in of for share in both_ways(name)] for of in (TIED, (FINE, TREATED)))
     told = "of tied models' inputs {:.0f} to {:.0%} come back wrong, of flows' {:.0f} to {:.0%}"
     yield told, 100 * min(lost), max(lost), 100 * min(kept), max(kept)
+
+
+@of_page("docs/what-being-tied-costs.md")
+def the_way_back_on_images() -> Iterator[Sentence]:
+    of = {
+        name: [r for r in rows("what-being-tied-costs-mnist") if r["run"] == name]
+        for name in ("constant-euler-2", "constant-euler-4", "constant-euler-16", "random-2")
+    }
+    two, four, flows, drawn = (fmean(numbers(some, "lost")) for some in of.values())
+    yield "models of 2 steps lose {:.1%} of their inputs and those of 4 steps {:.1%}", two, four
+    yield "the flows of 16 lose {:.1%}", flows
+    yield "steps, lose {:.1%}, which five seeds do not tell", drawn
+    yield (
+        "tied models lose {:.0f} to {:.0%} of their inputs there, flows {:.0f} to {:.0%}",
+        100 * four,
+        two,
+        100 * flows,
+        drawn,
+    )
+    kept = [1 - share for share in numbers(of["constant-euler-16"], "strayed_finely")]
+    told = (fmean(kept), 100 * min(kept), max(kept))
+    yield "flows of 16 steps alone, {:.1%} of them in the mean, and {:.0f} to {:.0%} by seed", *told
+    for column, amount in (("noise_2", "noise of 0.2"), ("attack_20", "attacks of 0.05")):
+        ours, theirs = (fmean(numbers(of[name], column)) for name in ("random-2", "constant-euler-16"))
+        yield f"{amount} ({{:.3f}} against {{:.3f}}", ours, theirs
