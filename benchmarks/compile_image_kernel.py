@@ -27,7 +27,7 @@ from windermere.paper.fast.image_evaluation import Evaluation, Launch, Shares
 TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.int32: "*i32", torch.uint8: "*u8"}
 TOOLS = Path(triton.__file__).parent / "backends/nvidia/bin"
 NAMES = {"forward": "field_forward", "backward": "field_backward"}
-"""Of the kernels, where they are not those of the methods that run them."""
+"""What kernels are called, where it is not as the methods that run them."""
 
 
 class Caught:

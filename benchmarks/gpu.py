@@ -7,7 +7,9 @@ All take about fifteen minutes on an H200.
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 SCRIPTS = {
     "gpu_fields": ([], 300),
@@ -30,18 +32,17 @@ def main(arguments: list[str]) -> int:
     for name in arguments[1:] or SCRIPTS:
         flags, seconds = SCRIPTS[name]
         begun = time.monotonic()
-        if _status(name, [*flags, str(folder / f"{name}.json")], seconds) != 0:
+        if ended([f"benchmarks.{name}", *flags, str(folder / f"{name}.json")], seconds) != 0:
             failed.append(name)
         print(f"{name}: {time.monotonic() - begun:.0f} s", flush=True)
     print(f"results are in {folder}" + (f"; not to the end: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
 
-def _status(name: str, arguments: list[str], seconds: float) -> int:
+def ended(module: Sequence[str], seconds: float, **how: Any) -> int:
+    """The exit status of a module that is run with what follows its name; 124 where it took too long."""
     try:
-        return subprocess.run(
-            [sys.executable, "-m", f"benchmarks.{name}", *arguments], timeout=seconds, check=False
-        ).returncode
+        return subprocess.run([sys.executable, "-m", *module], timeout=seconds, check=False, **how).returncode
     except subprocess.TimeoutExpired:
         return 124
 

@@ -7,20 +7,23 @@ caches of compiled kernels are empty at first, so that first calls are first one
 
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 
+from benchmarks.gpu import ended
+
 CUDA = ("-q", "-m", "", "-k", "cuda")
 ADJOINT = "cuda and (goes_with_its_field or single_precision or adjoint)"
 PARTS: dict[str, tuple[tuple[str, ...], int]] = {
-    "captured": (("pytest", "-q", "tests/fast/captured", "-k", ADJOINT), 100),
-    "one kernel": (("pytest", *CUDA, "tests/fast/gpu"), 80),
-    "first calls": (("benchmarks.gpu_fields", "fields.json", "time MLP"), 120),
-    "spheres": (("pytest", *CUDA, "tests/paper/fast/test_fused.py"), 60),
-    "sphere kernels": (("benchmarks.gpu_kernel", "--out", "spheres.json"), 60),
-    "all captured": (("pytest", *CUDA, "tests/fast/captured"), 150),
+    "captured": (("pytest", "-q", "tests/fast/captured", "-k", ADJOINT), 80),
+    "one kernel": (("pytest", *CUDA, "tests/fast/gpu"), 70),
+    "three products": (("pytest", *CUDA, "-rP", "tests/paper/fast/test_three_trial.py"), 60),
+    "three products' speed": (("benchmarks.gpu_images", "--out", "images.json", "--only", "three"), 60),
+    "first calls": (("benchmarks.gpu_fields", "fields.json", "time MLP"), 100),
+    "spheres": (("pytest", *CUDA, "tests/paper/fast/test_fused.py"), 50),
+    "sphere kernels": (("benchmarks.gpu_kernel", "--out", "spheres.json"), 50),
+    "all captured": (("pytest", *CUDA, "tests/fast/captured"), 100),
 }
 """Modules to run, with what they are told, and seconds that each may take: 570 in all."""
 
@@ -43,21 +46,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _code(folder: Path, name: str, words: tuple[str, ...], seconds: int) -> int:
-    """How a module ended; 124 where it took too long."""
     told = [str(folder / word) if word.endswith(".json") else word for word in words]
     caches = {"XDG_CACHE_HOME": str(folder / "cache"), "TRITON_CACHE_DIR": str(folder / "triton")}
     with (folder / f"{name}.txt").open("w") as output:
-        try:
-            return subprocess.run(
-                [sys.executable, "-m", *told],
-                env={**os.environ, **caches},
-                stdout=output,
-                stderr=output,
-                timeout=seconds,
-                check=False,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            return 124
+        return ended(told, seconds, env={**os.environ, **caches}, stdout=output, stderr=output)
 
 
 if __name__ == "__main__":

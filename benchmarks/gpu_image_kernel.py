@@ -1,17 +1,14 @@
 """The image kernels on a GPU: `PYTHONPATH=src python3 -m benchmarks.gpu_image_kernel OUT.json`, about three minutes.
 
-Errors against float64, each kernel's time, and whole training steps beside the compiled bfloat16 of `gpu_images`; then
-a sweep of how each kernel may run, compiled meanwhile by processes of their own, and the steps again with the best.
-Whatever fails is written down, and the rest goes on.
+Errors against float64 and each kernel's time; then a sweep of how each kernel may run, compiled meanwhile by processes
+of their own. Whatever fails is written down, and the rest goes on. Whole training steps are measured by `gpu_images`.
 """
 
-import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,10 +16,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from benchmarks import gpu_images
-from benchmarks.gpu_image_measuring import Size
-from benchmarks.gpu_kernel import captured, milliseconds, noted, short
-from windermere.paper.fast import image_fused, images
+from benchmarks.gpu_findings import Findings, noted
+from benchmarks.gpu_kernel import captured, milliseconds
 from windermere.paper.fast.image_evaluation import Evaluation, Launch, Shares, Tile
 from windermere.paper.fast.image_fused import image_walk
 from windermere.paper.fast.images import evaluate
@@ -39,8 +34,6 @@ LAUNCHES = 10
 """In one graph, so that the host's own time is not measured."""
 KERNELS = ("forward", "backward", "mix_gradient", "lower_gradient", "combine")
 SWEPT = KERNELS[:-1]
-PADDINGS = {"cifar10": (32,), "mnist": (32,)}
-"""MNIST's width of 96 is two blocks, 64 and 32; with 128 here, one."""
 
 FORWARD = [Tile(stages=3), Tile(pixels=64), Tile(pixels=256, warps=8, stages=3), Tile(warps=8, stages=3)]
 BACK = [
@@ -197,95 +190,39 @@ def errors(method: str, steps: int, data: str, launch: Launch, count: int = 8) -
     return {**apart, "same bits again": all(torch.equal(a, b) for a, b in zip(found, again, strict=True))}
 
 
-@contextmanager
-def walking(data: str, launch: Launch) -> Iterator[None]:
-    """Inside, the library runs its kernels like this."""
-    before = dict(image_fused.TUNED)
-    image_fused.TUNED[SHAPES[data][1]] = launch
-    try:
-        yield
-    finally:
-        image_fused.TUNED.clear()
-        image_fused.TUNED.update(before)
-
-
-def iteration(data: str, launch: Launch, gradient: str, steps: int, exact: list[Tensor] | None) -> dict[str, Any]:
-    """A whole training step of the library, captured."""
-    size = Size(False)
-    config = size.config(data, FixedStep.of("euler", steps=steps), arithmetic="bfloat16", gradient=gradient)
-    with walking(data, launch):
-        if exact is not None:
-            return gpu_images.compared(size, config, exact)
-        return gpu_images.captured_iterations(size, config)
-
-
-class Findings:
-    """What is known so far, on the screen and in the file."""
-
-    def __init__(self, out: Path) -> None:
-        self.out, self.begun = out, time.perf_counter()
-        self.found: dict[str, Any] = {"torch": torch.__version__, "device": torch.cuda.get_device_name()}
-
-    def keep(self, section: str, name: str, work: Callable[..., Any], *args: Any) -> Any:
-        value = noted(work, *args)
-        self.note(section, name, value)
-        return value
-
-    def note(self, section: str, name: str, value: Any) -> None:
-        self.found.setdefault(section, {})[name] = value
-        self.out.write_text(json.dumps(self.found, indent=1))
-        print(f"{time.perf_counter() - self.begun:5.0f} s  {section:<10} {name:<70} {short(value)}", flush=True)
-
-
 class Sweep:
-    """Each kernel's candidates, for each data set and padding."""
+    """Each kernel's candidates, for each data set."""
 
     def __init__(self) -> None:
-        self.bases = {f"{d}, padding {p}": (d, Launch(padding=p)) for d, paddings in PADDINGS.items() for p in paddings}
         self.tried = {
-            f"{case}: {kernel}: {label(kernel, launch)}": (case, kernel, launch)
-            for case, (_, base) in self.bases.items()
+            f"{data}: {kernel}: {label(kernel, launch)}": (data, kernel, launch)
+            for data in SHAPES
             for kernel in SWEPT
-            for launch in candidates(kernel, base)
+            for launch in candidates(kernel, Launch())
         }
         self.end = time.perf_counter() + SWEEP_SECONDS
-        jobs = {name: (self.bases[case][0], kernel, launch) for name, (case, kernel, launch) in self.tried.items()}
-        self.compiling = Compiling(jobs, 0.8 * SWEEP_SECONDS)
+        self.compiling = Compiling(self.tried, 0.8 * SWEEP_SECONDS)
 
     def best(self, findings: Findings) -> dict[str, Launch]:
-        compiled, best = self.compiling.found(), {case: base for case, (_, base) in self.bases.items()}
+        compiled, best = self.compiling.found(), dict.fromkeys(SHAPES, Launch())
         fastest: dict[tuple[str, str], float] = {}
-        for name, (case, kernel, launch) in self.tried.items():
+        for name, (data, kernel, launch) in self.tried.items():
             if isinstance(compiled[name], dict):
                 findings.note("compile", name, compiled[name])
                 continue
             if time.perf_counter() > self.end:
                 findings.note("sweep", name, {"error": "no time left"})
                 continue
-            data, base = self.bases[case]
             found = findings.keep("sweep", name, kernel_time, data, kernel, launch)
-            if launch == base:
+            if launch == Launch():
                 findings.note("default", f"{data}: {kernel}", found)
-            if found.get("ms", float("inf")) < fastest.get((case, kernel), float("inf")):
-                fastest[case, kernel] = found["ms"]
-                best[case] = replace(best[case], **settings(kernel, launch))
+            if found.get("ms", float("inf")) < fastest.get((data, kernel), float("inf")):
+                fastest[data, kernel] = found["ms"]
+                best[data] = replace(best[data], **settings(kernel, launch))
         return best
 
 
-def whole_steps(findings: Findings, case: str, launch: Launch) -> None:
-    """With both gradients, for speed and for memory."""
-    data = case.split(",")[0]
-    size = Size(False)
-    exact = noted(gpu_images.gradients, size, size.config(data, FixedStep.of("euler", steps=STEPS)))
-    for gradient in gpu_images.GRADIENTS:
-        for steps in (STEPS, 4 * STEPS):
-            against = exact if steps == STEPS and isinstance(exact, list) else None
-            name = f"{case}, {gradient}, {steps} steps"
-            findings.keep("steps", name, iteration, data, launch, gradient, steps, against)
-
-
 def main(out: Path) -> None:
-    images._compiles = lambda z: False  # the reference of the gradients need not be fast
     findings, sweep, lean = Findings(out), Sweep(), Launch(hidden="recomputed")
     for data in SHAPES:
         for launch in (lean, Launch(), Launch(assembly=False)):
@@ -293,13 +230,10 @@ def main(out: Path) -> None:
             findings.keep("errors", f"euler 4, {name}", errors, "euler", 4, data, launch)
         findings.keep("errors", f"rk4 1, {data}", errors, "rk4", 1, data, Launch())
     best = sweep.best(findings)
-    findings.note("best", "launches", {case: asdict(launch) for case, launch in best.items()})
+    findings.note("best", "launches", {data: asdict(launch) for data, launch in best.items()})
     for data in SHAPES:
         findings.keep("default", f"{data}: combine", kernel_time, data, "combine", Launch())
         findings.keep("default", f"{data}: lower_gradient, recomputed", kernel_time, data, "lower_gradient", lean)
-        whole_steps(findings, f"{data}, default", Launch())
-    for case, launch in best.items():
-        whole_steps(findings, f"{case}, best", launch)
 
 
 if __name__ == "__main__":

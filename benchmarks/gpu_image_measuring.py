@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import benchmarks.gpu_kernel  # noqa: F401  first: it stands in for packages that are missing
-
-from windermere.solvers import Solver  # isort: skip
-from windermere.paper.training import RunConfig  # isort: skip
+import benchmarks.absent  # noqa: F401  first: it stands in for packages that are missing
+from windermere.paper.training import RunConfig
+from windermere.solvers import Solver
 
 SHAPES = {"cifar10": (3, 32, 32), "mnist": (1, 28, 28)}
 IMAGES = {"cifar10": 50_000, "mnist": 60_000}
@@ -58,11 +57,12 @@ def memory(numbers: dict[str, Any]) -> Iterator[None]:
     numbers["peak MiB"] = torch.cuda.max_memory_allocated() / 2**20 if torch.cuda.is_available() else 0.0
 
 
-def paces(size: Size, work: Callable[[int], Any]) -> float:
-    """Median milliseconds of an iteration; work(i) makes `size.at_once` of them, from i on, and waits for them."""
+def paces(size: Size, work: Callable[[int], Any]) -> dict[str, float]:
+    """Seconds of the first iterations, and the median milliseconds of a later one; work(i) makes `size.at_once` of
+    them, from i on, and waits for them."""
     found = []
-    for i in range(size.rounds):
+    for i in range(1 + size.rounds):
         begun = time.perf_counter()
         work(i * size.at_once)
-        found.append((time.perf_counter() - begun) / size.at_once)
-    return 1e3 * median(found)
+        found.append(time.perf_counter() - begun)
+    return {"first s": found[0], "ms": 1e3 * median(found[1:]) / size.at_once}

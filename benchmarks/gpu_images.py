@@ -1,17 +1,15 @@
 """Image networks on a GPU: `PYTHONPATH=src python3 -m benchmarks.gpu_images --out images.json`, under four minutes.
 
 Captured against plain training; whole training iterations of the library (batch, solve, gradient, Adam) in every
-arithmetic and with both gradients, beside torchdiffeq on the same model; losses and gradients against float32; memory,
-and how many steps fit. The images are random, as many as the real data set has. What fails is written down as its first
-line, and the rest goes on. `--only` takes words of which a section's name must hold one (check, euler,
-torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
+arithmetic and with both gradients, beside torchdiffeq on the same model; float32 by three products of TF32 and without
+them; losses and gradients against plain float32; memory, and how many steps fit. The images are random, as many as the
+real data set has. What fails is written down, and the rest goes on. `--only` takes words of which a
+section's name must hold one (check, euler, torchdiffeq, mnist, ...); `--tiny` is a rehearsal on the CPU.
 """
 
 import argparse
-import json
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,21 +21,20 @@ import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.gpu_image_measuring import Size, memory, paces, wait  # first: packages may be missing
-from benchmarks.gpu_kernel import short  # it stands in for them
+from benchmarks.gpu_findings import Findings
+from benchmarks.gpu_image_measuring import SHAPES, Size, memory, paces, wait
 from benchmarks.gpu_runs import InMemory
 from benchmarks.gpu_runs import compared as runs_compared
-
-from windermere.paper.fast import images  # isort: skip
-from windermere.nn.arithmetic import ARITHMETICS, convolving_in  # isort: skip
-from windermere.adaptation import SteadySteps  # isort: skip
-from windermere.solvers import Adaptive, FixedStep, GradientName, Solver  # isort: skip
-from windermere.paper.training import RunConfig, captured, make_ensemble, train  # isort: skip
-from windermere.paper.training.batches import Batches  # isort: skip
-from windermere.paper.training.captured import CapturedSteps  # isort: skip
-from windermere.paper.training.evaluation import member_losses  # isort: skip
-from windermere.paper.training.iteration import one_iteration  # isort: skip
-from windermere.paper.training.trainer import Training  # isort: skip
+from windermere.adaptation import SteadySteps
+from windermere.nn.arithmetic import ARITHMETICS, convolving_in
+from windermere.paper.fast import images, three_trial
+from windermere.paper.training import RunConfig, captured, make_ensemble, train
+from windermere.paper.training.batches import Batches
+from windermere.paper.training.captured import CapturedSteps
+from windermere.paper.training.evaluation import member_losses
+from windermere.paper.training.iteration import one_iteration
+from windermere.paper.training.trainer import Training
+from windermere.solvers import FixedStep, GradientName, Solver, fast_paths
 
 GRADIENTS: tuple[GradientName, ...] = ("backprop", "checkpoint")
 BARS = {"ms of an iteration": 14.0, "MiB at 64 steps": 2500 / 1.048576, "times as long at 64 steps": 1.4}
@@ -74,13 +71,10 @@ def captured_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
             if steps.run(iteration, size.at_once) != size.at_once:
                 raise ArithmeticError("a loss or a gradient was not finite")
 
-        begun = time.perf_counter()
         with warnings.catch_warnings(record=True) as told:
-            run(0)
+            numbers |= paces(size, run)
         if steps.given_up:
             numbers["capture failed"] = str(told[-1].message)
-        numbers["first s"] = time.perf_counter() - begun
-        numbers["ms"] = paces(size, lambda i: run(i + size.at_once))
         numbers["captured"] = steps.graph is not None
     return numbers
 
@@ -97,10 +91,7 @@ def plain_iterations(size: Size, config: RunConfig) -> dict[str, Any]:
                 one_iteration(training)
             wait()
 
-        begun = time.perf_counter()
-        run(0)
-        numbers["first s"] = time.perf_counter() - begun
-        numbers["ms"] = paces(size, run)
+        numbers |= paces(size, run)
     taken = training.totals["forward"][0] / training.iteration
     return {**numbers, "evaluations an iteration": float(taken)}
 
@@ -125,16 +116,12 @@ def checked(size: Size, **changes: Any) -> dict[str, Any]:
     given: dict[str, Any] = {"iterations": 4 if size.tiny else 24, "log_every": 2, "lr": 1e-4}
     config = size.config("cifar10", FixedStep.of("euler", steps=2), **{**given, "arithmetic": "bfloat16", **changes})
     inputs, labels = size.images("cifar10")
-    settled, runs = captured.SETTLED, []
-    captured.SETTLED = 2
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            for capture in (True, False):
-                runs.append(InMemory())
-                train(config, (inputs, labels), (inputs[:4], labels[:4]), runs[-1], capture=capture)  # type: ignore[arg-type]
-    finally:
-        captured.SETTLED = settled
+    runs = list[InMemory]()
+    with patch.object(captured, "SETTLED", 2), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for capture in (True, False):
+            runs.append(InMemory())
+            train(config, (inputs, labels), (inputs[:4], labels[:4]), runs[-1], capture=capture)  # type: ignore[arg-type]
     return {**runs_compared(*runs), "warnings": sorted({str(w.message).splitlines()[0][:200] for w in told})}
 
 
@@ -172,24 +159,18 @@ def torchdiffeq_iterations(size: Size, data: str, solver: Solver, arithmetic: st
         optimizer = torch.optim.Adam([*peer.parameters(), *head], lr=1e-5, fused=True)
         batches = Batches(len(labels), size.batch, (0,), size.device)
         span = torch.tensor([0.0, 1.0], device=size.device)
-        how: dict[str, Any] = {"method": "euler", "options": {"step_size": solver.precision}}
-        if isinstance(solver, Adaptive):
-            how = {"method": "dopri5", "rtol": solver.rtol, "atol": solver.atol}
 
         def run(iteration: int) -> None:
             for i in range(iteration, iteration + size.at_once):
                 chosen = batches.indices(i)[0]
                 optimizer.zero_grad()
                 z = inputs[chosen].contiguous(memory_format=torch.channels_last)
-                end = odeint(peer, z, span, **how)[-1]
+                end = odeint(peer, z, span, method="euler", options={"step_size": solver.precision})[-1]
                 F.cross_entropy(F.linear(end.flatten(1), *head), labels[chosen]).backward()
                 optimizer.step()
             wait()
 
-        begun = time.perf_counter()
-        run(0)
-        numbers["first s"] = time.perf_counter() - begun
-        numbers["ms"] = paces(size, lambda i: run(i + size.at_once))
+        numbers |= paces(size, run)
     return numbers
 
 
@@ -206,35 +187,14 @@ def steps_that_fit(one: dict[str, Any], other: dict[str, Any], steps: tuple[int,
     return {"MiB a step": each, "largest power of two (extrapolated)": most}
 
 
-class Report:
-    """What was found so far, written down after each piece."""
-
-    def __init__(self, out: Path, only: Sequence[str], tiny: bool) -> None:
-        device = torch.cuda.get_device_name() if torch.cuda.is_available() and not tiny else "cpu"
-        self.out, self.only, self.begun = out, only, time.perf_counter()
-        self.found: dict[str, Any] = {"torch": torch.__version__, "device": device}
-
-    def keep(self, section: str, name: str, work: Callable[..., Any], *args: Any) -> dict[str, Any]:
-        if self.only and not any(word in section for word in self.only):
-            return {}
-        try:
-            value = work(*args)
-        except Exception as error:  # noqa: BLE001  one that fails must not cost the others
-            first = str(error).strip().splitlines()
-            value = {"error": f"{type(error).__name__}: {first[0] if first else ''}"[:300]}
-        self.found.setdefault(section, {})[name] = value
-        self.out.write_text(json.dumps(self.found, indent=1))
-        print(f"{time.perf_counter() - self.begun:5.0f} s  {section:<20} {name:<38} {short(value)}", flush=True)
-        return value
-
-
-def iterations(report: Report, size: Size, data: str, arithmetics: Sequence[str]) -> None:
+def iterations(report: Findings, size: Size, data: str, arithmetics: Sequence[str]) -> None:
     """With both gradients."""
     solver, section = FixedStep.of("euler", steps=size.few), f"{data} euler {size.few}"
     exact: list[list[Tensor]] = []
 
     def remember() -> dict[str, Any]:
-        exact.append(gradients(size, size.config(data, solver)))
+        with fast_paths(False):
+            exact.append(gradients(size, size.config(data, solver)))
         return {}
 
     report.keep(section, "float32's loss", remember)
@@ -251,7 +211,20 @@ def iterations(report: Report, size: Size, data: str, arithmetics: Sequence[str]
         report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, size, data, solver, name, compiled)
 
 
-def long_solves(report: Report, size: Size) -> None:
+def three_products(report: Findings, size: Size) -> None:
+    """Training in float32, with 3x3 convolutions by three products of TF32 each and without; and the products' relative
+    errors beside those of float32."""
+    section, shape = "cifar10 three products", (size.batch, 128, *SHAPES["cifar10"][1:])
+    with convolving_in("float32", tuned=True):
+        report.keep(section, "errors, ours and float32's", three_trial.errors, torch.device(size.device), shape)
+    for gradient in GRADIENTS:
+        config = size.config("cifar10", FixedStep.of("euler", steps=size.few), gradient=gradient)
+        report.keep(section, f"float32 {gradient}", captured_iterations, size, config)
+        with fast_paths(False):
+            report.keep(section, f"float32 {gradient}, plain", captured_iterations, size, config)
+
+
+def long_solves(report: Findings, size: Size) -> None:
     """Memory and time of many steps."""
     section = f"cifar10 euler {size.many}"
     config = size.config("cifar10", FixedStep.of("euler", steps=size.many), arithmetic="bfloat16")
@@ -271,21 +244,7 @@ def long_solves(report: Report, size: Size) -> None:
         report.keep(section, f"{gradient}, steps that fit", steps_that_fit, at_few, at_many, (size.few, steps))
 
 
-def other_methods(report: Report, size: Size) -> None:
-    section, tolerance = "cifar10 other methods", 1e-1 if size.tiny else 1e-3
-    rk4, dopri = FixedStep.of("rk4", steps=size.few), Adaptive("dopri54", tolerance=tolerance)
-    once = Size(size.tiny)
-    once.rounds = min(once.rounds, 3)
-    for arithmetic in ("bfloat16", "tf32"):
-        config = size.config("cifar10", rk4, arithmetic=arithmetic)
-        report.keep(section, f"rk4 {size.few}, {arithmetic}", captured_iterations, once, config)
-        config = size.config("cifar10", dopri, arithmetic=arithmetic)
-        report.keep(section, f"dopri54 {tolerance:g}, {arithmetic}", plain_iterations, once, config)
-    told = f"dopri5 {tolerance:g}, torchdiffeq tf32"
-    report.keep(f"{section} torchdiffeq", told, torchdiffeq_iterations, once, "cifar10", dopri, "tf32", False)
-
-
-def bars(report: Report, size: Size) -> None:
+def bars(report: Findings, size: Size) -> None:
     """What was measured over what it has to be."""
     found = report.found
     quick = found.get(f"cifar10 euler {size.few}", {}).get("bfloat16 backprop", {}).get("ms")
@@ -303,8 +262,7 @@ def main() -> None:
     parser.add_argument("--arithmetics", nargs="+", default=ARITHMETICS[::-1], choices=ARITHMETICS, help="of ours")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal on the CPU")
     given = parser.parse_args()
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    size, report = Size(given.tiny), Report(given.out, given.only, given.tiny)
+    size, report = Size(given.tiny), Findings(given.out, only=given.only)
     torch._dynamo.config.recompile_limit = 64  # by default, more than eight versions of a function are not compiled
     for gradient in GRADIENTS:
         report.keep("check", gradient, lambda g=gradient: checked(size, gradient=g))
@@ -312,8 +270,8 @@ def main() -> None:
     steady = SteadySteps(train="euler", check="midpoint", target=1e-4, every=2 if size.tiny else 6)
     report.keep("check", "adapted steps", lambda: checked(size, controller=steady))
     iterations(report, size, "cifar10", given.arithmetics)
+    three_products(report, size)
     long_solves(report, size)
-    other_methods(report, size)
     iterations(report, size, "mnist", ["bfloat16"])
     report.only = []
     bars(report, size)

@@ -14,6 +14,7 @@ IMAGES = {
     "Windermere, bfloat16, compiled convolutions": "bfloat16 backprop, compiled",
     "Windermere, tf32": "tf32 backprop",
     "Windermere, float32": "float32 backprop",
+    "Windermere, float32, without TF32": "float32 backprop, plain",
     "torchdiffeq, bfloat16, compiled field": "torchdiffeq bfloat16, compiled field",
     "torchdiffeq, tf32": "torchdiffeq tf32",
     "torchdiffeq, float32": "torchdiffeq float32",
@@ -26,7 +27,7 @@ FLOOR = 2 * 256 * 32**2 * 9 * 128**2 * 3 * 16 / (PEAK * 1e9)
 
 
 def gpu_sections(results: Path) -> str:
-    """Of what has been measured so far."""
+    """The sections of what has been measured so far."""
     parts: dict[str, Callable[[Found], str]] = {
         "gpu_fields": _fields,
         "gpu_training": _training,
@@ -61,8 +62,6 @@ def _fields(found: Found) -> str:
     for name, job in found["jobs"].items():
         known = job["ms"]
         rows.append((name, *(f"{known[column]:.1f}" if column in known else "–" for column in FIELDS)))
-    later = max(job["first calls, s"]["captured"][1] for job in list(found["jobs"].values())[3:])
-    first = next(iter(found["jobs"].values()))["first calls, s"]["captured"][1]
     kernels = [sum(job["kernels, us"].values()) / 1e3 for job in list(found["jobs"].values())[:3]]
     return (
         f"## One H200: a field of your own\n\n{_made(found)}{_note(found)}. Milliseconds of a forward and backward "
@@ -70,16 +69,31 @@ def _fields(found: Found) -> str:
         "torchdiffeq's MNIST example, 64x7x7, batch\n128. The other fields are those of the table "
         "above. Products are float32, in JAX too; "
         "PyTorch's convolutions take TF32,\nas is its default (with TF32 diffrax took 11.0 and 19.9 ms for the odenet, "
-        "and `lax.scan` 7.7).\n\n"
+        "and `lax.scan` 7.7,\non a machine whose host was faster).\n\n"
         f"{_table(('field and work', *(f'Windermere, {name}' for name in FIELDS[:3]), *FIELDS[3:]), *rows)}\n"
         "Where there is no kernel, the solve is captured. NVRTC compiles the kernels once for a machine, a size of "
-        "tiles and a\nkind of number, in about 3 s, for which the first solve waited when this was measured. A capture "
-        f"takes {later:.1f} s at most;\nthe first one on a machine took {first:.0f} s, nearly all of it Triton's, which"
-        " compiled kernels for captured steps then; now\nNVRTC does, in half a second here, and they are tried against "
-        "PyTorch's operations before they are used (not run on a\nGPU yet). Of a solve in one kernel most is Python's "
+        "tiles and a\nkind of number, in about 3 s and in a process apart, while solves are captured; those of "
+        "captured steps take half a\nsecond, and are tried against PyTorch's operations before they are used. "
+        f"{_first_passes(found)}"
+        "Of a solve in one kernel most is Python's "
         "work: on the GPU, the time MLP's solves take\n"
-        f"{', '.join(f'{ms:.2f}' for ms in kernels)} ms, there and back. `compile=True` makes no captured step much "
-        "faster here.\n"
+        f"{', '.join(f'{ms:.2f}' for ms in kernels)} ms, there and back. `compile=True` made no captured step much "
+        "faster when it was last\nmeasured (commit `f5b2094`: 11.0 ms where 9.6 were taken without, 7.5 and 4.5, 8.4 "
+        "and 6.2; 14.2 and 15.4 for the odenet).\n"
+    )
+
+
+def _first_passes(found: Found) -> str:
+    """How long users wait at first."""
+    ways: dict[str, list[float]] = {}
+    for job in found["jobs"].values():
+        for way, seconds in job["first pass, s"].items():
+            ways.setdefault(way, []).append(seconds)
+    told = [f"{min(each):.1f} to {max(each):.1f} s {way}" for way, each in ways.items()]
+    return (
+        "The first pass\nin a new process, with CUDA awake and no kernel compiled before, takes "
+        f"{', '.join(told[:-1])} and\n{told[-1]}. The longest by default is the CNF's, with an import that its first "
+        "solve does without since (not measured again).\n"
     )
 
 
@@ -154,9 +168,11 @@ def _images(found: Found) -> str:
     for label, key in IMAGES.items():
         cells = []
         for data in ("cifar10", "mnist"):
-            section = {**found.get(f"{data} euler 16", {}), **found.get(f"{data} euler 16 torchdiffeq", {})}
+            parts = ("euler 16", "three products", "euler 16 torchdiffeq")
+            section = {name: cell for part in parts for name, cell in found.get(f"{data} {part}", {}).items()}
             cells.append(_ms(section.get(key, {})))
-        rows.append((label, *cells))
+        if set(cells) != {"–"}:
+            rows.append((label, *cells))
     long = found.get("cifar10 euler 64", {})
     memory = [
         (told, _ms(long[kind]), f"{long[kind]['peak MiB'] * 1.048576 / 1000:.2f}", _fits(long, kind))
@@ -169,8 +185,26 @@ def _images(found: Found) -> str:
         f"{_table(('', 'CIFAR-10', 'MNIST'), *rows)}\n"
         f"The 3x3 convolutions of CIFAR-10 alone would take {FLOOR:.1f} ms at the {PEAK:.0f} TFLOP/s that the chip "
         "gives. The kernels never write\nhidden layers to memory, except one byte and one bit for each value of the "
-        "second layer.\n\nCIFAR-10 with 64 steps in bfloat16. Memory includes the whole data set (0.6 GB). The last "
-        f"column is the largest power of two:\n\n{_table(('hidden layers', 'ms', 'GB', 'steps that fit'), *memory)}"
+        "second layer."
+        f"{_three(found)}\n\nCIFAR-10 with 64 steps in bfloat16. Memory includes the whole data set (0.6 GB). "
+        "The last column is the largest power of two:\n\n"
+        f"{_table(('hidden layers', 'ms', 'GB', 'steps that fit'), *memory)}"
+    )
+
+
+def _three(found: Found) -> str:
+    """What three products of TF32 bring."""
+    known = found.get("cifar10 three products", {})
+    if not known:
+        return ""
+    rows = [
+        (gradient, _ms(known[f"float32 {gradient}"]), _ms(known[f"float32 {gradient}, plain"]))
+        for gradient in ("backprop", "checkpoint")
+    ]
+    return (
+        "\n\nIn float32 the 3x3 convolutions are three products of TF32 each ([arithmetic](runs.md#arithmetic)), "
+        f"beside one in\nfloat32, side by side (commit `{known['commit']}`); three are at best three times as much as "
+        f"TF32's one:\n\n{_table(('CIFAR-10, float32', 'three products', 'one in float32'), *rows)}"
     )
 
 
