@@ -20,13 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import benchmarks.gpu_kernel  # noqa: F401  first: it stands in for packages that are missing
+import benchmarks.absent  # noqa: F401  first: it stands in for packages that are missing
 from benchmarks.gpu_runs import InMemory
-
-from windermere.paper import data as data_sets  # isort: skip
-from windermere.nn.arithmetic import ARITHMETICS, convolving_in  # isort: skip
-from windermere.solvers import FixedStep  # isort: skip
-from windermere.paper.training import RunConfig, evaluate, make_ensemble, train  # isort: skip
+from windermere.nn.arithmetic import ARITHMETICS, convolving_in
+from windermere.paper import data as data_sets
+from windermere.paper.training import RunConfig, evaluate, make_ensemble, train
+from windermere.solvers import FixedStep
 
 Sets: TypeAlias = tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 PART, THRESHOLD = 13_000, 0.1

@@ -6,26 +6,27 @@ may answer UNDECIDED only where the interval of a gap that it looks at straddles
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import numpy as np
 from torch import nn
 
 import windermere as wm
 from benchmarks.measuring import Bar, keep, show
+from benchmarks.trained import trained
 from windermere.auditing import Outcome
+from windermere.auditing.block_model import ModelSubject
 from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import end_of
 from windermere.auditing.metrics import accuracy
 from windermere.auditing.scoring import distance
-from windermere.auditing.subject import ModelSubject
-from windermere.cli.terminal import training_progress
 from windermere.errors import SolverError
 from windermere.paper import data
-from windermere.paper.training import Labelled, RunConfig, open_run, train, trained_ensemble
+from windermere.paper.training import Labelled as Samples
+from windermere.paper.training import RunConfig
 
 GRID = {"euler": (1, 2, 4, 8, 16, 32, 64, 128), "rk4": (1, 2, 4, 8, 16)}
 SEEDS = (0, 1, 2, 3)
@@ -49,7 +50,34 @@ class Case:
     evaluations: float
 
 
-def label(model: nn.Module, test: Labelled) -> tuple[str, float]:
+class Labelled(Protocol):
+    """What was labelled by brute force, and audited."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def answer(self) -> str: ...
+    @property
+    def straddles(self) -> bool: ...
+
+
+def confusion(answers: Sequence[Labelled]) -> dict[str, int]:
+    table = Counter((each.label, each.answer) for each in answers)
+    return {f"labelled {a}, audited {b}": n for (a, b), n in sorted(table.items())}
+
+
+def bars(kind: str, answers: Sequence[Labelled], *, least: int) -> list[Bar]:
+    """How many there are at least, and that no audit contradicts its label, or is undecided without reason."""
+    wrong = [each for each in answers if each.answer not in (each.label, str(Outcome.UNDECIDED))]
+    stray = [each for each in answers if each.answer == str(Outcome.UNDECIDED) and not each.straddles]
+    return [
+        Bar(name=kind, measured=len(answers), limit=least, at_least=True),
+        Bar(name=f"{kind}: audits that contradict the label", measured=len(wrong), limit=0, at_least=False),
+        Bar(name=f"{kind}: undecided, and no interval straddles", measured=len(stray), limit=0, at_least=False),
+    ]
+
+
+def label(model: nn.Module, test: Samples) -> tuple[str, float]:
     """The rule, brute-forced: the largest gap to any solver at least as accurate, and to the reference."""
     subject, (x, y) = ModelSubject(model), test
     own = subject.forward(x, None)
@@ -68,7 +96,7 @@ def label(model: nn.Module, test: Labelled) -> tuple[str, float]:
     return outcome, max(map(abs, gaps))
 
 
-def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
+def examine(model: nn.Module, seed: int, test: Samples) -> Case:
     truth, widest = label(model, test)
     begun = time.perf_counter()
     verdict = wm.audit(model, test, threshold=THRESHOLD)
@@ -89,38 +117,26 @@ def examine(model: nn.Module, seed: int, test: Labelled) -> Case:
 
 
 def run() -> list[Bar]:
-    loaded = data.load("sphere2")
-    training_set, test_set = loaded.train, loaded.test
+    test_set = data.load("sphere2").test
     cases: list[Case] = []
     for method, counts in GRID.items():
         for steps in counts:
-            cases.extend(_cases(wm.FixedStep.of(method, steps=steps), training_set, test_set))
-    table = Counter((case.label, case.answer) for case in cases)
-    wrong = [case for case in cases if case.answer not in (case.label, str(Outcome.UNDECIDED))]
-    stray = [case for case in cases if case.answer == str(Outcome.UNDECIDED) and not case.straddles]
+            cases.extend(_cases(wm.FixedStep.of(method, steps=steps), test_set))
     at64 = [case for case in cases if case.trained_with == "euler, h = 1/64"]
-    rows = {f"labelled {a}, audited {b}": n for (a, b), n in sorted(table.items())}
+    rows = confusion(cases)
     show(f"Calibration of the audit on {len(cases)} Sphere2 models", rows)
     keep("calibration", {"cases": [vars(case) for case in cases], "confusion": rows})
     return [
-        Bar(name="models", measured=len(cases), limit=40, at_least=True),
-        Bar(name="audits that contradict the label", measured=len(wrong), limit=0, at_least=False),
-        Bar(name="undecided, and no interval straddles the threshold", measured=len(stray), limit=0, at_least=False),
+        *bars("models", cases, least=40),
         Bar(name="audit at 64 steps, passes", measured=max(c.evaluations for c in at64), limit=120, at_least=False),
         Bar(name="audit at 64 steps, seconds", measured=median(c.seconds for c in at64), limit=15, at_least=False),
     ]
 
 
-def _cases(solver: wm.FixedStep, training_set: Labelled, test_set: Labelled) -> list[Case]:
+def _cases(solver: wm.FixedStep, test_set: Samples) -> list[Case]:
     """Quickly trained: a tenfold learning rate and fewer iterations give flows, tied models and some in between."""
     config = RunConfig(
         data="sphere2", solver=solver, seeds=SEEDS, iterations=1500, batch_size=128, optimizer="adam", lr=1e-3
     )
-    with TemporaryDirectory() as folder:
-        with (
-            open_run(Path(folder) / "run", config) as run_folder,
-            training_progress(str(solver), config.iterations, "step") as report,
-        ):
-            train(config, training_set, test_set, run_folder, report=report)
-        ensemble = trained_ensemble(Path(folder) / "run").ensemble
+    ensemble = trained(config)
     return [examine(ensemble.member(i), seed, test_set) for i, seed in enumerate(SEEDS)]

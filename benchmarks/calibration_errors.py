@@ -5,23 +5,20 @@ at factors of 2^(1/2). The audit may answer UNDECIDED only where the interval of
 """
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 import windermere as wm
+from benchmarks.calibration import FACTORS, bars, confusion
 from benchmarks.calibration_models import Case, likelihoods, regressions
 from benchmarks.measuring import Bar, keep, show
-from windermere.auditing import Outcome
 from windermere.errors import SolverError
 
-FACTORS = tuple(np.geomspace(1 / 4, 2, 16).tolist())
 RUNGS = tuple(2 ** (k / 2) for k in range(-6, 7))
 FINER = 64
 
@@ -36,9 +33,9 @@ class Answer:
     own: float | None
     flow: float | None
     harm: float
-    """Of the worst solver that counts: how much worse it scores than the own one, in thresholds"""
+    """How much worse than the own one the worst solver that counts scores, in thresholds."""
     gain: float
-    """Of the best one: how much better, in thresholds"""
+    """How much better the best one scores, in thresholds."""
     straddles: bool
     safe: float | None
     safe_by_brute_force: float | None
@@ -140,31 +137,15 @@ def run() -> list[Bar]:
         "calibration_errors",
         {**{kind: [vars(answer) for answer in answers] for kind, answers in found.items()}, "confusion": tables},
     )
-    return [bar for kind, answers in found.items() for bar in bars(kind, answers)]
+    return [bar for kind, answers in found.items() for bar in bars_of(kind, answers)]
 
 
-class Labelled(Protocol):
-    """What was labelled by brute force, and audited."""
-
-    @property
-    def label(self) -> str: ...
-    @property
-    def answer(self) -> str: ...
+def bars_of(kind: str, answers: Sequence[Answer]) -> list[Bar]:
+    pairs = [(each.safe, each.safe_by_brute_force) for each in answers]
+    return [*bars(kind, answers, least=30 if kind == "regressions" else 20), bar_of_safe_steps(kind, pairs)]
 
 
-def confusion(answers: Sequence[Labelled]) -> dict[str, int]:
-    table = Counter((each.label, each.answer) for each in answers)
-    return {f"labelled {a}, audited {b}": n for (a, b), n in sorted(table.items())}
-
-
-def bars(kind: str, answers: Sequence[Answer]) -> list[Bar]:
-    wrong = [each for each in answers if each.answer not in (each.label, str(Outcome.UNDECIDED))]
-    stray = [each for each in answers if each.answer == str(Outcome.UNDECIDED) and not each.straddles]
-    pairs = [(each.safe, each.safe_by_brute_force) for each in answers if each.safe and each.safe_by_brute_force]
-    off = [max(a / b, b / a) for a, b in pairs]
-    return [
-        Bar(name=kind, measured=len(answers), limit=30 if kind == "regressions" else 20, at_least=True),
-        Bar(name=f"{kind}: audits that contradict the label", measured=len(wrong), limit=0, at_least=False),
-        Bar(name=f"{kind}: undecided, and no interval straddles", measured=len(stray), limit=0, at_least=False),
-        Bar(name=f"{kind}: safe steps off by a factor", measured=max(off, default=1.0), limit=2.01, at_least=False),
-    ]
+def bar_of_safe_steps(kind: str, pairs: Sequence[tuple[float | None, float | None]]) -> Bar:
+    """By what factor the audit's and those by brute force are apart, where there are both."""
+    off = [max(a / b, b / a) for a, b in pairs if a and b]
+    return Bar(name=f"{kind}: safe steps off by a factor", measured=max(off, default=1.0), limit=2.01, at_least=False)

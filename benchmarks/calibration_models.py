@@ -5,7 +5,6 @@ Shapes: n samples, T = 16 times. All in float64, so that brute force is without 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from math import log, pi
 
 import torch
@@ -93,7 +92,7 @@ class TracedField(nn.Module):
 
 
 def regressions() -> Iterator[Case]:
-    """Of each system as many as make 30, half of them measured with noise, and one that is used with too coarse a
+    """As many of each system as make 30, half of them measured with noise, and one that is used with too coarse a
     solver for its field."""
     for s, (name, rate) in enumerate(SYSTEMS.items()):
         every = [(method, step) for method, steps in SOLVERS.items() for step in steps]
@@ -103,7 +102,7 @@ def regressions() -> Iterator[Case]:
             (x, y), test = (_measured(rate, noise) for _ in range(2))
             field = nn.Sequential(nn.Linear(2, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, 2))
             model = Series(wm.Autonomous(field), wm.FixedStep(method, step=step)).double()
-            _fit(model, x, partial(nn.functional.mse_loss, y))
+            fit(model, lambda m=model, x=x, y=y: nn.functional.mse_loss(m(x), y))
             yield Case(f"{name}, {method}, h = {step:g}, noise {noise:g}", model, test, "mse")
             if (method, step) == ("rk4", 0.2):
                 coarse = Series(model.block.field, wm.FixedStep("euler", step=step))
@@ -111,13 +110,13 @@ def regressions() -> Iterator[Case]:
 
 
 def likelihoods() -> Iterator[Case]:
-    """Of two sets of points ten each, and one that is used with too coarse a solver for its field."""
+    """Ten densities for each of two sets of points, and one that is used with too coarse a solver for its field."""
     for s, draw in enumerate((moons, ring)):
         for i, (method, steps) in enumerate((m, n) for m, counts in LIKELIHOOD_STEPS.items() for n in counts):
             torch.manual_seed(1000 + 100 * s + i)
             x, test = draw(500), draw(1000)
             model = Density(wm.FixedStep.of(method, steps=steps)).double()
-            _fit(model, x, lambda log_p: -log_p.mean())
+            fit(model, lambda m=model, x=x: -m(x).mean())
             yield Case(f"{draw.__name__}, {method}, {steps} steps", model, (test, None), "nll")
             if (method, steps) == ("rk4", 4):
                 coarse = Density(wm.FixedStep.of("euler", steps=steps), model.block.field)
@@ -145,11 +144,11 @@ def ring(n: int) -> Tensor:
     return radius[:, None] * torch.stack([angle.cos(), angle.sin()], dim=1)
 
 
-def _fit(model: nn.Module, x: Tensor, loss: Callable[[Tensor], Tensor]) -> None:
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, ITERATIONS)
-    for _ in range(ITERATIONS):
+def fit(model: nn.Module, loss: Callable[..., Tensor], iterations: int = ITERATIONS, rate: float = 1e-2) -> None:
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
+    for _ in range(iterations):
         optimizer.zero_grad()
-        loss(model(x)).backward()
+        loss().backward()
         optimizer.step()
         schedule.step()

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 import windermere as wm
-from benchmarks.calibration_models import moons
+from benchmarks.calibration_models import fit, moons
 from benchmarks.set_calibration import eight
 
 Draw: TypeAlias = Callable[[int], Tensor]
-HIDDEN, BATCH, ITERATIONS, TUNED = 48, 256, 600, 300
+HIDDEN, BATCH, ITERATIONS, TUNED, RATE = 48, 256, 600, 300, 5e-3
 MATCHED: tuple[tuple[tuple[str, int], ...], ...] = (
     (("euler", 1), ("euler", 4), ("euler", 16), ("midpoint", 2), ("rk4", 1)),
     (("euler", 2), ("euler", 8), ("euler", 32), ("euler", 64), ("midpoint", 4), ("rk4", 8)),
 )
-"""Of each set two fields, and with which solvers they are used."""
+"""The solvers that the two fields of each set are used with."""
 THROUGH = (2, 4)
 """So many Euler steps others are tuned through."""
 
@@ -72,7 +72,7 @@ def noise(n: int) -> Tensor:
 
 
 def trained() -> Iterator[Trained]:
-    """Of each set of points, two fields by flow matching, and each tuned through a few Euler steps besides."""
+    """Two fields by flow matching for each set of points, and each tuned through a few Euler steps besides."""
     for s, (name, draw) in enumerate(DRAWS.items()):
         for i, (uses, steps) in enumerate(zip(MATCHED, THROUGH, strict=True)):
             torch.manual_seed(100 * s + i)
@@ -84,7 +84,7 @@ def trained() -> Iterator[Trained]:
 
 def _matched(draw: Draw) -> nn.Module:
     velocity = Network().double()
-    _fit(velocity, ITERATIONS, 5e-3, lambda: _matching(velocity, draw(BATCH)))
+    fit(velocity, lambda: _matching(velocity, draw(BATCH)), ITERATIONS, RATE)
     return velocity
 
 
@@ -93,7 +93,7 @@ def _tuned(name: str, draw: Draw, velocity: nn.Module, steps: int) -> Trained:
     tuned.load_state_dict(velocity.state_dict())
     found = Trained(f"{name}, tuned through {steps} steps", draw, tuned, (wm.FixedStep.of("euler", steps=steps),))
     sampler = found.sampler(found.solvers[0])
-    _fit(tuned, TUNED, 5e-3, lambda: _energy(sampler(noise(BATCH)), draw(BATCH)))
+    fit(tuned, lambda: _energy(sampler(noise(BATCH)), draw(BATCH)), TUNED, RATE)
     return found
 
 
@@ -106,13 +106,3 @@ def _matching(velocity: nn.Module, real: Tensor) -> Tensor:
 def _energy(generated: Tensor, real: Tensor) -> Tensor:
     """The energy distance, no sample paired with itself."""
     return 2 * torch.cdist(generated, real).mean() - torch.pdist(generated).mean() - torch.pdist(real).mean()
-
-
-def _fit(velocity: nn.Module, iterations: int, rate: float, loss: Callable[[], Tensor]) -> None:
-    optimizer = torch.optim.Adam(velocity.parameters(), lr=rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
-    for _ in range(iterations):
-        optimizer.zero_grad()
-        loss().backward()
-        optimizer.step()
-        schedule.step()

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 import windermere as wm
-from benchmarks.calibration_errors import confusion
+from benchmarks.calibration import bars, confusion
+from benchmarks.calibration_errors import bar_of_safe_steps
 from benchmarks.calibration_sampler_models import Trained, noise, trained
 from benchmarks.measuring import Bar, keep, show
-from windermere.auditing import Outcome
 from windermere.auditing.sets import Measured, set_gap
 
 MANY, ON_LADDER, AUDITED = 10_000, 4000, 1000
@@ -118,19 +118,14 @@ def run() -> list[Bar]:
     table = confusion(found)
     show(f"Calibration of the audit on {len(found)} samplers", table)
     keep("calibration_samplers", {"samplers": [asdict(answer) for answer in found], "confusion": table})
-    return bars(found)
+    return bars_of(found)
 
 
-def bars(answers: Sequence[Answer]) -> list[Bar]:
-    wrong = [each for each in answers if each.answer not in (each.label, str(Outcome.UNDECIDED))]
-    stray = [each for each in answers if each.answer == str(Outcome.UNDECIDED) and not each.straddles]
+def bars_of(answers: Sequence[Answer]) -> list[Bar]:
     pairs = [(each.safe, each.safe_by_brute_force) for each in answers]
-    off = [max(a / b, b / a) for a, b in pairs if a and b]
     alone = [1 for a, b in pairs if (a is None) != (b is None)]
     return [
-        Bar(name="samplers", measured=len(answers), limit=30, at_least=True),
-        Bar(name="samplers: audits that contradict the label", measured=len(wrong), limit=0, at_least=False),
-        Bar(name="samplers: undecided, and no interval straddles", measured=len(stray), limit=0, at_least=False),
-        Bar(name="samplers: safe steps off by a factor", measured=max(off, default=1.0), limit=2.01, at_least=False),
+        *bars("samplers", answers, least=30),
+        bar_of_safe_steps("samplers", pairs),
         Bar(name="samplers: safe steps that only one of both has", measured=len(alone), limit=0, at_least=False),
     ]

@@ -29,6 +29,7 @@ from benchmarks.measuring import RESULTS, Bar
 from windermere.cli.terminal import training_progress
 from windermere.errors import RunError
 from windermere.paper import data
+from windermere.paper.studies.study import paper_config
 from windermere.paper.training import (
     Adaptation,
     Labelled,
@@ -37,7 +38,6 @@ from windermere.paper.training import (
     evaluate,
     make_controller,
     open_run,
-    paper_settings,
     resumed_config,
     stop_sign,
     train,
@@ -46,7 +46,6 @@ from windermere.paper.training import (
 from windermere.records import environment, read_json, read_metrics, write_json
 from windermere.solvers import Solver
 
-SEEDS = (0, 1, 2, 3, 4)
 TARGETS = (0.01, 0.02, 0.04, 0.08)
 EQUAL = {"euler/midpoint": (0.075,), "midpoint/rk4": (0.09,)}
 """More targets, chosen for their cost alone: that of the paper's algorithm at its threshold of 0.1, within 5%."""
@@ -70,8 +69,7 @@ IMAGE_FLOW, IMAGE_SAMPLES = wm.FixedStep.of("rk4", steps=8), 500
 
 
 def _config(name: str, solver: Solver, **settings: Any) -> RunConfig:
-    values = {**paper_settings(name, solver), "seeds": SEEDS, **settings}
-    return RunConfig(data=name, solver=solver, evaluate_every=values["iterations"] // 20, **values)
+    return paper_config(name, solver, tests=20, **settings)
 
 
 def _adapted(name: str, pair: str, adaptation: Adaptation, rule: Mapping[str, Any], **settings: Any) -> RunConfig:
@@ -130,7 +128,7 @@ def _sets(config: RunConfig) -> tuple[Labelled, Labelled]:
     return loaded.train, loaded.test
 
 
-def run(name: str, out: Path, *, device: str, time_limit: float | None, capture: bool | None) -> None:
+def train_one(name: str, out: Path, *, device: str, time_limit: float | None, capture: bool | None) -> None:
     """Train one run, or go on with it."""
     path = folder(out, name)
     begun = (path / "config.json").exists()
@@ -229,8 +227,8 @@ def bars(results: Mapping[str, Mapping[str, Any]], group: str = "sphere2 euler/m
     return [Bar(name=name, measured=m, limit=limit, at_least=at_least) for name, m, limit, at_least in numbers]
 
 
-def bars_of_results() -> list[Bar]:
-    """Of the runs that were collected; training them again takes hours on two cores."""
+def run() -> list[Bar]:
+    """The bars of the runs that were collected: training them again takes hours on two cores."""
     results = read_json(RESULTS / "frontier.json")["runs"]
     groups = [f"sphere2 {pair}" for pair in (*PAIRS, *TOLERANCES)]
     needed = ("paper 0.1", f"steady {wm.SteadySteps.target:g}")
@@ -287,7 +285,7 @@ def main(arguments: list[str]) -> int:
     elif options.action == "run":
         for name in names:
             capture = False if options.no_capture else None
-            run(name, options.out, device=options.device, time_limit=options.time_limit, capture=capture)
+            train_one(name, options.out, device=options.device, time_limit=options.time_limit, capture=capture)
     else:
         kept = {} if options.action == "names" else read_json(RESULTS / "frontier.json")["runs"]
         print(*(names if options.action == "names" else table(kept)), sep="\n")

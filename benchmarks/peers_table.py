@@ -53,29 +53,31 @@ it Windermere can save depends on the field:
   solves with dense output inside, and its gradient by another (`backprop`, `checkpoint` and `adjoint`). It is an
   interpreter in CUDA C, so that no field has to be compiled: NVRTC, which PyTorch brings along, compiles it when it is
   first needed, and the result is kept beside the C code's. It does so in a process apart: until it is done, some three
-  seconds, solves are captured or go step by step, so that last bits may change then (that part has not run on a GPU
-  yet). A block of threads has a few samples, with all their values and all weights on chip; with adaptive steps, all
-  blocks wait for each other at each step and take the same decision.
+  seconds, solves are captured or go step by step, so that last bits may change then. A block of threads has a few
+  samples, with all their values and all weights on chip; with adaptive steps, all blocks wait for each other at each
+  step and take the same decision.
   Where it does not fit (networks of more than about 16,000 weights), and for control by sample, ensembles and fixed
   steps with an adjoint, the steps are captured.
 - **Any other field on a GPU**: from the second solve of its kind on, a *step* is captured as a CUDA graph, there and
   back, and replayed. Number, time and size of the step lie on the device, so that another number of steps or another
   tolerance needs no new capture; an adaptive step decides on the device whether it is accepted. The way back computes
-  a step again from its state. A field is captured only if two watched calls show that it can be replayed: it computes
-  with tensors only, all of them found among its parameters, buffers, attributes and closures, and changes nothing. A
-  fingerprint of all that it depends on is compared at every solve. Whatever reads numbers, draws some, counts its
-  calls, has hooks or is not understood goes step by step (the logger `windermere` says why). `captured=True` asks for
-  a capture at once, and is an error that says why where there is none; `captured=False` does without.
+  a step again from its state, several steps beside each other, and what the parameters get beside the rest. A field
+  is captured only if two watched calls show that it can be replayed: it computes with tensors only, all of them found
+  among its parameters, buffers, attributes and closures, and changes nothing. A fingerprint of all that it depends on
+  is compared at every solve. Whatever reads numbers, draws some, counts its calls, has hooks or is not understood
+  goes step by step (the logger `windermere` says why). `captured=True` asks for a capture at once, and is an error
+  that says why where there is none; `captured=False` does without.
 - **Anything else** goes through PyTorch step by step, as with torchdiffeq.
 """
 OWN_FIELD = """
 ## A field of your own
 
 Milliseconds of a forward and backward pass, float32, one CPU core; medians of 20 rounds in turns; diffrax and
-`lax.scan` in their fastest forms, compiled beforehand (`python -m benchmarks own_field`, {machine}, commit
-`{commit}`). *Time MLP* is `net(cat([z, t]))` with 2-64-64-2 units and tanh, batch 128; *latent* 20-100-100-20 with
-ELU, batch 50, its states interpolated at 100 times; *flow* the time MLP with the exact trace of its Jacobian, by
-autograd inside the field, batch 512.
+`lax.scan` in their fastest forms, compiled beforehand (`taskset -c 1 python -m benchmarks own_field`, commit
+`{commit}` on an {machine}: processor time, a tenth more or less from one measurement to the next). *Time MLP* is
+`net(cat([z, t]))` with 2-64-64-2 units and tanh, batch 128; *latent* 20-100-100-20 with ELU, batch 50, its states
+interpolated at 100 times; *flow* the time MLP with the exact trace of its Jacobian, by autograd inside the field,
+batch 512.
 
 {table}
 """
@@ -102,7 +104,8 @@ adjoint and step controller of diffrax. *torchdiffeq, Conv1d* is torchdiffeq as 
 library has no such method, or that it was not measured. torchode controls the error of each sample, the others that of
 the batch.
 
-For one model with 2 steps JAX is ahead. There, nearly all of Windermere's time is spent around the solve.
+For one model with 2 steps `lax.scan` is ahead, on one core by a tenth. There, nearly all of Windermere's time is spent
+around the solve.
 """
 SECTION = """
 ### {title}

@@ -17,7 +17,6 @@ from torchdiffeq import odeint, odeint_adjoint
 
 import windermere as wm
 from benchmarks.peers_work import LEARNING_RATE, Contender, Gradient, Work, model, weights
-from benchmarks.sphere_step import ConvField
 from windermere.paper.fast.dense import Layers, banded, evaluate, repeated
 from windermere.paper.training import Ensemble
 from windermere.paper.training.checkpoint import update
@@ -83,6 +82,17 @@ def convolving(library: str, form: str, work: Work, solve: Solve, x: Tensor, y: 
 
     parameters = {name: [dict(m.named_parameters())[name] for m in made] for name in weights(work)}
     return _contender(library, form, _by_autograd(logits, y), parameters)
+
+
+class ConvField(nn.Module):
+    """The paper's field as anyone would write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lift, self.mix, self.lower = nn.Conv1d(1, 32, 1), nn.Conv1d(32, 32, 3, padding=1), nn.Conv1d(32, 1, 1)
+
+    def forward(self, t: Tensor, z: Tensor) -> Any:
+        return self.lower(F.relu(self.mix(F.relu(self.lift(z)))))
 
 
 class DenseField(nn.Module):

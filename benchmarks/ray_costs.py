@@ -8,13 +8,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from benchmarks.measuring import Bar, keep, show
+from benchmarks.measuring import Bar, keep, show, side_by_side
 from benchmarks.ray_nodes import nodes
 from windermere.paper.cluster.driver import Driver
 from windermere.paper.cluster.pool import open_pool
@@ -24,20 +25,15 @@ from windermere.paper.studies.registry import find_study
 from windermere.paper.studies.rows import GRID, GridRow, Tables
 from windermere.paper.training import RunConfig, StopSign, hold_run, make_ensemble, paper_settings
 from windermere.paper.training.checkpoint import make_optimizer, pack
-from windermere.records import AttemptFolder, hand_out, read_tensors, take_over
+from windermere.records import AttemptFolder, hand_out, new_label, read_tensors, take_over
 from windermere.solvers import FixedStep
 
-TASKS, ROUNDS = 2000, 1
+TASKS, ROUNDS, ATTEMPTS = 2000, 1, 5
 SOME = (torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
 
 
-def median_seconds(act: Callable[[], object], times: int = 15) -> float:
-    seconds = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        act()
-        seconds.append(time.perf_counter() - begun)
-    return median(seconds)
+def median_seconds(act: Callable[[], object], times: int = 15, clock: Callable[[], float] = time.perf_counter) -> float:
+    return side_by_side({"it": act}, rounds=times, warm_up=0, clock=clock)["it"]
 
 
 def handed_out() -> dict[str, Any]:
@@ -80,25 +76,26 @@ def _checkpoint(run: Path, data: str) -> dict[str, float]:
     for tensor in ensemble.parameters():
         tensor.grad = torch.zeros_like(tensor)
     optimizer.step()
-    tensors, meta = pack(ensemble, optimizer), {"iteration": 1, "config": config.digest, "seeds": [0]}
+    tensors = pack(ensemble, optimizer)
+    taken = []
     with hold_run(run, config) as held:
-        hand_out(held, "0001-a")
-        with AttemptFolder.begin(run, "0001-a", config.to_dict(), {}) as attempt:
-            attempt.log({"iteration": 1, "loss": 0.5})
-            write = median_seconds(lambda: attempt.save_checkpoint(tensors, meta))
-            read = median_seconds(lambda: read_tensors(attempt.checkpoint))
-            size = attempt.checkpoint.stat().st_size
-            attempt.save_model({name: t.detach() for name, t in ensemble.tensors.items()}, {})
-        begun = time.perf_counter()
-        take_over(held)
-        taken = time.perf_counter() - begun
+        for number in range(1, ATTEMPTS + 1):
+            label, meta = new_label(number), {"iteration": number, "config": config.digest, "seeds": [0]}
+            hand_out(held, label)
+            with AttemptFolder.begin(run, label, config.to_dict(), {}) as attempt:
+                attempt.log({"iteration": number, "loss": 0.5})
+                write = median_seconds(partial(attempt.save_checkpoint, tensors, meta))
+                read = median_seconds(partial(read_tensors, attempt.checkpoint))
+                size = attempt.checkpoint.stat().st_size
+                attempt.save_model({name: t.detach() for name, t in ensemble.tensors.items()}, {})
+            taken.append(median_seconds(partial(take_over, held), 1))
     of_run = sum(path.stat().st_size for path in run.iterdir())
-    seconds = {"written in s": round(write, 4), "read in s": round(read, 4), "taken over in s": round(taken, 4)}
+    seconds = {"written in s": round(write, 4), "read in s": round(read, 4), "taken over in s": round(median(taken), 4)}
     return {"bytes": size, **seconds, "bytes of a run": of_run}
 
 
 def rows(folder: Path) -> dict[str, float]:
-    """Adding the rows of one more run (13 rows) to a table that has those of so many runs already."""
+    """Processor seconds of adding the rows of one more run (13 rows) to a table that has those of so many already."""
     study = replace(find_study("sphere2-fixed"), runs=lambda quick: {})
     found = {}
     for runs in (100, 1000, 10_000):
@@ -107,7 +104,8 @@ def rows(folder: Path) -> dict[str, float]:
         made = {f"run-{number}_seeds-0": {"commit": "0" * 40, "torch": "2", "device": "cuda"} for number in range(runs)}
         here.add(Tables({GRID: many}), made)
         one = Tables({GRID: [_row("one-more", test) for test in range(13)]})
-        found[str(runs)] = round(median_seconds(lambda here=here, one=one: here.add(one, {}), 3), 3)  # type: ignore[misc]
+        seconds = median_seconds(partial(here.add, one, {}), 5, time.process_time)
+        found[str(runs)] = round(seconds, 4)
     return found
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 
 @contextmanager
-def nodes(count: int, **system: int) -> Iterator[Any]:
-    """Nodes of one core each, beside one for the driver that has none; all are ended with the body."""
+def nodes(count: int, cores: int = 0, **system: int) -> Iterator[Any]:
+    """Nodes of one core each, beside one for the driver with so many; all are ended with the body."""
     # Ray's processes are nicer than others: a busy machine would give them less than what they are compared with.
     os.environ.update({"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"})
     from ray.cluster_utils import Cluster as Nodes
 
-    head = {"num_cpus": 0, "include_dashboard": False, "_system_config": system}
+    head = {"num_cpus": cores, "include_dashboard": False, "_system_config": system}
     started = Nodes(initialize_head=True, head_node_args=head)
     try:
         for _ in range(count):

@@ -1,7 +1,8 @@
 """A study on three nodes of Ray, with a node killed twice, beside the same study without Ray; and what Ray costs.
 
 `python -m benchmarks ray_study`. The 34 runs are the 17 of sphere2-fixed with two learning rates, with few iterations:
-its quick version has 7 only.
+its quick version has 7 only. What is measured begins when Ray has started and a process of each side has trained and
+measured something: what it imports for that is its start.
 """
 
 import os
@@ -10,9 +11,10 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,26 +23,31 @@ import torch
 
 from benchmarks.measuring import Bar, keep, show
 from benchmarks.ray_nodes import first_at_work, nodes, raylet_of
-from windermere.paper.cluster.driver import Driver
-from windermere.paper.cluster.pool import Cluster, Pool, open_pool
-from windermere.paper.cluster.work import Resources, Work
+from windermere.paper.cluster.pool import Cluster, open_pool
 from windermere.paper.studies.grids import fixed_runs
 from windermere.paper.studies.registry import find_study
-from windermere.paper.studies.running import Choice, load_sets, run_study
+from windermere.paper.studies.running import Choice, run_study
 from windermere.paper.studies.study import Study
-from windermere.paper.training import RunConfig, StopSign
+from windermere.paper.training import RunConfig
 
-ROUNDS, SEEDS = 2, (0, 1)
+ROUNDS, SEEDS = 3, (0, 1)
 FEW: Mapping[str, Any] = {"iterations": 300, "log_every": 50, "evaluate_every": 300, "checkpoint_every": 20}
+MORE: Mapping[str, Any] = {"iterations": 900, "log_every": 50, "evaluate_every": 150, "checkpoint_every": 500}
 
 
-def thirty_four(quick: bool) -> dict[str, RunConfig]:
+def thirty_four(settings: Mapping[str, Any]) -> dict[str, RunConfig]:
     runs = fixed_runs("sphere2", quick=False)
-    return {f"{name}-lr{lr:g}": replace(config, lr=lr, **FEW) for lr in (1e-3, 1e-2) for name, config in runs.items()}
+    return {
+        f"{name}-lr{lr:g}": replace(config, lr=lr, **settings) for lr in (1e-3, 1e-2) for name, config in runs.items()
+    }
 
 
-QUICK = replace(find_study("sphere2-fixed"), draw=lambda tables, folder: [])
-STUDY = replace(QUICK, runs=thirty_four)
+def study_of(runs: Mapping[str, RunConfig]) -> Study:
+    return replace(find_study("sphere2-fixed"), draw=lambda tables, folder: [], runs=lambda quick: runs)
+
+
+FIRST = study_of({"euler-1-lr0.001": replace(thirty_four(FEW)["euler-1-lr0.001"], iterations=2, evaluate_every=1)})
+SHORT, LONGER = study_of(thirty_four(FEW)), study_of(thirty_four(MORE))
 
 
 def tables_of(out: Path) -> dict[str, bytes]:
@@ -63,14 +70,14 @@ class Spent:
 
 
 def processor_seconds(process: int) -> float:
-    """Processor time of a process and of those that it has started, and they in turn."""
+    """Processor time of a process and of those that it has started, and they in turn, those that have ended too."""
     families: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = path.read_text().rpartition(")")[2].split()
             families.setdefault(int(fields[1]), []).append(int(path.parent.name))
-            ticks[int(path.parent.name)] = int(fields[11]) + int(fields[12])
+            ticks[int(path.parent.name)] = sum(map(int, fields[11:15]))
 
     def of(number: int) -> int:
         return ticks.get(number, 0) + sum(map(of, families.get(number, [])))
@@ -78,38 +85,30 @@ def processor_seconds(process: int) -> float:
     return of(process) / os.sysconf("SC_CLK_TCK")
 
 
-def plainly(out: Path, study: Study, choice: Choice) -> Spent:
+def spent_on(out: Path, study: Study, cluster: Cluster | None = None) -> Spent:
+    """What a study takes, once all that it needs has been used."""
+    run_study(FIRST, out / "first", Choice(seeds=SEEDS), cluster=cluster)
     begun = Spent.now()
-    run_study(study, out, choice)
+    run_study(study, out / "study", Choice(seeds=SEEDS), cluster=cluster)
     return Spent.now().since(begun)
 
 
-@contextmanager
-def warm(address: str, begun: list[Spent]) -> Iterator[Pool]:
-    """The pool, once a process of it has imported PyTorch; then the clock starts."""
-    with open_pool(address) as pool:
-        nothing = Work(runs=(), configs=(), sets=load_sets("sphere2", 0), resources=Resources())
-        Driver(pool, StopSign()).drive([nothing], lambda ended: ())
-        begun.append(Spent.now())
-        yield pool
-        begun.append(Spent.now())
-
-
-def by_ray(out: Path, study: Study, choice: Choice, address: str, tell: Callable[[str], None]) -> Spent:
-    times: list[Spent] = []
-    cluster = Cluster(open=lambda: warm(address, times), tell=tell)
-    run_study(study, out, choice, cluster=cluster)
-    return times[1].since(times[0])
+def by_ray(out: Path, study: Study) -> Spent:
+    """One node with one core."""
+    with nodes(0, cores=1) as started, open_pool(started.address) as pool:
+        return spent_on(out, study, Cluster(open=lambda: nullcontext(pool), tell=print))
 
 
 def side_by_side(folder: Path) -> dict[str, Any]:
-    """One process without Ray, and one node of Ray with one core, in turns: the quick study."""
+    """One process without Ray, and one node of Ray with one core, in turns."""
     spent: dict[str, list[Spent]] = {"plain": [], "ray": []}
     for number in range(ROUNDS):
-        spent["plain"].append(plainly(folder / f"plain-{number}", QUICK, Choice(quick=True)))
-        with nodes(1) as started:
-            spent["ray"].append(by_ray(folder / f"ray-{number}", QUICK, Choice(quick=True), started.address, print))
-    found: dict[str, Any] = {}
+        spent["plain"].append(spent_on(folder / f"plain-{number}", LONGER))
+        spent["ray"].append(by_ray(folder / f"ray-{number}", LONGER))
+    found: dict[str, Any] = {"runs": len(thirty_four(MORE)), **MORE, "seeds of a run": len(SEEDS)}
+    found["tables equal"] = all(
+        tables_of(folder / f"ray-{n}" / "study") == tables_of(folder / f"plain-{n}" / "study") for n in range(ROUNDS)
+    )
     for kind in ("clock", "processors"):
         seconds = {name: [round(getattr(one, kind), 1) for one in each] for name, each in spent.items()}
         ratios = [ray / plain for ray, plain in zip(seconds["ray"], seconds["plain"], strict=True)]
@@ -143,12 +142,13 @@ def killing(folder: Path) -> dict[str, Any]:
                 started.add_node(num_cpus=1)
 
         threading.Thread(target=kill_twice, daemon=True).start()
-        by_ray(out, STUDY, Choice(seeds=SEEDS), started.address, tell)
-    plainly(folder / "whole", STUDY, Choice(seeds=SEEDS))
+        cluster = Cluster(open=partial(open_pool, started.address), tell=tell)
+        run_study(SHORT, out, Choice(seeds=SEEDS), cluster=cluster)
+    run_study(SHORT, folder / "whole", Choice(seeds=SEEDS))
     equal = tables_of(out) == tables_of(folder / "whole")
     return {
         "nodes": 3,
-        "runs": len(thirty_four(True)),
+        "runs": len(thirty_four(FEW)),
         "killed": len(killed),
         "seconds": killed,
         "told": told,

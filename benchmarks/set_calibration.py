@@ -21,7 +21,7 @@ from windermere.auditing.statistics import Gap
 DIFFERENT, MISSED = "real against real is called different", "a gap's interval misses it"
 KINDS = ("energy", "sliced-wasserstein", "mmd", "frechet")
 DECIDING = ("energy", "mmd")
-"""Those that are within 0.1 in the worst case too, and that a verdict may rest on."""
+"""The kinds that are within 0.1 in the worst case too, and that a verdict may rest on."""
 SIZES = ((500, 500), (200, 800), (800, 200))
 """Generated and real samples."""
 Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]

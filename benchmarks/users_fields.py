@@ -121,7 +121,9 @@ def loss_of(states: Any) -> Tensor:
     return total
 
 
-def ours(job: Job, device: str, *, fast: bool = True, compile: bool = False) -> Callable[[], list[Tensor]]:
+def ours(
+    job: Job, device: str, *, fast: bool = True, compile: bool = False, captured: bool | None = None
+) -> Callable[[], list[Tensor]]:
     """The loss and the gradients of the state and of the parameters, by Windermere."""
     field, start = job.made(device), job.start(device)
     leaves = [x.requires_grad_() for x in (start if isinstance(start, tuple) else (start,))][:1]
@@ -129,7 +131,9 @@ def ours(job: Job, device: str, *, fast: bool = True, compile: bool = False) -> 
     def work() -> list[Tensor]:
         gradient: Any = "adjoint" if job.adjoint else "backprop"
         with wm.fast_paths(fast):
-            solution = wm.solve(field, start, job.solver, job.times, gradient=gradient, compile=compile)
+            solution = wm.solve(
+                field, start, job.solver, job.times, gradient=gradient, compile=compile, captured=captured
+            )
             states: Any = solution.states if job.outputs > 2 else solution.final
             loss = loss_of(states)
             return [loss.detach(), *torch.autograd.grad(loss, [*leaves, *field.parameters()])]
