@@ -17,14 +17,6 @@ EXPLAINED = [name for name in NAMES if name not in ("METHODS", "Solver", "State"
 """Types and a table, which have no docstring of their own."""
 
 
-def answer(script: str) -> str:
-    """What a fresh Python prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=surroundings(), capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
 @pytest.mark.parametrize("name", EXPLAINED)
 def test_a_public_name_says_what_it_is_and_its_example_is_true(name: str) -> None:
     value = getattr(wm, name)
@@ -45,37 +37,6 @@ def test_every_public_method_says_what_it_does(name: str) -> None:
 
 def test_the_package_names_all_that_it_exports() -> None:
     assert all(f"`{name}`" in (wm.__doc__ or "") for name in NAMES)
-
-
-def test_importing_the_library_loads_no_drawing_no_terminal_and_nothing_of_the_paper() -> None:
-    heavy = ("matplotlib", "typer", "rich", "windermere.paper", "windermere.cli")
-    names = ", ".join(name for name in NAMES if name != "load_run")  # which is the paper's
-    script = f"import sys\nfrom windermere import {names}\nprint([name for name in {heavy} if name in sys.modules])"
-    assert answer(script) == "[]"
-
-
-def test_the_facade_alone_loads_no_pytorch() -> None:
-    assert answer("import sys, windermere; print(dir(windermere) and 'torch' in sys.modules)") == "False"
-
-
-def test_all_public_names_are_seen_before_they_are_imported() -> None:
-    seen = answer("import windermere as wm; print({*wm.__all__} <= {*dir(wm)}, 'audit' in vars(wm))")
-    assert seen == "True False"
-
-
-def test_a_star_and_help_find_every_public_name() -> None:
-    script = "import pydoc, windermere\nfrom windermere import *\nprint({*windermere.__all__} - {*globals()})\n"
-    missing, page = answer(f"{script}print(pydoc.plain(pydoc.render_doc(windermere)))").split("\n", 1)
-    assert missing == "set()"
-    explained = page.split("PACKAGE CONTENTS")[1]  # behind the docstring, which has them all
-    assert not [name for name in NAMES if name not in explained]
-
-
-@pytest.mark.parametrize(
-    "room", ["adaptation", "auditing", "checks", "errors", "fast", "nn", "records", "report", "solvers"]
-)
-def test_the_librarys_rooms_need_no_import_of_their_own(room: str) -> None:
-    assert answer(f"import windermere; print(windermere.{room}.__name__)") == f"windermere.{room}"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_public_names import answer
+from tests.processes import answer
 
 pytest_plugins = ("pytester",)
 

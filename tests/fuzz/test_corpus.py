@@ -34,6 +34,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: wm.SteadySteps(train="bosh32", check="dopri54", span=1e150),
         "span is a length of time from 1e-30 to 1e",
     ),
+    "a budget beyond all numbers": (
+        lambda: wm.StepAdaptation(train="euler", check="bosh32", budget=10**400),
+        r"budget is a number of steps up to 1e\+15, not 1000",
+    ),
     "options that are a truth value": (
         lambda: wm.odeint_adjoint(Autonomous(nn.Linear(2, 2)), torch.ones(3, 2), torch.arange(2.0), options=YES),
         "options must be a dict, not a bool",

@@ -3,16 +3,16 @@
 from typing import Any
 
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from tests.fast.fields import Embedded, Squashed
+from tests.fast.fields import Embedded, Pieces, Squashed
 from tests.fuzz.judging import assert_alike, outcome, parts_of
 from tests.fuzz.profiles import examples
 from tests.fuzz.strategies import Recipe, adaptive_solvers, fixed_solvers, mostly, problems, times
 from windermere.errors import WindermereError
-from windermere.solvers import Solution, fast_paths, solve
+from windermere.solvers import Adaptive, Solution, fast_paths, solve
 
 ROUNDING = {torch.float64: 1e-10, torch.float32: 2e-4}
 OF_ONE_TIME = (Embedded, Squashed)
@@ -58,12 +58,26 @@ def test_fixed_steps_are_the_same_by_every_path(problem: Any, solver: Recipe, at
         assert_alike(fast.trajectory.states, slow.trajectory.states, rtol=rtol, atol=atol)
 
 
+def at_a_jump() -> tuple[Any, Any]:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        field = Pieces().double()
+    return field, torch.randn(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
 @examples("adaptive")
 @given(problem=problems(), solver=adaptive_solvers(), at=times, named=options)
+@example(
+    problem=at_a_jump(),
+    solver=Recipe(Adaptive, ("dopri54",), {"rtol": 1e-7, "atol": 1e-8, "control": "batch", "max_steps": 400}),
+    at=None,
+    named={"record": False, "interpolate": None},
+)
 def test_adaptive_steps_are_the_same_by_every_path(
     problem: Any, solver: Recipe, at: Any, named: dict[str, Any]
 ) -> None:
-    """Where rounding decides whether a step is accepted, both are as near as their tolerance has them."""
+    """Where rounding decides whether a step is accepted, both are as near as their tolerance has them: so it does where
+    more steps are rejected than accepted, at jumps of the field, though counts be the same."""
     assume(solver.named["control"] == "batch" or not isinstance(problem[0], OF_ONE_TIME))
     fast, slow = both(problem, solver, at, named)
     assert type(fast) is type(slow), (fast, slow)
@@ -71,7 +85,8 @@ def test_adaptive_steps_are_the_same_by_every_path(
         return
     rtol, atol = rounding_of(slow)
     own = solver.made()
-    if not same_counts(fast, slow):
+    stats = slow.stats
+    if not same_counts(fast, slow) or bool(torch.as_tensor(stats.rejected > stats.accepted).any()):
         rtol, atol = rtol + 100 * own.rtol, atol + 100 * (own.atol + own.rtol)
     else:
         rtol, atol = rtol + own.rtol, atol + own.atol  # steps follow from error estimates, which are rounded too
