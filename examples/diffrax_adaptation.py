@@ -39,6 +39,7 @@ def loss(weights, x, y, method, step):
 
 gradient = jax.jit(jax.grad(loss, has_aux=True), static_argnames="method")
 predict = jax.jit(forward, static_argnames="method")
+update = jax.jit(update)  # as it is, it compiles anew in each iteration
 
 
 def score(logits, y):

@@ -27,6 +27,7 @@ class Classifier(nn.Module):
 
 
 torch.manual_seed(0)
+torch.set_num_threads(1)  # the network is so small that several would wait for one another
 data = load("sphere2")
 model = Classifier()
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

@@ -22,7 +22,7 @@ SHARES = (0.35, 0.75)
 STYLE = """
 .top, .head, .overview, #verdicts, .tools, .legend, .ticks, #player h2, .skip { display: none !important; }
 body { padding: 0 !important; max-width: none !important; } #player { border: 0 !important; margin: 0 !important; }
-.picture figcaption { height: 2.8em; overflow: hidden; }
+.picture figcaption { height: 4.2em; }
 """
 
 
