@@ -87,8 +87,7 @@ class Traced:
     roots: list[Tensor]
     recipe: Recipe
     unread: list[Tensor] | None
-    """Of a module that depends on no tensors that need gradients but its own parameters, those parameters that it does
-    not depend on; else None."""
+    """The parameters that a module does not depend on. None where it depends on other tensors that need gradients."""
     is_alike: bool
     """Whether the external tensors are roots as they are, of the dtype of the state and where it is."""
 

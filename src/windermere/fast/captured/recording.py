@@ -13,7 +13,7 @@ import torch
 WARM_UPS = 2
 """Runs before a capture, in which libraries set themselves up."""
 ROUNDS = 3
-"""Of each way that some work may be done."""
+"""How often each way of doing some work is timed."""
 LANES = 4
 """Streams side by side. Each has a workspace of cuBLAS's: 32 MiB on an H200, 8 on most."""
 

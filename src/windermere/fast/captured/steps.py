@@ -165,7 +165,7 @@ class FixedSteps:
 
 
 def recording_of(take: Take, settle: Settle | None, like: Tensor, at_once: int) -> Recording:
-    """Of steps, which are settled where someone asks for it; so many of them at once, too."""
+    """A recording of one step, and of so many at once. Each is settled where someone asks for it."""
     if settle is None:
         return Recording(take, [at_once] if at_once > 1 else [])
     beside = partial(settle_beside, settle, take, like)
