@@ -36,7 +36,7 @@ def python(*arguments: object, **options: Any) -> Iterator["subprocess.Popen[str
 
 def leave() -> NoReturn:
     """End a rank without Python's own end. gloo's threads let go of the last collective a moment after it is done, and
-    need Python for that: PyTorch 2.13 aborts where Python is ending by then (DistributedDataParallel keeps the threads).
+    need Python for that: PyTorch 2.13 aborts where Python is ending by then (DistributedDataParallel keeps them).
     """
     sys.stdout.flush()
     sys.stderr.flush()
