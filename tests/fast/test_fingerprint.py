@@ -24,7 +24,8 @@ import torch
 from torch import Tensor, nn
 
 from windermere.fast.code import is_fixed, names_of
-from windermere.fast.fingerprint import UnknownFieldError, fingerprint
+from windermere.fast.fingerprint import fingerprint
+from windermere.fast.look import UnknownFieldError
 
 args = argparse.Namespace(alpha=0.5)
 data = threading.Lock()

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from windermere._torch_private import has_hooks, pulled_back, saving_plainly
-from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
+from windermere.fast.fingerprint import Fingerprint, fingerprint
+from windermere.fast.look import UnknownFieldError
 from windermere.fast.program import Program, evaluate
 from windermere.fast.recipe import Recipe
 from windermere.fast.snapshot import take_snapshot

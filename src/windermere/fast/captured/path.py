@@ -18,7 +18,8 @@ from windermere.fast.captured.shelf import Captured, Known, Shelf
 from windermere.fast.captured.steps import Motion
 from windermere.fast.captured.twins import Twins
 from windermere.fast.captured.walks import Station
-from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
+from windermere.fast.fingerprint import Fingerprint, fingerprint
+from windermere.fast.look import UnknownFieldError
 from windermere.fast.observed import NotReplayableError, check_alone, observe
 from windermere.solvers import FastAdjoint, FastPath, Problem, Walked
 from windermere.solvers.field import packed_rate

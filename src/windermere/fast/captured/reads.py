@@ -5,7 +5,8 @@ from typing import Any
 
 from windermere._torch_private import times_written
 from windermere.errors import UsageError
-from windermere.fast.fingerprint import Fingerprint, UnknownFieldError, fingerprint
+from windermere.fast.fingerprint import Fingerprint, fingerprint
+from windermere.fast.look import UnknownFieldError
 
 
 class Reads:
