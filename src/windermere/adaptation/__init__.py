@@ -5,17 +5,10 @@ the outline of both: `one_iteration` in `paper/training/iteration.py`, or any lo
 update.
 """
 
-from windermere.adaptation.controller import (
-    Controller,
-    ControllerState,
-    Decision,
-    Review,
-    Score,
-    review,
-    review_members,
-)
+from windermere.adaptation.controller import Controller, ControllerState, Decision, Review, review, review_members
 from windermere.adaptation.distributed import shared_review
 from windermere.adaptation.random_steps import RandomSteps
+from windermere.adaptation.score import Score
 from windermere.adaptation.serialisation import OwnController, controller_from_dict, controller_to_dict
 from windermere.adaptation.signals import error_ratio, moved_mass, relative_distance
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances

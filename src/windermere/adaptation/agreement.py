@@ -9,7 +9,8 @@ import warnings
 from dataclasses import dataclass
 from math import isnan
 
-from windermere.adaptation.controller import PrecisionControl, Score, check_positive
+from windermere.adaptation.controller import PrecisionControl, check_positive
+from windermere.adaptation.score import Score
 from windermere.errors import ThresholdWarning, UsageError
 
 PAPERS_THRESHOLD = 0.1

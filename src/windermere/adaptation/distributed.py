@@ -8,7 +8,8 @@ import torch
 import torch.distributed as dist
 
 from windermere._torch_private import accelerator
-from windermere.adaptation.controller import FAILED, Controller, ControllerState, Kind, Score, as_score, review
+from windermere.adaptation.controller import Controller, ControllerState, Kind, review
+from windermere.adaptation.score import FAILED, Score, as_score
 from windermere.errors import SolverError, ToleranceError
 
 

@@ -13,16 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere.adaptation.controller import (
-    FAILED,
-    Controller,
-    ControllerState,
-    Decision,
-    Score,
-    check_controller,
-    review,
-)
+from windermere.adaptation.controller import Controller, ControllerState, Decision, check_controller, review
 from windermere.adaptation.distributed import averaged, of_first_rank
+from windermere.adaptation.score import FAILED, Score
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.errors import (

@@ -11,7 +11,8 @@ is below half of it. Between the two it rests, so noise and slow drift move noth
 from dataclasses import dataclass
 from math import isfinite, pow
 
-from windermere.adaptation.controller import ControllerState, PrecisionControl, Review, Score, check_positive
+from windermere.adaptation.controller import ControllerState, PrecisionControl, Review, check_positive
+from windermere.adaptation.score import Score
 from windermere.adaptation.step_size import StepControl
 from windermere.adaptation.tolerance import ToleranceControl
 from windermere.errors import UsageError

@@ -12,11 +12,11 @@ from windermere.adaptation.controller import (
     ControllerState,
     PrecisionControl,
     Review,
-    Score,
     check_positive,
     check_whole,
     precision_of,
 )
+from windermere.adaptation.score import Score
 from windermere.errors import UsageError, describe_value
 from windermere.solvers import METHODS, FixedStep
 from windermere.solvers.solver import SAME_STEP

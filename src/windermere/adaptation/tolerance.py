@@ -13,11 +13,11 @@ from windermere.adaptation.controller import (
     ControllerState,
     PrecisionControl,
     Review,
-    Score,
     check_positive,
     check_whole,
     precision_of,
 )
+from windermere.adaptation.score import Score
 from windermere.checks import as_number
 from windermere.errors import UsageError
 from windermere.solvers import Adaptive

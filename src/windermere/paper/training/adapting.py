@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.adaptation import Controller, ControllerState, Score, moved_mass, review_members
-from windermere.adaptation.controller import FAILED
+from windermere.adaptation.score import FAILED
 from windermere.errors import SolverError, ToleranceError
 from windermere.paper.training.config import RunConfig
 from windermere.paper.training.ensemble import Ensemble
