@@ -25,8 +25,8 @@ from windermere.auditing.verdict import Verdict
 from windermere.checks import is_whole
 from windermere.errors import AuditError, UsageError
 from windermere.solvers import FixedStep, OnGrid, Solver, solve
-from windermere.solvers.solver import check_times
 from windermere.solvers.tableaus import METHODS, Tableau, tableau
+from windermere.solvers.times import check_times
 
 SAME_TIME = 1e-4
 """Times and steps within this share of the time span are the same: many loops add up their time in float32."""

@@ -14,7 +14,8 @@ from windermere.solvers import Gradient, OnGrid, Solver, State, final_state, sol
 from windermere.solvers.gradients import check_gradient
 from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
-from windermere.solvers.solver import check_times, default_times
+from windermere.solvers.solver import default_times
+from windermere.solvers.times import check_times
 
 
 @dataclass(eq=False)

@@ -9,15 +9,7 @@ from windermere.solvers.odeint import odeint, odeint_adjoint
 from windermere.solvers.paths import FastAdjoint, FastPath, fast_paths, register
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.solve import Solution, Stats, Trajectory, final_state, solve
-from windermere.solvers.solver import (
-    Adaptive,
-    FixedStep,
-    OnGrid,
-    Solver,
-    Solvers,
-    solver_from_dict,
-    solver_to_dict,
-)
+from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver, Solvers, solver_from_dict, solver_to_dict
 from windermere.solvers.tableaus import METHODS, Tableau, adaptive_names
 
 __all__ = [

@@ -19,7 +19,8 @@ from windermere.solvers.fixed import non_finite
 from windermere.solvers.initial_step import Numbers, by_group, probing_step, proposed_step
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
-from windermere.solvers.solver import Adaptive, Times
+from windermere.solvers.solver import Adaptive
+from windermere.solvers.times import Times
 
 SAFETY, MOST_GROWTH, MOST_SHRINKING = 0.9, 10.0, 0.2
 Flags = NDArray[np.bool_]

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from windermere.solvers.solver import MOST_STEPS, SAME_STEP, FixedStep, OnGrid, Times, may_vanish
+from windermere.solvers.solver import MOST_STEPS, SAME_STEP, FixedStep, OnGrid, may_vanish
+from windermere.solvers.times import Times
 
 
 @dataclass(frozen=True, eq=False)

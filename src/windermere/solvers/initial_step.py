@@ -14,7 +14,7 @@ from windermere.solvers.field import Field, packed_rate
 from windermere.solvers.layout import Layout, State, lay_out
 from windermere.solvers.paths import prepare
 from windermere.solvers.runge_kutta import check_kept, combine
-from windermere.solvers.solver import check_times
+from windermere.solvers.times import check_times
 
 Numbers = NDArray[np.float64]
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from windermere._torch_private import numbers_in
 from windermere.checks import as_number
 from windermere.errors import UnknownNameError, UsageError, describe_value
-from windermere.solvers.solver import SAME_STEP, Adaptive, FixedStep, OnGrid, check_times
+from windermere.solvers.solver import SAME_STEP, Adaptive, FixedStep, OnGrid
 from windermere.solvers.tableaus import METHODS
+from windermere.solvers.times import check_times
 
 FIXED = {"euler": "euler", "midpoint": "midpoint", "heun2": "heun", "heun3": "heun3", "rk4": "rk4_38"}
 ADAPTIVE = {

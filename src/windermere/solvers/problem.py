@@ -14,8 +14,9 @@ from windermere.solvers.counting import Ledger, Role, Tally
 from windermere.solvers.field import Field, Rate, Tensors
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.layout import Layout
-from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver, Times
+from windermere.solvers.solver import Adaptive, FixedStep, OnGrid, Solver
 from windermere.solvers.tableaus import Tableau
+from windermere.solvers.times import Times
 
 if TYPE_CHECKING:
     from windermere.solvers.gradients import Gradient

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from windermere.errors import UsageError, describe_value
-from windermere.solvers.solver import UNORDERED, Adaptive, OnGrid, Solver, Times, check_times_are_numbers
+from windermere.solvers.solver import Adaptive, OnGrid, Solver
+from windermere.solvers.times import UNORDERED, Times, check_times_are_numbers
 
 TimesGiven: TypeAlias = Sequence[Any] | NDArray[Any] | Tensor
 """Times for all, [n], or rows of them by sample, [B, n]."""

@@ -22,7 +22,8 @@ from windermere.solvers.members import by_sample, members_of
 from windermere.solvers.paths import prepare
 from windermere.solvers.problem import Problem, Walked
 from windermere.solvers.sample_times import TimesGiven, are_by_sample, check_sample_times, check_steps_by_sample
-from windermere.solvers.solver import Adaptive, Solver, Solvers, Times, check_times, default_times, stopping_at
+from windermere.solvers.solver import Adaptive, Solver, Solvers, default_times, stopping_at
+from windermere.solvers.times import Times, check_times
 from windermere.solvers.torch_modes import check_transforms, is_transformed
 
 Kind = TypeVar("Kind", bound=State, covariant=True, default=State)

@@ -2,30 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, asdict, dataclass, replace
-from itertools import pairwise
 from math import ceil, isfinite, nan
-from operator import gt, lt
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from windermere.checks import as_number, is_whole, tidy
 from windermere.errors import StepBudgetError, UnknownNameError, UsageError, VanishingStepError, describe_value
 from windermere.solvers.tableaus import Tableau, tableau
-from windermere.solvers.torch_modes import shows_tangent
+from windermere.solvers.times import check_times, shortened
 
 SAME_STEP = 1e-6
 """A step within this relative distance of T/N counts as T/N: rounding must not add a step of 1e-8."""
 MOST_STEPS = 10_000_000
 """A fixed grid has no step budget, but one longer than this is a slip, and would only fill the memory."""
-
-Times: TypeAlias = tuple[Any, ...]
-"""Floats; where each sample has times of its own, arrays [samples]."""
-
-UNORDERED = (str, bytes, set, frozenset, dict)
-"""Types that can be iterated over but do not hold a sequence of times in order: they are refused as times."""
 
 
 class _Method:
@@ -162,7 +153,7 @@ class OnGrid(_Method):
         places = [int(np.abs(grid - t).argmin()) for t in (start, end)]
         for place, t in zip(places, (start, end), strict=True):
             if abs(grid[place] - t) > SAME_STEP * span:
-                raise UsageError(f"t = {t} was asked for, but it is not on the solver's grid {_shortened(self.times)}")
+                raise UsageError(f"t = {t} was asked for, but it is not on the solver's grid {shortened(self.times)}")
         first, last = places
         if first == last:
             raise UsageError(
@@ -272,31 +263,6 @@ def solver_from_dict(values: Mapping[str, Any]) -> Solver:
         raise UsageError(f"these values do not make a {kind}: {dict(values)} ({error})") from error
 
 
-def check_times(times: Sequence[float]) -> tuple[float, ...]:
-    """At least two finite times, each after the one before, or each before it."""
-    if isinstance(times, tuple | list) and len(times) > 1 and set(map(type, times)) == {float}:  # nearly always
-        later = times[1:]
-        if all(map(isfinite, times)) and (all(map(lt, times, later)) or all(map(gt, times, later))):
-            return tuple(times)
-    check_times_are_numbers(times)
-    try:
-        values = None if isinstance(times, UNORDERED) else tuple(float(t) for t in times)
-    except (TypeError, ValueError, OverflowError, RuntimeError):
-        values = None
-    if values is None:
-        raise UsageError(f"times must be a sequence of numbers, not {describe_value(times)}")
-    sides = {a < b if a != b else None for a, b in pairwise(values)}
-    if not all(map(isfinite, values)) or sides not in ({True}, {False}):
-        raise UsageError(f"times must be two or more, all rising or all falling, not {_shortened(values)}")
-    return values
-
-
-def check_times_are_numbers(times: Any) -> None:
-    """Times are numbers to a solve: those that need a gradient, or carry one along, would go without it."""
-    if _needs_gradient(times):
-        raise UsageError("a solve has no gradient with respect to its times: detach them, or scale the field by time")
-
-
 def stopping_at(times: Sequence[float], solvers: Sequence[Solver]) -> list[Solver]:
     """Solvers that can land on these times: steps of one size or adaptive ones can as they are."""
     return [s.stopping_at(times) if isinstance(s, OnGrid) else s for s in solvers]
@@ -304,18 +270,6 @@ def stopping_at(times: Sequence[float], solvers: Sequence[Solver]) -> list[Solve
 
 def default_times(solver: Solver) -> tuple[float, ...]:
     return (solver.times[0], solver.times[-1]) if isinstance(solver, OnGrid) else (0.0, 1.0)
-
-
-def _needs_gradient(times: Any) -> bool:
-    entries = times if isinstance(times, tuple | list) else (times,)
-    return any(type(t) is not float and _wants_gradient(t) for t in entries)
-
-
-def _wants_gradient(time: Any) -> bool:
-    """Whether one time, or any in a row of times, asks for a gradient."""
-    entries = time if isinstance(time, tuple | list) else (time,)
-    wanting = torch.is_grad_enabled() and any(getattr(t, "requires_grad", False) for t in entries)
-    return wanting or any(map(shows_tangent, entries))
 
 
 def _number(name: str, value: float) -> float:
@@ -335,7 +289,3 @@ def _positive(name: str, value: float) -> float:
 def _readable(step: float) -> str:
     steps = round(1 / max(step, 1 / MOST_STEPS))
     return f"1/{steps}" if steps > 1 and abs(steps * step - 1) < SAME_STEP else f"{step:.4g}"
-
-
-def _shortened(values: Sequence[float]) -> str:
-    return str(list(values)) if len(values) < 6 else f"[{values[0]}, {values[1]}, ..., {values[-1]}]"
