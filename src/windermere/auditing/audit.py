@@ -23,7 +23,8 @@ from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, Rep
 from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
 from windermere.auditing.safe_step import ladder, sampler_ladder
 from windermere.auditing.samples import Batch, choose, size
-from windermere.auditing.scene import Scene, Stage
+from windermere.auditing.scene import Scene
+from windermere.auditing.scene_stage import Stage
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
 from windermere.auditing.sets.distance import SetDistance
 from windermere.auditing.subject import Pass, Subject
