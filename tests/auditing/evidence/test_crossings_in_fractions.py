@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.auditing.evidence.slow_crossings import Floats, slow_count
-from windermere.auditing.evidence import crossings
+from windermere.auditing.evidence import crossings, pieces
 from windermere.auditing.evidence.crossings import count_crossings
 from windermere.auditing.evidence.predicates import _area_sign_in_whole_numbers, area_sign
 
@@ -46,8 +46,9 @@ def test_counts_equal_those_of_all_pairs_in_fractions(trajectories: Floats) -> N
 def test_blocks_and_bands_of_any_size_count_the_same(trajectories: Floats, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = np.arange(trajectories.shape[1]) % 3
     expected = count_crossings(trajectories, labels)
-    for name, size in {"ROWS": 3, "COLUMNS": 4, "OVERHEAD": 0, "BATCH": 5}.items():
-        monkeypatch.setattr(crossings, name, size)
+    for name, size in {"ROWS": 3, "COLUMNS": 4, "OVERHEAD": 0}.items():
+        monkeypatch.setattr(pieces, name, size)
+    monkeypatch.setattr(crossings, "BATCH", 5)
     assert count_crossings(trajectories, labels) == expected
 
 
