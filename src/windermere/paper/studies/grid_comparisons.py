@@ -6,7 +6,8 @@ from statistics import fmean
 
 from windermere.paper.figures.losses_figure import LossCurve, LossPanel
 from windermere.paper.studies.critical import Critical, Grid, did_train, grids_in
-from windermere.paper.studies.grid_findings import LEAST_DECLINE, mean_and_spread, seeds_of
+from windermere.paper.studies.grid_entries import mean_and_spread, seeds_of
+from windermere.paper.studies.grid_findings import LEAST_DECLINE
 from windermere.paper.studies.rows import GridRow, grouped
 from windermere.paper.studies.statistics import Sample, judged, welch
 from windermere.paper.studies.study import ONE_SEED, Finding

@@ -1,9 +1,8 @@
 """What the grids' tables say of the claims of Section 3 and Appendix B. A mean is followed by the spread over seeds."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import dropwhile
+from collections.abc import Callable, Collection, Iterator, Sequence
 from math import log2
-from statistics import fmean, stdev
+from statistics import fmean
 
 from windermere.paper.studies.critical import (
     PRINTED,
@@ -16,7 +15,19 @@ from windermere.paper.studies.critical import (
     did_train,
     grid_name,
     grids_in,
-    short_number,
+)
+from windermere.paper.studies.grid_entries import (
+    apart_because,
+    differences,
+    drop_of,
+    halves,
+    is_of_one_seed,
+    mean_and_spread,
+    mean_drop,
+    of_several_seeds,
+    place_of,
+    seeds_of,
+    under_all,
 )
 from windermere.paper.studies.rows import GridRow, grouped
 from windermere.paper.studies.statistics import against, judged, slope, told
@@ -28,8 +39,6 @@ MIDPOINT = Check(method="midpoint", factor=0.5)
 NO_DEPENDENCE = 0.02
 """A change over a whole grid that is no clear dependence: about as much as seeds differ by."""
 LEAST_DECLINE = 0.01
-CHANCE = 0.5
-"""The accuracy of guessing on spheres. It stands for a seed that diverged, or on which its own solver fails."""
 TOO_FEW = "too few trained entries of the grid are there"
 NOT_WHOLE = "not trained with all of the grid"
 
@@ -76,32 +85,29 @@ def with_others_left_out(
     }
 
 
-# ---------------------------------------------------------------------------------------------------------
-# Claims
-
-
 def _drops(grid: Grid, whole: bool) -> Finding:
     """Some precision costs more than the threshold under the check solver; the finest does under no solver as fine."""
     claim = (
         f"trained coarsely, accuracy drops by more than {THRESHOLD:g} under a finer solver; trained finely, it does not"
     )
-    if len(there := _of_several_seeds(grid)) < 2:
+    if len(there := of_several_seeds(grid)) < 2:
         return Finding(claim=claim, ours=TOO_FEW, agrees=None, case=grid.title, brief="too few")
-    worst, finest, critical = max(there[:-1], key=_mean_drop), there[-1], grid.critical()
+    worst, finest, critical = max(there[:-1], key=mean_drop), there[-1], grid.critical()
     ours = (
-        f"under {grid.check}, the largest drop is {_drop(worst)} at {_at(worst, grid)}; at {_at(finest, grid)} it is "
-        f"{_drop(finest)}; critical {'tolerance' if grid.adaptive else 'steps'}: {critical}"
+        f"under {grid.check}, the largest drop is {drop_of(worst)} at {place_of(worst, grid)}; at "
+        f"{place_of(finest, grid)} it is {drop_of(finest)}; critical {'tolerance' if grid.adaptive else 'steps'}: "
+        f"{critical}"
     )
     if critical.passes is not None:
-        ours += f"; from there on, solvers at least as fine differ by {_off(grid, critical.passes)}"
-    fine = [entry for entry in _under_all(grid, finest.precision) if entry.precision == finest.precision]
-    if _is_of_one_seed(there):
-        shown = _mean_drop(worst) > THRESHOLD and all(entry.passes for entry in _under_all(grid, finest.precision))
+        ours += f"; from there on, solvers at least as fine differ by {differences(grid, critical.passes)}"
+    fine = [entry for entry in under_all(grid, finest.precision) if entry.precision == finest.precision]
+    if is_of_one_seed(there):
+        shown = mean_drop(worst) > THRESHOLD and all(entry.passes for entry in under_all(grid, finest.precision))
         agrees, told_of = shown if shown or whole else None, ""
     else:
         agrees, told_of = _tested_drop(worst, fine, len(there) - 1)
         agrees = agrees if agrees or whole else None
-    apart, brief = _apart(grid, there), f"{_drop(worst)} at {_at(worst, grid)}"
+    apart, brief = apart_because(grid, there), f"{drop_of(worst)} at {place_of(worst, grid)}"
     return Finding(claim=claim, ours=ours + told_of, agrees=agrees, case=grid.title, apart=apart, brief=brief + told_of)
 
 
@@ -122,14 +128,15 @@ def _no_drop(grid: Grid, whole: bool) -> Finding:
     claim = "this is the exception: there is no drop under a finer solver at any tolerance"
     if not (there := grid.trained()):
         return Finding(claim=claim, ours="no seed trained", agrees=None, case=grid.title)
-    worst = max(there, key=_mean_drop)
-    ours, apart = f"under {grid.check}, the largest drop is {_drop(worst)}, at {_at(worst, grid)}", _apart(grid, there)
-    holds: bool | None = _mean_drop(worst) <= THRESHOLD
-    if not _is_of_one_seed(there):
+    worst = max(there, key=mean_drop)
+    ours = f"under {grid.check}, the largest drop is {drop_of(worst)}, at {place_of(worst, grid)}"
+    apart = apart_because(grid, there)
+    holds: bool | None = mean_drop(worst) <= THRESHOLD
+    if not is_of_one_seed(there):
         largest = against([model.drop for model in worst.trained], THRESHOLD)
         holds = judged(largest.below(), len(there) * largest.above())  # the largest of so many
     agrees = holds if whole or not holds else None
-    return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=apart, brief=_drop(worst))
+    return Finding(claim=claim, ours=ours, agrees=agrees, case=grid.title, apart=apart, brief=drop_of(worst))
 
 
 def _own(grid: Grid, whole: bool) -> Finding:
@@ -139,7 +146,7 @@ def _own(grid: Grid, whole: bool) -> Finding:
     if len(there := grid.trained()) < 2:
         return Finding(claim=claim, ours=TOO_FEW, agrees=None, case=grid.title, brief="too few")
     low, high = (end(there, key=lambda entry: fmean(entry.own)) for end in (min, max))
-    told_of = (f"{mean_and_spread(entry.own)} at {_at(entry, grid)}" for entry in (low, high))
+    told_of = (f"{mean_and_spread(entry.own)} at {place_of(entry, grid)}" for entry in (low, high))
     ours, changes = f"from {' to '.join(told_of)}", _changes(there)
     apart = fmean(high.own) - fmean(low.own)
     close = apart <= THRESHOLD
@@ -193,7 +200,7 @@ def within_a_factor_of_two(fails: float | None, passes: float | None, printed: P
 
 def _lower(claim: str, grid: Grid, whole: bool, *, finer: bool) -> Finding:
     """Whether each seed's accuracy is lower in the finer half of a grid than in the other, or the other way round."""
-    coarse, fine, ours = _halves(grid)
+    coarse, fine, ours = halves(grid)
     some, others = (fine, coarse) if finer else (coarse, fine)
     by = [others[seed] - some[seed] for seed in some if seed in others]
     if len(by) < 2:
@@ -221,91 +228,3 @@ def _why(model: Model) -> str:
         return f"{model.run} seed {model.seed} (diverged at iteration {model.diverged_at})"
     accuracy = "its own solver fails" if model.own is None else f"{model.own:.3f}"
     return f"{model.run} seed {model.seed} ({accuracy})"
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Numbers
-
-
-def _under_all(grid: Grid, coarsest: float) -> list[Entry]:
-    """The entries trained with this precision or a finer one, under each solver of equal or smaller error."""
-    by_check = (grid.entries(check) for check in grid.finer_checks)
-    fine = (dropwhile(lambda entry: entry.precision != coarsest, same) for same in by_check)
-    return [entry for same in fine for entry in same if entry.trained]
-
-
-def _off(grid: Grid, coarsest: float) -> str:
-    """How far at most: a mean may hide a seed."""
-    found = _under_all(grid, coarsest)
-    mean, one = max(e.gap for e in found), max(abs(model.drop) for e in found for model in e.trained)
-    several = any(len(entry.trained) > 1 for entry in found)
-    return f"{mean:.3f} at most" + (f" in the mean over seeds, and by {one:.3f} for one seed" if several else "")
-
-
-def _halves(grid: Grid) -> tuple[dict[int, float], dict[int, float], str]:
-    """By seed, accuracies at large and at small tolerances; of all seeds: leaving out those that learnt little, or
-    diverged, would hide what is asked."""
-    there = grid.entries()
-    words = ", ".join(f"{_of_all(entry)} at {short_number(entry.precision)}" for entry in there)
-    middle = len(there) // 2
-    halves = (there[:middle], there[len(there) - middle :])
-    coarse, fine = (_by_seed(model for entry in half for model in entry.models) for half in halves)
-    if all(model.own is None for entry in there for model in entry.models):
-        coarse, fine = {}, {}  # nothing to compare
-    return coarse, fine, f"all seeds, tested with the training solver: {words}"
-
-
-def _by_seed(models: Iterable[Model]) -> dict[int, float]:
-    """Mean accuracies with their own solvers."""
-    found = grouped((model.seed, CHANCE if model.own is None else model.own) for model in models)
-    return {seed: fmean(own) for seed, own in found.items()}
-
-
-def _of_all(entry: Entry) -> str:
-    own = [model.own for model in entry.models if model.own is not None]
-    failed = len(entry.models) - len(own)
-    words = [*([mean_and_spread(own)] if own else []), *([f"{failed} failed"] if failed else [])]
-    return " and ".join(words)
-
-
-def _of_several_seeds(grid: Grid) -> list[Entry]:
-    """The entries of more than one seed, where there are two of them; else all that any seed trained."""
-    several = [entry for entry in grid.trained() if len(entry.trained) > 1]
-    return several if len(several) > 1 else grid.trained()
-
-
-def _is_of_one_seed(there: Sequence[Entry]) -> bool:
-    return any(len(entry.trained) < 2 for entry in there)
-
-
-def _apart(grid: Grid, there: Sequence[Entry]) -> str:
-    return grid.apart or (ONE_SEED if _is_of_one_seed(there) else "")
-
-
-def _mean_drop(entry: Entry) -> float:
-    return fmean(model.drop for model in entry.trained)
-
-
-def _drop(entry: Entry) -> str:
-    """The drop in words; where seeds disagree, also how many of them are above the threshold."""
-    drops = [model.drop for model in entry.trained]
-    above = sum(drop > THRESHOLD for drop in drops)
-    some = f" (above {THRESHOLD:g} in {above} of {len(drops)} seeds)" if 0 < above < len(drops) else ""
-    return f"{mean_and_spread(drops)}{some}"
-
-
-def mean_and_spread(values: Sequence[float]) -> str:
-    """Mean, and standard deviation where there are several."""
-    mean = round(fmean(values), 3) + 0.0  # no negative zero
-    return f"{mean:.3f} " + ("(one seed)" if len(values) == 1 else f"± {stdev(values):.3f}")
-
-
-def seeds_of(grid: Grid) -> str:
-    """How many trained, in an entry that any did."""
-    return seed_count(*(len(entry.trained) for entry in grid.trained()))
-
-
-def _at(entry: Entry, grid: Grid) -> str:
-    if grid.adaptive:
-        return f"tolerance {short_number(entry.precision)}"
-    return "1 step" if entry.precision == 1 else f"{entry.precision:g} steps"
