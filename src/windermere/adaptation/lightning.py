@@ -1,12 +1,11 @@
 """A Lightning callback that adapts the precision of a model's ODEBlocks. Needs `windermere-ode[lightning]`."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isclose
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from zipfile import is_zipfile
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from windermere.adaptation.controller import Controller, ControllerState, Decision, check_controller, review
 from windermere.adaptation.distributed import averaged, of_first_rank
+from windermere.adaptation.lightning_scores import Scoring, accuracy_and_logits, is_one_sample, score_of_batch
 from windermere.adaptation.score import FAILED, Score
 from windermere.adaptation.signals import moved_mass
 from windermere.adaptation.steady import SteadySteps, SteadyTolerances
@@ -26,13 +26,11 @@ from windermere.errors import (
     describe_error,
     is_out_of_memory,
 )
-from windermere.nn import ODEBlock, using
-from windermere.nn.float64 import double_of
+from windermere.nn import ODEBlock
 from windermere.nn.lightning import lightning_for
-from windermere.nn.model_calls import evaluating
 from windermere.nn.ode_block import ode_blocks
 from windermere.records.atomic import open_to_read
-from windermere.solvers import Solver, counting, solver_from_dict, solver_to_dict
+from windermere.solvers import Solver, solver_from_dict, solver_to_dict
 from windermere.solvers.solver import SAME_STEP
 
 if TYPE_CHECKING:
@@ -41,24 +39,6 @@ else:
     Callback = lightning_for("AdaptPrecision").Callback
 
 __all__ = ["AdaptPrecision", "accuracy_and_logits", "install_adapted"]
-
-Scoring: TypeAlias = Callable[["LightningModule", Any], float | tuple[float, Any]]
-"""A module and a batch to a value, or to a value and the outputs that it was taken from."""
-
-
-def accuracy_and_logits(module: "LightningModule", batch: Any) -> tuple[float, Tensor]:
-    """The share of a batch (x, y) whose class module(x) finds, and the logits [samples, K]; of logits [B, K, ...] every
-    pixel is a sample."""
-    if not isinstance(batch, list | tuple) or len(batch) != 2:
-        raise UsageError("AdaptPrecision scores batches of (x, y) by itself: for others give it a score(module, batch)")
-    x, y = batch
-    logits = module(x)
-    if logits.ndim < 2 or logits.shape[1] < 2 or logits.argmax(dim=1).shape != y.shape:
-        raise UsageError(
-            "AdaptPrecision scores logits [B, K, ...] of labels [B, ...] by itself, not "
-            f"{list(logits.shape)} of {list(y.shape)}: for others give it a score(module, batch)"
-        )
-    return float((logits.argmax(dim=1) == y).double().mean()), logits.movedim(1, -1).flatten(0, -2)
 
 
 class AdaptPrecision(Callback):
@@ -116,7 +96,7 @@ class AdaptPrecision(Callback):
 
         def look(solver: Solver) -> tuple[Score, Any]:
             with trainer.precision_plugin.forward_context():
-                return _score(pl_module, batch, solver, self.score)
+                return score_of_batch(pl_module, batch, solver, self.score)
 
         if self.state is None:
             return
@@ -138,7 +118,7 @@ class AdaptPrecision(Callback):
 
         trained, trained_outputs = look(self.controller.solver(self.state))
         overdue = due and self._put_off not in (0, number)  # all batches since were too small: let that be named
-        if self.distance is not None and not overdue and _on_any_rank(_is_one_sample(trained_outputs)):
+        if self.distance is not None and not overdue and _on_any_rank(is_one_sample(trained_outputs)):
             self._put_off = self._put_off or number
             return
         state = of_first_rank(self.state)
@@ -179,7 +159,7 @@ class AdaptPrecision(Callback):
         What cannot be solved, training itself will tell."""
         try:
             trained, outputs = look(self.controller.solver(state))
-            if self.distance is None or not _is_one_sample(outputs):
+            if self.distance is None or not is_one_sample(outputs):
                 same = replace(trained, distance=self._distance(outputs, outputs))
                 review(self.controller, state, trained, lambda solver: same)
         except SolverError:
@@ -274,55 +254,5 @@ def _check_fits(controller: Controller, module: "LightningModule") -> None:
             )
 
 
-def _is_one_sample(outputs: Any) -> bool:
-    """Whether outputs [samples, values] are of one sample only."""
-    return isinstance(outputs, Tensor) and outputs.ndim == 2 and len(outputs) == 1
-
-
 def _on_any_rank(here: bool) -> bool:
     return averaged(Score(value=float(here))).value > 0
-
-
-def _score(module: "LightningModule", batch: Any, solver: Solver, score: Scoring) -> tuple[Score, Any]:
-    """The score without a distance, and the outputs, or None where the user's score has none. In eval mode: a review
-    must neither move running statistics nor draw the random numbers of dropout."""
-    with using(module, solver), evaluating(module):
-        try:
-            return _count_and_score(module, batch, score)
-        except ToleranceError:  # a check may ask for more than float32 resolves
-            with _solving_in_double(module):
-                return _count_and_score(module, batch, score)
-
-
-def _count_and_score(module: "LightningModule", batch: Any, score: Scoring) -> tuple[Score, Any]:
-    with counting() as count:
-        found = score(module, batch)
-    value, outputs = found if isinstance(found, tuple) else (found, None)
-    return Score(value=float(value), steps=int(np.max(count.longest)), evaluations=int(np.max(count.checks))), outputs
-
-
-@contextmanager
-def _solving_in_double(module: torch.nn.Module) -> Iterator[None]:
-    """The blocks only: a whole LightningModule holds on to its Trainer, which is nothing to copy."""
-    blocks = ode_blocks(module)
-    try:
-        for block in blocks:
-            block.forward = _through_double(block)  # type: ignore[assignment, method-assign]
-        yield
-    finally:
-        for block in blocks:
-            vars(block).pop("forward", None)
-
-
-def _through_double(block: ODEBlock) -> Callable[[Any], Any]:
-    twin = double_of(block)
-
-    def forward(z: Any) -> Any:
-        dtype = z[0].dtype if isinstance(z, tuple) else z.dtype
-        return _cast(twin(_cast(z, torch.float64)), dtype)
-
-    return forward
-
-
-def _cast(z: Any, dtype: torch.dtype) -> Any:
-    return tuple(part.to(dtype) for part in z) if isinstance(z, tuple) else z.to(dtype)
