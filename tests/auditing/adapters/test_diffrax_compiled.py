@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from functools import cache
 from itertools import product
 from threading import Event
 from typing import Any
@@ -122,14 +123,20 @@ def test_one_compilation_serves_all_precisions_of_a_method(way: str, kind: str) 
     assert many[-1] > few[0], "they are other precisions indeed"
 
 
+@cache
+def uncompiled() -> DiffraxSubject:
+    """The same model, whose passes no one compiles as a whole: one for all tests, since to look at it takes seconds."""
+    return DiffraxSubject(make(fixed("Euler", 0.25)), X)
+
+
 @pytest.mark.usefixtures("jax_as_ever")
 @pytest.mark.parametrize(
     ("way", "solver"), [("compiled", FixedStep("heun", step=0.1)), ("closure", Adaptive("dopri54", tolerance=1e-6))]
 )
 def test_a_pass_that_is_compiled_for_all_precisions_rounds_and_no_more(way: str, solver: Solver) -> None:
     called, call = WAYS[way]
-    subject, plain = DiffraxSubject(make(fixed("Euler", 0.25), called), X, call=call), make(fixed("Euler", 0.25))
-    done, expected = (each.forward(X, lambda own: solver, double=True) for each in (subject, DiffraxSubject(plain, X)))
+    subject = DiffraxSubject(make(fixed("Euler", 0.25), called), X, call=call)
+    done, expected = (each.forward(X, lambda own: solver, double=True) for each in (subject, uncompiled()))
     assert any(subject.programs.values())
     assert done.evaluations == expected.evaluations
     assert (done.outputs - expected.outputs).abs().max() < 1e-13
@@ -166,7 +173,7 @@ def test_a_model_that_cannot_be_traced_as_a_whole_is_passed_as_it_is(call: Any) 
     done = subject.forward(x, lambda own: FixedStep("rk4", step=0.125))
     assert list(subject.programs.values()) == 2 * [None]
     assert done.evaluations == 32
-    plain = DiffraxSubject(make(fixed("Euler", 0.25)), x).forward(x, lambda own: FixedStep("rk4", step=0.125))
+    plain = uncompiled().forward(x, lambda own: FixedStep("rk4", step=0.125))
     assert (done.outputs - plain.outputs).abs().max() < 1e-6
 
 
