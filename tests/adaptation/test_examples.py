@@ -1,4 +1,4 @@
-"""The examples run to their end, only shorter: two of them as a reader would run them, the others in this process."""
+"""The examples run to their end, only shorter: one of them as a reader would run it, the others in this process."""
 
 import os
 import subprocess
@@ -38,8 +38,8 @@ def test_a_diffrax_loop_adapts_its_step_without_a_torch_model() -> None:
     check(printed("diffrax_adaptation.py", iterations=60), "scores")
 
 
-def test_a_torchdiffeq_model_trained_with_two_euler_steps_is_tied_to_them() -> None:
-    assert printed("torchdiffeq_audit.py", iterations=300).startswith("TIED to its solver: ")
+def test_a_torchdiffeq_model_trained_with_two_euler_steps_is_tied_to_them(example: Callable[..., str]) -> None:
+    assert example("torchdiffeq_audit.py", "--iterations", 300).startswith("TIED to its solver: ")
 
 
 def test_a_continuous_flow_of_zukos_is_audited(example: Callable[..., str]) -> None:
