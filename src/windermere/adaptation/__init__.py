@@ -15,9 +15,6 @@ from windermere.adaptation.steady import SteadySteps, SteadyTolerances
 from windermere.adaptation.step_size import StepAdaptation
 from windermere.adaptation.tolerance import ToleranceAdaptation
 
-State = ControllerState
-"""Its name before."""
-
 __all__ = [
     "Controller",
     "ControllerState",
@@ -26,7 +23,6 @@ __all__ = [
     "RandomSteps",
     "Review",
     "Score",
-    "State",
     "SteadySteps",
     "SteadyTolerances",
     "StepAdaptation",
