@@ -222,3 +222,30 @@ def test_a_solver_is_as_accurate_as_the_own_one_where_all_solves_are(model: nn.M
     assert verdict.outcome is Outcome.FLOW
     assert not any(line.counts for line in verdict.table if line.method == "euler")
     assert any("its solves have several methods" in note for note in verdict.notes)
+
+
+class Choosing(nn.Module):
+    """Solves with another solver than its block was made with, chosen in its forward pass."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way, self.block = way, wm.ODEBlock(Rotation(3.0), wm.FixedStep("rk4", step=1 / 32))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        chosen = wm.FixedStep("euler", step=1 / 2)
+        if self.way == "assigned":
+            self.block.solver = chosen
+            return self.block(x)
+        relative = self.way == "by a factor"
+        with wm.using(self.block, (lambda own: own.with_precision(16 * own.precision)) if relative else chosen):
+            return self.block(x)
+
+
+@pytest.mark.parametrize("way", ["using", "by a factor", "assigned"])
+def test_a_model_that_chooses_its_solver_on_the_way_is_judged_by_that_one(way: str) -> None:
+    method = "rk4" if way == "by a factor" else "euler"
+    plain = wm.ODEBlock(Rotation(3.0), wm.FixedStep(method, step=1 / 2))
+    chosen, same = (wm.audit(model, ring(), evidence=False) for model in (Choosing(way), plain))
+    assert chosen.own == same.own
+    assert chosen.table == same.table
+    assert chosen.safe == same.safe

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from windermere.auditing.samples import size
 from windermere.auditing.subject import Change, Insight, Pass, SolveCount, as_outputs, ends_of, is_of_samples, leads
 from windermere.errors import AuditError
-from windermere.nn import ODEBlock, ode_blocks, using
+from windermere.nn import ODEBlock, ode_blocks
 from windermere.nn.arithmetic import arithmetic_of, unrounded
 from windermere.nn.copies import copy_of, why_not_copied
 from windermere.nn.draws import Draws
 from windermere.nn.float64 import double_of, naming_double
 from windermere.nn.model_calls import about, evaluating, inputs_for, output_of, packed, takes_hooks
-from windermere.nn.ode_block import is_swapped
+from windermere.nn.ode_block import changing, is_changed, solver_before_changes
 from windermere.nn.passes import Passes
 from windermere.solvers import OnGrid, Solver, State, counting
 from windermere.solvers.landing import landing
@@ -41,6 +41,8 @@ class _Solved:
     """With the conditions of this call."""
     start: State
     result: State
+    own: Solver
+    """What it was asked to solve with."""
     swapped: bool
     nested: bool
     """Within the field of another, which calls it as often as it takes evaluations."""
@@ -64,9 +66,7 @@ class ModelSubject:
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model = copy_of(model)
-        self.solvers = tuple(block.solver for block in ode_blocks(model))
-        if not all(isinstance(solver, Solver) for solver in self.solvers):
-            raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
+        self.solvers = _checked([block.solver for block in ode_blocks(model)])
         rounded = arithmetic_of(model)
         notes = () if rounded == "float32" else (UNROUNDED.format(rounded),)
         self._seen: tuple[str, ...] = (*notes, *why_not_copied(model))
@@ -87,13 +87,17 @@ class ModelSubject:
         model = self._in_double() if double else self.model
         with ExitStack() as stack:
             if change is not None:
-                stack.enter_context(using(model, change))
+                stack.enter_context(changing(model, change))
                 if self._stops:
                     stack.enter_context(landing())
             if draws is not None:
                 stack.enter_context(_drawing_alike(ode_blocks(model), draws))
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
+        if change is None:  # a model may choose its solvers on the way
+            chosen = {id(each.block): each.own for each in solved}
+            blocks = zip(ode_blocks(model), self.solvers, strict=True)
+            self.solvers = _checked([chosen.get(id(block), solver) for block, solver in blocks])
         outer = [each for each in solved if not each.nested]
         self._count.check(size(x), change, solves=len(outer), missed=sum(not each.swapped for each in outer))
         last = solved[-1]
@@ -139,6 +143,12 @@ class ModelSubject:
         return self._double
 
 
+def _checked(solvers: Sequence[Any]) -> tuple[Solver, ...]:
+    if not all(isinstance(solver, Solver) for solver in solvers):
+        raise AuditError("an ODEBlock has the solvers of an ensemble's members: audit each member as a model alone")
+    return tuple(solvers)
+
+
 @contextmanager
 def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
     here = local()
@@ -149,7 +159,8 @@ def _hooks(blocks: Sequence[ODEBlock], solved: list[_Solved]) -> Iterator[None]:
     def behind(block: ODEBlock, given: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
         field, start = block.posed(*given, **named)
         here.depth -= 1
-        solved.append(_Solved(block, field, start, result, is_swapped(block), nested=here.depth > 0))
+        own = solver_before_changes(block)
+        solved.append(_Solved(block, field, start, result, own, is_changed(block), nested=here.depth > 0))
 
     handles = [block.register_forward_pre_hook(before) for block in blocks]
     handles += [block.register_forward_hook(behind, with_kwargs=True) for block in blocks]

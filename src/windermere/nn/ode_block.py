@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from torch import Tensor, nn
 
@@ -16,6 +17,9 @@ from windermere.solvers.grid import make_grid
 from windermere.solvers.members import members_of
 from windermere.solvers.solver import default_times
 from windermere.solvers.times import check_times
+
+Change: TypeAlias = Callable[[Solver], Solver]
+"""From the solver that a block would take to the one that it takes."""
 
 
 @dataclass(eq=False)
@@ -30,6 +34,9 @@ class _Scope:
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("scopes of `using`, the innermost last", default=())
 """A context variable is one thread's (or task's): what others solve with is never changed. Scopes of generators may be
 left in any order, and even in another thread: so each is closed by itself, wherever it is still listed."""
+_changes: ContextVar[Mapping[int, tuple[nn.Module, Change]]] = ContextVar(
+    "who changes which block's solver", default=MappingProxyType({})
+)
 
 
 class ODEBlock(nn.Module):
@@ -80,9 +87,8 @@ class ODEBlock(nn.Module):
     @property
     def solver(self) -> Solver:
         """What it solves with here and now: its own solver, or the one of a `using` around."""
-        swapped = _swap_of(self)
-        own: Solver = self.__dict__["solver"]
-        return own if swapped is None else swapped
+        change, its = _change_of(self), solver_before_changes(self)
+        return its if change is None else change(its)
 
     @solver.setter
     def solver(self, solver: Solver) -> None:
@@ -167,7 +173,8 @@ def using(model: nn.Module, solver: Solver | Callable[[Solver], Solver]) -> Iter
     euler, h = 1/16
     """
     blocks = ode_blocks(model)
-    asked = [solver(b.solver) if callable(solver) and not isinstance(solver, type) else solver for b in blocks]
+    its = map(solver_before_changes, blocks)
+    asked = [solver(own) if callable(solver) and not isinstance(solver, type) else solver for own in its]
     swapped = {id(block): (block, _checked(s)) for block, s in zip(blocks, asked, strict=True)}
     scope = _Scope(swapped)
     _scopes.set((*_open_scopes(), scope))
@@ -192,3 +199,33 @@ def _swap_of(block: nn.Module) -> Solver | None:
 def is_swapped(block: nn.Module) -> bool:
     """Whether a `using` around, in this very thread, gives this very block another solver."""
     return _swap_of(block) is not None
+
+
+def solver_before_changes(block: ODEBlock) -> Solver:
+    """What it would solve with here if nothing around were `changing` it."""
+    swapped = _swap_of(block)
+    own: Solver = block.__dict__["solver"]
+    return own if swapped is None else swapped
+
+
+@contextmanager
+def changing(model: nn.Module, change: Change) -> Iterator[None]:
+    """Within it, every ODEBlock in the model solves with the changed solver, whichever it would take: also where the
+    model itself chooses one on the way, by `using` or by assigning it. In this thread alone, as `using`."""
+    token = _changes.set({id(block): (block, change) for block in ode_blocks(model)})
+    try:
+        yield
+    finally:
+        _changes.reset(token)
+
+
+def _change_of(block: nn.Module) -> Change | None:
+    if is_dynamo_compiling():
+        return uncompiled(_change_of)(block)
+    _, change = _changes.get().get(id(block), (None, None))
+    return change
+
+
+def is_changed(block: nn.Module) -> bool:
+    """Whether something around is `changing` its solver, in this very thread."""
+    return _change_of(block) is not None
