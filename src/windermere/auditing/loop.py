@@ -4,34 +4,28 @@ The contract: `audit_loop(loop, velocity, noise, steps=10)` runs the loop, notes
 `LoopReport`. Where `report.agrees`, `report.sampler` is the same loop as a `Sampler`, ready for an audit under other
 solvers, and `report.verdict` that audit, if it was asked for; where it does not, `report.sentence` says what is wrong.
 
-Shapes: n samples, N steps.
+Shapes: n samples.
 """
 
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from math import inf, nan
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from windermere.auditing.audit import audit as audited
 from windermere.auditing.loop_record import Call, Recording, Replayed, record
+from windermere.auditing.loop_slips import Seen, wrong_count
+from windermere.auditing.loop_walk import Walk, apart, is_grid, rounding_of
 from windermere.auditing.sampler import Sampler
 from windermere.auditing.verdict import Verdict
 from windermere.checks import is_whole
 from windermere.errors import AuditError, UsageError
-from windermere.solvers import FixedStep, OnGrid, Solver, solve
-from windermere.solvers.tableaus import METHODS, Tableau, tableau
+from windermere.solvers import FixedStep, OnGrid, Solver
+from windermere.solvers.tableaus import tableau
 from windermere.solvers.times import check_times
 
-SAME_TIME = 1e-4
-"""Times and steps within this share of the time span are the same: many loops add up their time in float32."""
-ROUNDING = {torch.float64: 1e-6, torch.float32: 1e-4}
-"""The share of the samples' size by which two walks over the same nodes may differ; more in coarser dtypes."""
 NO_ODE_NOISE = (
     "the same noise gives other samples the second time, so the loop draws noise between its steps: it solves a "
     "stochastic differential equation, whose samples no finer step reproduces, and is no ODE to audit; turn the noise "
@@ -122,169 +116,39 @@ def audit_loop(
     _check_options(options)
     table = tableau(method)
     first, second = record(loop, velocity, noise, steps), record(loop, velocity, noise, steps)
-    if _apart(first.final, second.final) > _rounding(noise):
-        raise AuditError(NO_ODE_NOISE)
+    _check_noise(first, second, noise)
     twice = record(loop, velocity, noise, 2 * steps)
-    walk = Walk.of(first, table, start, end)
-    departs, difference = _compared(walk, Replayed(velocity, first.calls[0]), noise, method)
-    wrong = (
-        _wrong_count(len(first.calls), len(twice.calls), steps, table, first.calls)
-        or _wrong_steps(walk)
-        or _wrong_times(walk)
-        or _wrong_states(walk, departs, difference, method)
-    )
-    sampler = _sampler(velocity, first.calls[0], walk, method, steps)
-    asked = audit or bool(options)
+    seen = Seen.of(first, velocity, noise, table, start, end)
+    wrong = wrong_count(len(first.calls), len(twice.calls), steps, table, first.calls) or seen.wrong
+    if wrong is None and (other := Seen.of(twice, velocity, noise, table, start, end).wrong) is not None:
+        wrong = f"with {steps} steps it is right, but not with {2 * steps}: there {other}"
+    sampler = _sampler(velocity, first.calls[0], seen.walk, method, steps)
+    asked, close = audit or bool(options), f"({seen.difference:.1g} of its samples)"
     if wrong is not None and asked:
         wrong += "; so it was not audited"
     return LoopReport(
         agrees=wrong is None,
-        sentence=wrong or f"the loop is {method} on its {steps} nodes, to rounding ({difference:.1g} of its samples)",
+        sentence=wrong or f"the loop is {method} on its {steps} nodes, to rounding {close}",
         method=method,
         steps=steps,
         evaluations=len(first.calls),
-        nodes=tuple(walk.nodes),
-        sizes=tuple(walk.sizes),
-        departs=departs,
-        difference=difference,
+        nodes=tuple(seen.walk.nodes),
+        sizes=tuple(seen.walk.sizes),
+        departs=seen.departs,
+        difference=seen.difference,
         sampler=sampler,
         verdict=audited(sampler, _inputs(noise, first.calls[0]), **options) if asked and wrong is None else None,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
-    """A loop step by step, as its calls show it."""
-
-    start: float
-    end: float
-    nodes: list[float]
-    """[N]: the times of each step's first evaluation."""
-    states: list[Tensor]
-    """[N + 1] states: before each step, and the samples."""
-    sizes: list[float]
-    """[N]: the multiple of the velocity that fits each step best."""
-    strays: list[float]
-    """[N]: the share of each step that is no multiple of the velocity."""
-
-    @classmethod
-    def of(cls, recording: Recording, table: Tableau, start: float, end: float) -> "Walk":
-        stages = table.propagating
-        whole = len(recording.calls) // stages * stages
-        grouped = [recording.calls[k : k + stages] for k in range(0, whole, stages)]
-        states = [calls[0].state for calls in grouped] + [recording.final]
-        moves = [_move(calls, table, after) for calls, after in zip(grouped, states[1:], strict=True)]
-        nodes, strays = [calls[0].t for calls in grouped], [stray for _, stray in moves]
-        return cls(start, end, nodes, states, _filled([size for size, _ in moves], [*nodes, end]), strays)
-
-    @property
-    def span(self) -> float:
-        return self.end - self.start
-
-    @property
-    def places(self) -> list[float]:
-        """[N + 1]: the times to which the steps have brought it."""
-        return [self.start, *(self.start + np.cumsum(self.sizes)).tolist()]
-
-    def is_same(self, one: float, other: float) -> bool:
-        return abs(one - other) <= SAME_TIME * abs(self.span)
-
-
-def _filled(sizes: Sequence[float], nodes: Sequence[float]) -> list[float]:
-    """The sizes, and where one is not known that of the times, in the proportion that the others have to theirs."""
-    known, meant = np.array(sizes), np.diff(nodes)
-    sure = np.isfinite(known) & (meant != 0)
-    ratio = float(np.median(known[sure] / meant[sure])) if sure.any() else 1.0
-    return [float(size) for size in np.where(np.isfinite(known), known, ratio * meant)]
-
-
-def _move(calls: Sequence[Call], table: Tableau, after: Tensor) -> tuple[float, float]:
-    """The h for which a step is h times the method's mean of its rates, and the share of it that is not. Where the
-    rates are next to nothing, h is not a number: any would do."""
-    rate = sum(float(w) * call.rate.double() for w, call in zip(table.b, calls, strict=False))
-    rate, change = torch.as_tensor(rate).flatten(), (after - calls[0].state).double().flatten()
-    rounding = float(torch.finfo(after.dtype).eps) * float(after.double().norm())
-    size = float(change @ rate / (rate @ rate).clamp(min=1e-300))
-    left = max(0.0, float((change - size * rate).norm()) - 10 * rounding)
-    stray = left / max(float(change.norm()), 1e-300)
-    return (size if float(rate.norm()) > rounding / SAME_TIME else nan), stray
-
-
-def _wrong_count(calls: int, twice: int, steps: int, table: Tableau, made: Sequence[Call]) -> str | None:
-    wanted = table.propagating * steps
-    if calls == twice:
-        return f"it evaluates the velocity {calls} times for {steps} steps and for {2 * steps}: it ignores their number"
-    if calls == wanted and twice == 2 * wanted:
-        return None
-    if calls == 2 * wanted and all(a.t == b.t for a, b in zip(made[::2], made[1::2], strict=True)):
-        return (
-            "it evaluates the velocity twice at each time, as guidance does: give a function that does both and "
-            "returns the guided velocity, and let the loop call that"
+def _check_noise(first: Recording, second: Recording, noise: Tensor) -> None:
+    """Refuses loops that draw noise themselves."""
+    if apart(first.calls[0].state, second.calls[0].state) > rounding_of(noise):
+        raise UsageError(
+            "the loop does not start from the noise that it is given, but from some that it draws: let it start there"
         )
-    said = f"it evaluates the velocity {calls} times for {steps} steps, which take {wanted} evaluations by {table.name}"
-    fits = (name for name, t in METHODS.items() if t.propagating * steps == calls and t.b_embedded is None)
-    other = " or ".join(map(repr, fits))
-    return f"{said}: if the loop is meant to be another method, name it: method={other}" if other else said
-
-
-def _wrong_steps(walk: Walk) -> str | None:
-    """The states tell the steps, whatever times the velocity was given."""
-    total, span = sum(walk.sizes), walk.span
-    stray = next((k for k, share in enumerate(walk.strays) if share > 0.01), None)
-    if stray is not None:
-        return (
-            f"step {stray + 1} of {len(walk.sizes)} changes the state by more than a multiple of the velocity "
-            f"({walk.strays[stray]:.0%} of it is something else): another method, noise, or values that are clipped"
-        )
-    if walk.is_same(total, -span) and walk.is_same(walk.nodes[0], walk.end):
-        ends = f"({walk.end:g}, {walk.start:g})"
-        return f"its steps and its times go from {walk.end:g} to {walk.start:g}: if that is meant, give times={ends}"
-    if walk.is_same(total, -span):
-        return f"its steps sum to {total:.4g}, not to {span:.4g}: it goes the wrong way, so a sign is wrong"
-    return None if walk.is_same(total, span) else f"its steps sum to {total:.4g}, not to {span:.4g}"
-
-
-def _wrong_times(walk: Walk) -> str | None:
-    """The times that the velocity is given must be those to which the steps have brought the state."""
-    nodes, places = walk.nodes, walk.places
-    if all(map(walk.is_same, nodes, places[:-1])):
-        return None
-    if all(map(walk.is_same, nodes, places[1:])):
-        return "it gives the velocity the time at the end of each step, not at its start"
-    if all(walk.is_same(t, walk.start + walk.end - p) for t, p in zip(nodes, places[:-1], strict=True)):
-        return (
-            f"its time runs from {nodes[0]:.4g} to {nodes[-1]:.4g} while its steps go from {walk.start:g} to "
-            f"{walk.end:g}: one of them is the wrong way round"
-        )
-    k = next(k for k, t in enumerate(nodes) if not walk.is_same(t, places[k]))
-    scale = nodes[-1] / places[-2] if len(nodes) > 1 and places[-2] else 0.0
-    if scale > 1.5 and all(walk.is_same(t / scale, p) for t, p in zip(nodes, places, strict=False)):
-        return (
-            f"its times are {scale:.4g} times what its steps sum to: if the network wants them so, give a velocity "
-            "that scales its time itself, and let the loop call that"
-        )
-    return (
-        f"in step {k + 1} it gives the velocity t = {nodes[k]:.4g}, where its steps have brought it to {places[k]:.4g}"
-    )
-
-
-def _wrong_states(walk: Walk, departs: int | None, difference: float, method: str) -> str | None:
-    if difference <= _rounding(walk.states[0]) and departs is None:
-        return None
-    where = "" if departs is None else f", first after step {departs + 1}"
-    return f"its samples differ from those of {method} on the same nodes by {difference:.2g} of their size{where}"
-
-
-def _compared(walk: Walk, velocity: Replayed, noise: Tensor, method: str) -> tuple[int | None, float]:
-    """The first step after which the method on the same nodes is elsewhere, and how far its samples are from these."""
-    nodes = (*walk.nodes, walk.end)
-    if not _is_grid(nodes):
-        return 0, inf
-    sampler = Sampler(velocity, OnGrid(method, nodes), order="xt", time=velocity.call.time_shape)
-    with torch.no_grad():
-        found = solve(sampler.field, noise, sampler.solver, nodes).states
-    apart = [_apart(mine, theirs) for mine, theirs in zip(found[1:], walk.states[1:], strict=True)]
-    return next((k for k, a in enumerate(apart) if a > _rounding(noise)), None), apart[-1]
+    if apart(first.final, second.final) > rounding_of(noise):
+        raise AuditError(NO_ODE_NOISE)
 
 
 def _sampler(velocity: Callable[..., Any], call: Call, walk: Walk, method: str, steps: int) -> Sampler:
@@ -292,27 +156,13 @@ def _sampler(velocity: Callable[..., Any], call: Call, walk: Walk, method: str, 
     nodes = [walk.start, *walk.nodes[1:], walk.end]
     equal = FixedStep.of(method, steps=steps, span=abs(walk.span))
     is_equal = len(nodes) == steps + 1 and all(map(walk.is_same, nodes, equal.nodes(walk.start, walk.end).tolist()))
-    solver: Solver = equal if is_equal or not _is_grid(nodes) else OnGrid(method, tuple(nodes))
+    solver: Solver = equal if is_equal or not is_grid(nodes) else OnGrid(method, tuple(nodes))
     return Sampler(Replayed(velocity, call), solver, (walk.start, walk.end), order="xt", time=call.time_shape)
-
-
-def _is_grid(nodes: Sequence[float]) -> bool:
-    """Whether there are several, which all rise or all fall."""
-    return len({a < b for a, b in pairwise(nodes)}) == 1 and len(set(nodes)) == len(nodes)
 
 
 def _inputs(noise: Tensor, call: Call) -> Any:
     """The noise, and what else the loop gave its velocity for each sample."""
     return {"noise": noise, **call.conditions} if call.conditions else noise
-
-
-def _apart(one: Tensor, other: Tensor) -> float:
-    scale = float(other.double().abs().max())
-    return float((one.double() - other.double()).abs().max()) / max(scale, 1e-300)
-
-
-def _rounding(like: Tensor) -> float:
-    return ROUNDING.get(like.dtype, 2e-2)
 
 
 def _check_options(options: dict[str, Any]) -> None:

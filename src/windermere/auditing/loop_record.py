@@ -75,13 +75,19 @@ class Replayed(nn.Module):
 def record(loop: Callable[..., Any], velocity: Callable[..., Any], noise: Tensor, steps: int) -> Recording:
     """Run loop(velocity, noise, steps), or loop(noise, steps) where it has its velocity already, and look on."""
     seen: list[tuple[dict[Place, Any], Tensor]] = []
-    with torch.no_grad(), _watched(velocity, noise, seen) as watched:
+    others: set[torch.Size] = set()
+    with torch.no_grad(), _watched(velocity, noise, seen, others) as watched:
         given = (watched, noise.clone(), steps) if takes_velocity(loop, velocity) else (noise.clone(), steps)
         final = loop(*given)
     if not isinstance(final, Tensor) or final.shape != noise.shape:
         what = list(final.shape) if isinstance(final, Tensor) else type(final).__name__
         raise UsageError(f"a loop returns its samples, of the noise's shape {list(noise.shape)}, not {what}")
     calls = _read(seen, noise)
+    if not calls and (2 * len(noise), *noise.shape[1:]) in others:
+        raise UsageError(
+            "the loop calls this velocity with two states for each sample together, as guidance does: give a function "
+            "that makes the guided velocity of one, and let the loop call that"
+        )
     if not calls:
         raise UsageError(
             "the loop never called this velocity with a state of the noise's shape and a time: give the very module "
@@ -112,8 +118,11 @@ def takes_velocity(loop: Callable[..., Any], velocity: Callable[..., Any]) -> bo
 
 
 @contextmanager
-def _watched(velocity: Any, noise: Tensor, seen: list[tuple[dict[Place, Any], Tensor]]) -> Iterator[Any]:
-    """The velocity, whose calls are noted: by a hook of a module, or around a function."""
+def _watched(
+    velocity: Any, noise: Tensor, seen: list[tuple[dict[Place, Any], Tensor]], others: set[torch.Size]
+) -> Iterator[Any]:
+    """The velocity, whose calls are noted: by a hook of a module, or around a function. Of rates that do not have the
+    noise's shape, `others`, the shapes are."""
 
     def note(arguments: tuple[Any, ...], named: dict[str, Any], rate: Any) -> None:
         given: dict[Place, Any] = dict(enumerate(arguments))
@@ -121,6 +130,8 @@ def _watched(velocity: Any, noise: Tensor, seen: list[tuple[dict[Place, Any], Te
         if isinstance(rate, Tensor) and rate.shape == noise.shape:  # a loop may write to its tensors later
             kept = {place: v.detach().clone() if isinstance(v, Tensor) else v for place, v in given.items()}
             seen.append((kept, rate.detach().clone()))
+        elif isinstance(rate, Tensor):
+            others.add(rate.shape)
 
     if takes_hooks(velocity):
         handle = velocity.register_forward_hook(lambda module, a, k, rate: note(a, k, rate), with_kwargs=True)
