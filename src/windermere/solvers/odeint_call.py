@@ -64,8 +64,6 @@ class Call:
                 f"windermere.odeint interpolates there (interp='{self.steps.interp}'), and so do all fixed steps of an "
                 "audit's table; its reference flow lands on each"
             )
-        if isinstance(self.steps, AdaptiveSteps) and (self.steps.step_t or self.steps.jump_t):
-            yield "other solvers do not stop at the times of step_t and jump_t"
 
 
 def answer(call: Call) -> State:

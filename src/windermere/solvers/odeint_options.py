@@ -124,7 +124,7 @@ def read_adaptive(
     solver = Adaptive(
         ADAPTIVE[name], rtol=_resolved(_smallest("rtol", rtol), dtype), atol=_smallest("atol", atol), max_steps=limit
     )
-    return AdaptiveSteps(solver, _stops("step_t", options), _stops("jump_t", options))
+    return AdaptiveSteps(solver, stops_in("step_t", options), stops_in("jump_t", options))
 
 
 def times_of(t: Any) -> tuple[float, ...]:
@@ -218,7 +218,8 @@ def _say(what: str) -> None:
     logging.getLogger("windermere").warning(what)
 
 
-def _stops(name: str, options: Mapping[str, Any]) -> tuple[float, ...]:
+def stops_in(name: str, options: Mapping[str, Any]) -> tuple[float, ...]:
+    """The times that an option names, none where it is not given."""
     value = options.get(name)
     if value is None:
         return ()

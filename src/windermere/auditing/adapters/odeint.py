@@ -53,6 +53,8 @@ def _answer(own: Callable[[Call], State], call: Call) -> State:
             end_of=_end,
             result=lambda solution: solution.states,
             interp=call.steps.interp if isinstance(call.steps, FixedSteps) else None,
+            stops=() if isinstance(call.steps, FixedSteps) else call.steps.step_t,
+            jumps=() if isinstance(call.steps, FixedSteps) else call.steps.jump_t,
         )
     )
     return states

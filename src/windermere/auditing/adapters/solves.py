@@ -24,11 +24,12 @@ from windermere.solvers import (
     Solver,
     State,
     Stats,
+    counting,
     solve,
 )
 from windermere.solvers.landing import is_landing
 from windermere.solvers.odeint_call import Call
-from windermere.solvers.odeint_options import FixedSteps
+from windermere.solvers.odeint_options import AdaptiveSteps, FixedSteps
 
 Watch: TypeAlias = Callable[[Tensor], None]
 """Told the rate of every evaluation of the field."""
@@ -56,6 +57,10 @@ class Asked:
     """Whether the library's adaptive steps land on every time. Otherwise, and on fixed grids, it interpolates."""
     interp: str | None = None
     """How the library has states between two nodes of fixed steps, by odeint's names; None where as our methods do."""
+    stops: tuple[float, ...] = ()
+    """Times at which adaptive steps are to end."""
+    jumps: tuple[float, ...] = ()
+    """Times at which the field jumps: adaptive steps end there, and stay on their side of it."""
 
 
 class Tape:
@@ -110,13 +115,24 @@ class Tape:
         interpolate = not (asked.lands and isinstance(solver, Adaptive))
         field = asked.field if self.draws is None else partial(drawing_again, asked.field, self.draws)
         between = asked.interp is not None and len(asked.times) > 2 and not is_landing()
-        if isinstance(solver, Adaptive) or not between:
+        if isinstance(solver, Adaptive) and (asked.stops or asked.jumps):
+            solution = self._in_legs(field, asked, solver)
+        elif isinstance(solver, Adaptive) or not between:
             solution = solve(field, asked.start, solver, asked.times, interpolate=interpolate)
         else:
             solution, inside = _on_its_grid(field, asked, solver)
             self.straight |= inside and asked.interp == "linear"
         self.evaluations += int(np.max(solution.stats.evaluations))
         return asked.result(solution)
+
+    def _in_legs(self, field: Field, asked: Asked, solver: Adaptive) -> Solution:
+        """As `odeint` solves where steps end at some times. What solves within the field evaluate counts as theirs."""
+        before = self.evaluations
+        with counting() as count:
+            call = _as_call(field, asked, AdaptiveSteps(solver, asked.stops, asked.jumps))
+            states = call.states()
+        own = int(np.max(count.checks) + np.max(count.forward)) - (self.evaluations - before)
+        return _solution(asked, states, Stats(evaluations=own, accepted=0, rejected=0))
 
     def watch(self, rate: Tensor) -> None:
         self.evaluations += 1
@@ -134,16 +150,25 @@ class Tape:
 def _on_its_grid(field: Field, asked: Asked, solver: FixedStep | OnGrid) -> tuple[Solution, bool]:
     """As `odeint` solves by these steps: on its own grid, and by interpolation between two nodes of it, so that a step
     that is safe here is safe there; and whether some of the times lie between two nodes."""
-    t, nodes = torch.tensor(asked.times, dtype=float64), solver.nodes(asked.times[0], asked.times[-1])
-    steps = FixedSteps(solver, torch.as_tensor(nodes), (), asked.interp or "linear")
-    call = Call(
-        func=field, field=field, start=asked.start, t=t, times=asked.times, dtype=t.dtype, steps=steps,
+    nodes = solver.nodes(asked.times[0], asked.times[-1])
+    call = _as_call(field, asked, FixedSteps(solver, torch.as_tensor(nodes), (), asked.interp or "linear"))
+    states, taken = call.states(), len(nodes) - 1
+    cost = Stats(evaluations=taken * solver.tableau.propagating, accepted=taken, rejected=0)
+    return _solution(asked, states, cost), call.interpolates
+
+
+def _as_call(field: Field, asked: Asked, steps: FixedSteps | AdaptiveSteps) -> Call:
+    first, *_ = parts_of(asked.start)
+    t = torch.tensor(asked.times, dtype=float64)
+    return Call(
+        func=field, field=field, start=asked.start, t=t, times=asked.times, dtype=first.real.dtype, steps=steps,
         gradient="backprop",
     )  # fmt: skip
-    states, taken = call.states(), len(nodes) - 1
+
+
+def _solution(asked: Asked, states: State, cost: Stats) -> Solution:
     final = states[-1] if isinstance(states, Tensor) else tuple(part[-1] for part in states)
-    cost = Stats(evaluations=taken * solver.tableau.propagating, accepted=taken, rejected=0)
-    return Solution(times=asked.times, states=states, final=final, stats=cost, trajectory=None), call.interpolates
+    return Solution(times=asked.times, states=states, final=final, stats=cost, trajectory=None)
 
 
 def drawing_again(field: Field, draws: Draws, t: Tensor, z: Any) -> Any:

@@ -5,7 +5,7 @@ other threads ask it for, they get from the library itself.
 `odeint_dense` alone goes past it, and is not seen.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from windermere.auditing.adapters.solves import Asked, Tape, Watch, as_written, 
 from windermere.auditing.adapters.torch_model import TorchSubject
 from windermere.errors import AuditError, SolverError
 from windermere.solvers import Adaptive, FixedStep, OnGrid, Solution, Solver, State
-from windermere.solvers.odeint_options import ADAPTIVE, FIXED
+from windermere.solvers.odeint_options import ADAPTIVE, FIXED, stops_in
 
 METHODS = {**FIXED, **ADAPTIVE}
 """Torchdiffeq's names of methods and ours. Its rk4 is the 3/8 rule."""
@@ -116,6 +116,8 @@ class _Solve:
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,
             interp=None if isinstance(own, Adaptive) else self.options.get("interp", "linear"),
+            stops=wrapped.times(stops_in("step_t", self.options)) if isinstance(own, Adaptive) else (),
+            jumps=wrapped.times(stops_in("jump_t", self.options)) if isinstance(own, Adaptive) else (),
         )
 
     def original(self, t: Tensor, watch: Watch) -> Tensor:
@@ -191,8 +193,9 @@ class _Wrapped:
         state: State = flat if self.shapes is None else _flat_to_shape(flat, (), self.shapes)
         return state
 
-    def times(self, t: Tensor) -> tuple[float, ...]:
-        return tuple(0.0 - value if self.backwards else value for value in t.detach().double().tolist())
+    def times(self, t: Tensor | Sequence[float]) -> tuple[float, ...]:
+        values = t.detach().double().tolist() if isinstance(t, Tensor) else t
+        return tuple(0.0 - value if self.backwards else value for value in values)
 
 
 def _flat(solution: Solution) -> Tensor:
