@@ -27,7 +27,7 @@ from windermere.auditing.scene import Scene
 from windermere.auditing.scene_stage import Stage
 from windermere.auditing.scoring import Batched, join_results, result_of, try_out, without_repeats
 from windermere.auditing.sets.distance import SetDistance
-from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.subject import Pass, Subject, finest
 from windermere.auditing.threads import threads_for
 from windermere.auditing.verdict import Verdict
 from windermere.errors import MissedSolvesError, UsageError
@@ -156,7 +156,7 @@ def _verdict(
 
     if (why := why_not_comparable(subject, first[0], done)) is not None:
         return undecided(why)
-    own = subject.solvers[-1]
+    own = finest(subject.solvers)
     swept = default_candidates(own) if tried is None else tried
     steps = sampler_ladder(own, done.evaluations) if judge.kind is Kind.SETS else ladder(own)
     solvers = within_span(in_order([*swept, *steps]), subject, first[0])
@@ -201,7 +201,7 @@ def own_only(subject: Watched, done: Pass, batch: Batch, judge: Judge) -> Examin
     """What is known of a batch by its own pass alone."""
     targets = batch[1]
     judge.check(done, targets)
-    own = result_of(judge, subject.solvers[-1], done, Batched(targets, done))
+    own = result_of(judge, finest(subject.solvers), done, Batched(targets, done))
     classes = as_classes(targets).double().numpy() if judge.kind is Kind.CLASSES else None
     return Examined(done=done, own=own, flow=None, results={}, reference=UNKNOWN, classes=classes)
 
@@ -223,7 +223,7 @@ def examine(
         budget=budget,
         keep=set(solvers.values()),
     )
-    found, solver = reference.done if reference.converged else None, subject.solvers[-1]
+    found, solver = reference.done if reference.converged else None, finest(subject.solvers)
     known = Batched(targets, alone.done, found)
     own = result_of(judge, solver, alone.done, known)
     flow = None if found is None else result_of(judge, solver, found, known)

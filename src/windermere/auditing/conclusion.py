@@ -1,7 +1,7 @@
 """From all results to a verdict: the rule, the numbers and the words together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -19,6 +19,7 @@ from windermere.auditing.table import FLOW_ITSELF
 from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.auditing.wording import Findings, recommendation, sentence, summary
 from windermere.auditing.words import Compared
+from windermere.report.audit_data import fraction
 from windermere.solvers import Adaptive, Solver
 
 
@@ -50,7 +51,7 @@ def conclude(
     whole: Examined, rungs: Sequence[Candidate], drawn: Drawn, subject: Watched, asked: Asked, doubt: str | None
 ) -> Verdict:
     """Where there is a doubt, nothing is said of the flow."""
-    judge, own, flow = asked.judge, whole.own, None if doubt else whole.flow
+    judge, own, flow = asked.judge, _of_all_methods(whole.own, subject.solvers), None if doubt else whole.flow
     line, facts = line_of(judge, own, own, flow), _facts(judge, whole, flow, doubt)
     table = tuple(line_of(judge, result, own, flow) for result in whole.results.values())
     gap = None if flow is None else judge.compare(own.kept, flow.kept)
@@ -77,7 +78,7 @@ def conclude(
         samples=len(own.scores),
         agreement=None if flow is None else judge.agreement(own.kept, flow.kept),
     )
-    notes = (*([judge.note] if judge.note else []), *_of_several_methods(subject.solvers), *subject.notes)
+    notes = (*([judge.note] if judge.note else []), *_of_several(subject.solvers), *subject.notes)
     return Verdict(
         outcome=findings.outcome,
         sentence=sentence(findings),
@@ -103,14 +104,30 @@ def conclude(
     )
 
 
-def _of_several_methods(solvers: Sequence[Solver]) -> tuple[str, ...]:
+def _of_several(solvers: Sequence[Solver]) -> tuple[str, ...]:
+    """How rows are to be read where not all solves have the same solver."""
     names = list(dict.fromkeys(solver.method for solver in solvers))
-    if len(names) == 1:
+    if len(names) > 1:
+        return (
+            f"its solves have several methods ({', '.join(names)}): a row of the table has one for them all, at a "
+            "multiple of each one's own precision, so that no row is the model as it is",
+        )
+    adaptive = isinstance(solvers[-1], Adaptive)
+    called, told = ("tolerances", "{:.3g}".format) if adaptive else ("steps", fraction)
+    low, high = (told(end(solver.precision for solver in solvers)) for end in (min, max))
+    if low == high:
         return ()
     return (
-        f"its solves have several methods ({', '.join(names)}): a row of the table has one for them all, at a multiple "
-        "of each one's own precision, so that no row is the model as it is",
+        f"its solves have several {called} ({low} to {high}): a row of the table changes them all by one factor, and is "
+        "named by the finest",
     )
+
+
+def _of_all_methods(own: Result, solvers: Sequence[Solver]) -> Result:
+    """Its own solver by the names of all, where no row of the table is the model as it is."""
+    if len({solver.method for solver in solvers}) == 1:
+        return own
+    return replace(own, solver=" and then ".join(dict.fromkeys(map(str, solvers))))
 
 
 def _facts(judge: Judge, whole: Examined, flow: Result | None, doubt: str | None) -> ReferenceFacts:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from windermere.auditing.samples import size
-from windermere.auditing.subject import Change, Insight, Pass, Subject
+from windermere.auditing.subject import Change, Insight, Pass, Subject, finest
 
 OWN, FLOW, TABLE, EVIDENCE = "own solver", "reference flow", "other solvers", "evidence"
 """The phases of an audit, in their order; all but the last come again with each batch."""
@@ -79,7 +79,7 @@ class Watched:
 
     def _tell(self, change: Change | None) -> None:
         if self.report is not None:
-            solver = None if change is None else str(change(self.solvers[-1]))
+            solver = None if change is None else str(change(finest(self.solvers)))
             progress = AuditProgress(
                 phase=self.phase,
                 solver=solver,

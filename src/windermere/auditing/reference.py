@@ -19,7 +19,7 @@ from windermere.auditing.refinement import (
 )
 from windermere.auditing.scoring import Place, distance, failure_of
 from windermere.auditing.statistics import Numbers
-from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.subject import Pass, Subject, finest
 from windermere.errors import DoublePrecisionError
 from windermere.solvers import Adaptive, Solver
 from windermere.solvers.landing import landing
@@ -104,11 +104,11 @@ def reference_flow(
         spent += solve.evaluations
         limit = budget or max(limit, _limit(solver.tableau.propagating * solve.landings))
         if len(solves) == 3 and refinement.judged:
-            best, signs = _judge(solves, own, refinement.change(solver), still, place)
+            best, signs = _judge(solves, own, refinement.change(finest(subject.solvers)), still, place)
         if best.converged or spent + 2 * solve.evaluations > limit:
             break
-    finest = solve.refinement.change(solver)
-    reason = None if best.converged else why(subject, x, finest, best.done or own, signs, solve.failure, best.dtype)
+    last = solve.refinement.change(solver)
+    reason = None if best.converged else why(subject, x, last, best.done or own, signs, solve.failure, best.dtype)
     return replace(best, evaluations=round(spent), reason=reason, solved=kept)
 
 
@@ -140,7 +140,7 @@ def _solve(subject: Subject, x: Any, refinement: Refinement, flaw: Flaw) -> _Sol
             except DoublePrecisionError:
                 done = subject.forward(x, refinement.change)
                 dtype = done.dtype
-            failure = _name_solver(_not_finite(done) or flaw(done), refinement.change(subject.solvers[-1]))
+            failure = _name_solver(_not_finite(done) or flaw(done), refinement.change(finest(subject.solvers)))
         except Exception as error:  # whatever the user's code raises  # noqa: BLE001
             failure = failure_of(error)
     return _Solve(

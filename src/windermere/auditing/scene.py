@@ -19,7 +19,7 @@ from windermere.auditing.scene_ladder import Rung, distinct, ladder
 from windermere.auditing.scene_plane import add_maps, add_paths
 from windermere.auditing.scene_samples import add_samples
 from windermere.auditing.scene_stage import POINTS, Stage, affordable, insight
-from windermere.auditing.subject import Pass
+from windermere.auditing.subject import Pass, finest
 from windermere.auditing.threads import threads_for
 from windermere.solvers import Adaptive
 
@@ -83,8 +83,9 @@ def _pass(stage: Stage, rung: Rung) -> Pass | None:
 
 
 def _about(rung: Rung, stage: Stage) -> dict[str, Any]:
-    solver = rung.candidate(stage.subject.solvers[-1])
-    return {"solver": str(solver), "method": solver.method, "precision": solver.precision, "steps": rung.steps}
+    own = finest(stage.subject.solvers)
+    solver, steps = rung.candidate(own), rung.steps if own == stage.subject.solvers[-1] else None
+    return {"solver": str(solver), "method": solver.method, "precision": solver.precision, "steps": steps}
 
 
 def _scored(done: Pass, stage: Stage) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from windermere.auditing.candidates import Candidate
 from windermere.auditing.judge import Judge, Kept
 from windermere.auditing.statistics import Numbers
-from windermere.auditing.subject import Pass, Subject
+from windermere.auditing.subject import Pass, Subject, finest
 from windermere.errors import (
     DoublePrecisionError,
     SolverError,
@@ -103,7 +103,7 @@ def try_out(
 ) -> Result:
     """One solver's result; where it fails (a step that blows up, an unresolvable tolerance, a field that refuses a
     state) the result says so. `done` is its pass where the search for the reference took it already."""
-    solver = candidate(subject.solvers[-1])
+    solver = candidate(finest(subject.solvers))
     try:
         done = done or _forward(subject, x, candidate)
     except Exception as error:  # whatever the user's code raises  # noqa: BLE001

@@ -62,7 +62,8 @@ class Subject(Protocol):
     library: str
     """Where its solver comes from: `windermere`, `torchdiffeq`, ..."""
     solvers: tuple[Solver, ...]
-    """What the solves of one pass were trained with, in their order; the last one decides sweeps."""
+    """What the solves of one pass were trained with, in their order; the last one decides sweeps, and `finest` names
+    them."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -89,6 +90,13 @@ def ends_of(ends: Sequence[State], samples: int) -> Tensor | None:
     parts = [packed(end, samples) for end in ends]
     there = [part for part in parts if part is not None]
     return as_outputs(torch.cat([part.double() for part in there], dim=1)) if len(there) == len(parts) else None
+
+
+def finest(solvers: Sequence[Solver]) -> Solver:
+    """The solver that a change of all of them is named by: that with the finest precision, of the last one's kind. What
+    is safe by that name is safe in each solve, where the coarsest one's would not be."""
+    alike = [solver for solver in reversed(solvers) if type(solver) is type(solvers[-1])]
+    return min(alike, key=lambda solver: solver.precision)
 
 
 class SolveCount:
