@@ -49,6 +49,7 @@ def _answer(own: Callable[[Call], State], call: Call) -> State:
             field=call.field,
             start=call.start,
             times=call.times,
+            times_in=call.t.dtype,
             original=partial(_original, own, call, tape),
             end_of=_end,
             result=lambda solution: solution.states,

@@ -47,6 +47,8 @@ class Asked:
     start: State
     """As the model knows it: a tensor or a tuple of them, not flattened."""
     times: tuple[float, ...]
+    times_in: torch.dtype = float64
+    """The dtype that has rounded these times: one that is a step's end but for that is one."""
     original: Callable[[Watch], Any]
     """The library's own result."""
     end_of: Callable[[Any], State]
@@ -159,7 +161,7 @@ def _on_its_grid(field: Field, asked: Asked, solver: FixedStep | OnGrid) -> tupl
 
 def _as_call(field: Field, asked: Asked, steps: FixedSteps | AdaptiveSteps) -> Call:
     first, *_ = parts_of(asked.start)
-    t = torch.tensor(asked.times, dtype=float64)
+    t = torch.tensor(asked.times, dtype=asked.times_in)
     return Call(
         func=field, field=field, start=asked.start, t=t, times=asked.times, dtype=first.real.dtype, steps=steps,
         gradient="backprop",

@@ -112,6 +112,7 @@ class _Solve:
             field=wrapped.field,
             start=wrapped.state(self.y0),
             times=wrapped.times(t),
+            times_in=t.dtype,
             original=partial(self.original, t),
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,
@@ -163,7 +164,8 @@ class _Solve:
                 f"torchdiffeq takes {len(theirs) - 1} steps of {solver.step:.6g} where {len(ours) - 1} suffice, the "
                 f"last one of {last:.1g}: the model's own pass keeps it"
             )
-        if len(t) > 2 and not torch.isclose(t[:, None], theirs[None, :], rtol=0, atol=1e-6).any(dim=1).all():
+        rounding = 1e-6 + 4 * torch.finfo(t.dtype).eps * float(t.abs().max())
+        if len(t) > 2 and not torch.isclose(t[:, None], theirs[None, :], rtol=0, atol=rounding).any(dim=1).all():
             yield (
                 f"some of the {len(t)} times asked for lie between steps of {solver.step:.6g}: torchdiffeq draws a "
                 "straight line there (or what its `interp` says), and so do all fixed steps of the table; the "
