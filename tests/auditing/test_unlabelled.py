@@ -166,3 +166,23 @@ def test_a_metric_that_needs_labels_is_refused_without() -> None:
             wm.audit(block(4), ring(), metric=metric)
     with pytest.raises(UsageError, match="give one below 1"):
         wm.audit(block(4), ring(), outputs="classes", threshold=1.0)
+
+
+class Pulse(nn.Module):
+    """A push so short that coarse steps meet it or pass it over, as it happens."""
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return torch.sin(z) + (100.0 if 0.30 < float(t) < 0.32 else 0.0)
+
+
+def test_no_precision_is_told_that_no_line_leads_to() -> None:
+    block = wm.ODEBlock(Pulse(), wm.FixedStep("euler", step=1 / 16))
+    verdict = wm.audit(block, torch.randn(100, 2, generator=torch.Generator().manual_seed(0)), evidence=False)
+    assert verdict.outcome is Outcome.MOVED
+    assert "At about" not in verdict.recommendation
+
+
+def test_where_there_is_no_interval_no_number_of_samples_is_told() -> None:
+    block = wm.ODEBlock(Rotation(3.0), wm.FixedStep("euler", step=1 / 2))
+    verdict = wm.audit(block, torch.ones(1, 2), evidence=False)
+    assert verdict.sentence.endswith("(1 sample is too few for an interval); more samples would settle it.")

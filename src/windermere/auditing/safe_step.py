@@ -12,6 +12,9 @@ from windermere.solvers.tableaus import tableau
 
 STEP_LADDER = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 TOLERANCE_LADDER = (0.01, 0.1, 1.0, 10.0, 100.0)
+SLOPE, FINER = 0.5, 1e-3
+"""Beyond the finest rung a line tells a precision only where it rises like the errors of a method that converges, and
+no further than to this share of it."""
 MANY = 128
 """Evaluations; hardly a sampler is used with more."""
 
@@ -100,7 +103,7 @@ def safe_elsewhere(results: Sequence[Result], own: Result, standard: Standard | 
 def precision_for(rungs: Sequence[Result], standard: Standard | None) -> float | None:
     """The precision at which the training method would be just as far from the flow as is allowed, on the straight line
     through two rungs in logarithms: those on either side, or the finest two where all are too far. None where all are
-    near enough, too few are known, or nothing but the flow itself is allowed."""
+    near enough, too few are known, nothing but the flow itself is allowed, or the line leads nowhere."""
     if standard is None:
         return None
     limit, judge = standard.judge.threshold, standard.judge
@@ -111,7 +114,10 @@ def precision_for(rungs: Sequence[Result], standard: Standard | None) -> float |
         return None
     (p, low), (q, high) = known[max(0, beyond - 1) : max(0, beyond - 1) + 2]
     slope = (log(high) - log(low)) / (log(q) - log(p))
-    return exp(log(p) + (log(limit) - log(low)) / slope) if slope > 0 else None
+    if slope <= 0 or (beyond == 0 and slope < SLOPE):
+        return None
+    found = exp(log(p) + (log(limit) - log(low)) / slope)
+    return found if found >= FINER * p else None
 
 
 def _coarsest_safe(rungs: Sequence[Result], standard: Standard) -> Result | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isinf
 
 from windermere.auditing.judge import Judge, Kind
 from windermere.auditing.safe_step import Safe
@@ -116,8 +117,10 @@ def _samples(n: int) -> str:
 
 
 def _more(gap: Gap, threshold: float) -> str:
-    """An estimate, where the gap does not happen to lie at the threshold itself."""
+    """An estimate, where there is an interval and the gap does not happen to lie at the threshold itself."""
     more, what = gap.more_samples(threshold), "blocks of time" if gap.blocks else "samples"
+    if isinf(gap.low) or isinf(gap.high):
+        return f"more {what}"
     if more <= 1:
         return f"about 1 more {what.removesuffix('s') if not gap.blocks else 'block of time'}"
     about = f"about {float(f'{more:.2g}'):,.0f}"  # an estimate has two digits
