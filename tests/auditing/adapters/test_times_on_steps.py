@@ -25,7 +25,9 @@ def audited(odeint: Callable[..., Any], dtype: torch.dtype) -> Verdict:
 
 
 @pytest.mark.parametrize("odeint", [torchdiffeq.odeint, wm.odeint])
-def test_the_verdict_looks_at_the_same_solvers_whichever_dtype_has_rounded_the_times(odeint: Callable[..., Any]) -> None:
+def test_the_verdict_looks_at_the_same_solvers_whichever_dtype_has_rounded_the_times(
+    odeint: Callable[..., Any],
+) -> None:
     single, double = (audited(odeint, dtype) for dtype in (torch.float32, torch.float64))
     looked_at = [line.solver for line in single.table if line.counts]
     assert looked_at == [line.solver for line in double.table if line.counts]

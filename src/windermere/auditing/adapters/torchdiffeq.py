@@ -26,8 +26,8 @@ from windermere.solvers.odeint_options import ADAPTIVE, FIXED, stops_in
 METHODS = {**FIXED, **ADAPTIVE}
 """Torchdiffeq's names of methods and ours. Its rk4 is the 3/8 rule."""
 WRONG_STAGE = (
-    "torchdiffeq's {} takes over a stage from the step before that is not the field there: the model's own pass keeps "
-    "that, our {} does not"
+    "torchdiffeq's {0} takes over a stage from the step before that is not the field there: the model's own pass keeps "
+    "that, and so do rows of {1}"
 )
 
 
@@ -92,7 +92,7 @@ class _Solve:
 
     def integrate(self, t: Tensor) -> Tensor:
         if len(t) < 2:
-            start: Tensor = self.original(t, lambda rate: None)
+            start: Tensor = self.original(t, self.options, lambda rate: None)
             return start
         solution: Tensor = self.tape.answer(self.asked(t))
         return solution
@@ -113,7 +113,8 @@ class _Solve:
             start=wrapped.state(self.y0),
             times=wrapped.times(t),
             times_in=t.dtype,
-            original=partial(self.original, t),
+            original=partial(self.original, t, self.options),
+            at_tolerance=partial(self.at_tolerance, t, own) if self.entry.name in ADAPTIVE else None,
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,
             interp=None if isinstance(own, Adaptive) else self.options.get("interp", "linear"),
@@ -121,11 +122,17 @@ class _Solve:
             jumps=wrapped.times(stops_in("jump_t", self.options)) if isinstance(own, Adaptive) else (),
         )
 
-    def original(self, t: Tensor, watch: Watch) -> Tensor:
+    def at_tolerance(self, t: Tensor, own: Solver, solver: Adaptive, watch: Watch) -> Tensor:
+        """The library's own answer at another tolerance: its steps are not ours, nor are states within one."""
+        factor = solver.precision / own.precision
+        changed = {name: self.options[name] * factor for name in ("rtol", "atol")}
+        return self.original(t, {**self.options, **changed, "max_num_steps": solver.max_steps}, watch)
+
+    def original(self, t: Tensor, options: dict[str, Any], watch: Watch) -> Tensor:
         """The library's own answer. `odeint` made the module `func` for this call: its hook goes with it."""
         handle = self.func.register_forward_hook(lambda module, given, rate: watch(rate))
         try:
-            solver = self.entry.original(func=self.func, y0=self.y0, **self.options)
+            solver = self.entry.original(func=self.func, y0=self.y0, **options)
             solution: Tensor = solver.integrate(t)
         except AssertionError as error:
             raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {error}; {self.advice(t)}") from error
