@@ -63,9 +63,9 @@ class Asked:
     """Times at which adaptive steps are to end."""
     jumps: tuple[float, ...] = ()
     """Times at which the field jumps: adaptive steps end there, and stay on their side of it."""
-    at_tolerance: Callable[[Adaptive, Watch], Any] | None = None
-    """The library's own result by its method at another tolerance, which is what a user would get who changed it there;
-    None where a solver of ours has to stand for it."""
+    by_library: Callable[[Adaptive, Watch], Any] = lambda solver, watch: None
+    """What the library itself makes of another method or tolerance, which is what a user would get who changed it
+    there; None where a solver of ours has to stand for it."""
 
 
 class Tape:
@@ -117,9 +117,10 @@ class Tape:
         if self.change is None:
             return asked.original(self.watch)
         solver = self.change(asked.own)
-        same = isinstance(solver, Adaptive) and solver.method == asked.own.method
-        if isinstance(solver, Adaptive) and same and asked.at_tolerance is not None and not is_landing():
-            return asked.at_tolerance(solver, self.watch)
+        if isinstance(solver, Adaptive) and not is_landing():
+            its = asked.by_library(solver, self.watch)
+            if its is not None:
+                return its
         interpolate = not (asked.lands and isinstance(solver, Adaptive))
         field = asked.field if self.draws is None else partial(drawing_again, asked.field, self.draws)
         between = asked.interp is not None and len(asked.times) > 2 and not is_landing()

@@ -92,7 +92,7 @@ class _Solve:
 
     def integrate(self, t: Tensor) -> Tensor:
         if len(t) < 2:
-            start: Tensor = self.original(t, self.options, lambda rate: None)
+            start: Tensor = self.original(t, self.entry, self.options, lambda rate: None)
             return start
         solution: Tensor = self.tape.answer(self.asked(t))
         return solution
@@ -113,8 +113,8 @@ class _Solve:
             start=wrapped.state(self.y0),
             times=wrapped.times(t),
             times_in=t.dtype,
-            original=partial(self.original, t, self.options),
-            at_tolerance=partial(self.at_tolerance, t, own) if self.entry.name in ADAPTIVE else None,
+            original=partial(self.original, t, self.entry, self.options),
+            by_library=partial(self.by_library, t, own),
             end_of=lambda solution: wrapped.state(solution[-1]),
             result=_flat,
             interp=None if isinstance(own, Adaptive) else self.options.get("interp", "linear"),
@@ -122,20 +122,24 @@ class _Solve:
             jumps=wrapped.times(stops_in("jump_t", self.options)) if isinstance(own, Adaptive) else (),
         )
 
-    def at_tolerance(self, t: Tensor, own: Solver, solver: Adaptive, watch: Watch) -> Tensor:
-        """The library's own answer at another tolerance: its steps are not ours, nor are states within one."""
+    def by_library(self, t: Tensor, own: Solver, solver: Adaptive, watch: Watch) -> Tensor | None:
+        """The library's own answer by this method and tolerance: its steps are not ours, nor are states within one."""
+        name = next((theirs for theirs, ours in ADAPTIVE.items() if ours == solver.method), "")
+        entry = SOLVERS.get(name)
+        if not isinstance(entry, _Entry) or self.entry.name not in ADAPTIVE:
+            return None
         factor = solver.precision / own.precision
         changed = {name: self.options[name] * factor for name in ("rtol", "atol")}
-        return self.original(t, {**self.options, **changed, "max_num_steps": solver.max_steps}, watch)
+        return self.original(t, entry, {**self.options, **changed, "max_num_steps": solver.max_steps}, watch)
 
-    def original(self, t: Tensor, options: dict[str, Any], watch: Watch) -> Tensor:
+    def original(self, t: Tensor, entry: _Entry, options: dict[str, Any], watch: Watch) -> Tensor:
         """The library's own answer. `odeint` made the module `func` for this call: its hook goes with it."""
         handle = self.func.register_forward_hook(lambda module, given, rate: watch(rate))
         try:
-            solver = self.entry.original(func=self.func, y0=self.y0, **options)
+            solver = entry.original(func=self.func, y0=self.y0, **options)
             solution: Tensor = solver.integrate(t)
         except AssertionError as error:
-            raise SolverError(f"torchdiffeq's own {self.entry.name} gave up: {error}; {self.advice(t)}") from error
+            raise SolverError(f"torchdiffeq's own {entry.name} gave up: {error}; {self.advice(t)}") from error
         finally:
             handle.remove()
         return solution
