@@ -16,7 +16,7 @@ from windermere.auditing.scoring import Result
 from windermere.auditing.statistics import Numbers, no_better_than_chance
 from windermere.auditing.subject import Pass
 from windermere.auditing.table import FLOW_ITSELF
-from windermere.auditing.verdict import Outcome, ReferenceFacts, Verdict, decide, line_of
+from windermere.auditing.verdict import Line, Outcome, ReferenceFacts, Verdict, decide, line_of
 from windermere.auditing.wording import Findings, recommendation, sentence, summary
 from windermere.auditing.words import Compared
 from windermere.report.audit_data import fraction
@@ -51,57 +51,68 @@ def conclude(
     whole: Examined, rungs: Sequence[Candidate], drawn: Drawn, subject: Watched, asked: Asked, doubt: str | None
 ) -> Verdict:
     """Where there is a doubt, nothing is said of the flow."""
-    judge, own, flow = asked.judge, _of_all_methods(whole.own, subject.solvers), None if doubt else whole.flow
-    line, facts = line_of(judge, own, own, flow), _facts(judge, whole, flow, doubt)
-    table = tuple(line_of(judge, result, own, flow) for result in whole.results.values())
-    gap = None if flow is None else judge.compare(own.kept, flow.kept)
-    seen = table if judge.sees_solvers else ()
-    accurate = [Compared(each.solver, each.gap) for each in seen if each.counts and each.gap is not None]
-    compared = [] if gap is None else [Compared(FLOW_ITSELF, gap), *accurate]
+    judge, own = asked.judge, _of_all_methods(whole.own, subject.solvers)
+    known = replace(whole, own=own, flow=None if doubt else whole.flow)
+    table = tuple(line_of(judge, result, own, known.flow) for result in known.results.values())
+    found = _findings(known, rungs, table, asked, doubt)
+    return Verdict(
+        outcome=found.outcome,
+        sentence=sentence(found),
+        recommendation=recommendation(found),
+        kind=judge.kind,
+        summary=summary(found),
+        threshold=judge.threshold,
+        metric=judge.name,
+        band=None if found.own.metric is None else judge.band(found.own.metric),
+        samples=found.samples,
+        precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
+        population=asked.population,
+        own=found.own,
+        reference=found.reference,
+        gap=found.compared[0].gap if found.compared else None,
+        agreement=found.agreement,
+        table=table,
+        safe=found.safe,
+        evidence=drawn.evidence,
+        notes=(*([judge.note] if judge.note else []), *_of_several(subject.solvers), *subject.notes),
+        evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
+        plane=drawn.plane,
+    )
+
+
+def _findings(
+    known: Examined, rungs: Sequence[Candidate], table: Sequence[Line], asked: Asked, doubt: str | None
+) -> Findings:
+    """All that the verdict is worded from, by the rule."""
+    judge, own, flow = asked.judge, known.own, known.flow
+    compared = [] if flow is None else _compared(judge, own, flow, table)
     gaps = [each.gap for each in compared]
     standard = None if flow is None else Standard(judge, flow, asked.agreement)
-    along = [whole.results[c] for c in rungs]
-    findings = Findings(
+    along = [known.results[c] for c in rungs]
+    return Findings(
         judge=judge,
         outcome=decide(gaps, judge.threshold, labelled=judge.labelled) if gaps else Outcome.UNDECIDED,
-        own=line,
-        reference=facts,
+        own=line_of(judge, own, own, flow),
+        reference=_facts(judge, known, doubt),
         compared=compared,
         safe=safe_precision(along, standard),
-        other=safe_elsewhere(list(whole.results.values()), own, standard),
+        other=safe_elsewhere(list(known.results.values()), own, standard),
         wanted=asked.agreement,
         needed=precision_for(along, standard),
         doubt=doubt,
-        chance=None if whole.classes is None else no_better_than_chance(own.scores, whole.classes),
-        headless=judge.kind is Kind.CLASSES and _is_state(whole.done),
+        chance=None if known.classes is None else no_better_than_chance(own.scores, known.classes),
+        headless=judge.kind is Kind.CLASSES and _is_state(known.done),
         population=asked.population,
         samples=len(own.scores),
         agreement=None if flow is None else judge.agreement(own.kept, flow.kept),
     )
-    notes = (*([judge.note] if judge.note else []), *_of_several(subject.solvers), *subject.notes)
-    return Verdict(
-        outcome=findings.outcome,
-        sentence=sentence(findings),
-        recommendation=recommendation(findings),
-        kind=judge.kind,
-        summary=summary(findings),
-        threshold=judge.threshold,
-        metric=judge.name,
-        band=None if line.metric is None else judge.band(line.metric),
-        samples=findings.samples,
-        precision_name="tolerance" if isinstance(subject.solvers[-1], Adaptive) else "step",
-        population=asked.population,
-        own=line,
-        reference=facts,
-        gap=gap,
-        agreement=findings.agreement,
-        table=table,
-        safe=findings.safe,
-        evidence=drawn.evidence,
-        notes=notes,
-        evaluations=(subject.evaluations / own.evaluations + drawn.passes) if own.evaluations else float("nan"),
-        plane=drawn.plane,
-    )
+
+
+def _compared(judge: Judge, own: Result, flow: Result, table: Sequence[Line]) -> list[Compared]:
+    """What the rule looks at: the flow, and the solvers of the table that count."""
+    seen = [line for line in table if line.counts] if judge.sees_solvers else []
+    accurate = [Compared(line.solver, line.gap) for line in seen if line.gap is not None]
+    return [Compared(FLOW_ITSELF, judge.compare(own.kept, flow.kept)), *accurate]
 
 
 def _of_several(solvers: Sequence[Solver]) -> tuple[str, ...]:
@@ -118,8 +129,8 @@ def _of_several(solvers: Sequence[Solver]) -> tuple[str, ...]:
     if low == high:
         return ()
     return (
-        f"its solves have several {called} ({low} to {high}): a row of the table changes them all by one factor, and is "
-        "named by the finest",
+        f"its solves have several {called} ({low} to {high}): a row of the table changes all by one factor, and is named "
+        "by the finest",
     )
 
 
@@ -130,13 +141,13 @@ def _of_all_methods(own: Result, solvers: Sequence[Solver]) -> Result:
     return replace(own, solver=" and then ".join(dict.fromkeys(map(str, solvers))))
 
 
-def _facts(judge: Judge, whole: Examined, flow: Result | None, doubt: str | None) -> ReferenceFacts:
-    reference = whole.reference
+def _facts(judge: Judge, known: Examined, doubt: str | None) -> ReferenceFacts:
+    reference, flow = known.reference, known.flow
     error = None if reference.error is None else float(np.median(reference.error))
     return ReferenceFacts(
         solver=reference.solver,
         dtype=reference.dtype,
-        metric=None if flow is None else judge.score(flow.kept, whole.own.kept),
+        metric=None if flow is None else judge.score(flow.kept, known.own.kept),
         error=error if error is not None and isfinite(error) else None,
         order=reference.order,
         converged=flow is not None,
