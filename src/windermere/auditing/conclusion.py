@@ -129,8 +129,8 @@ def _of_several(solvers: Sequence[Solver]) -> tuple[str, ...]:
     if low == high:
         return ()
     return (
-        f"its solves have several {called} ({low} to {high}): a row of the table changes all by one factor, and is named "
-        "by the finest",
+        f"its solves have several {called} ({low} to {high}): a row of the table changes all by one factor, and has "
+        "the name of the finest",
     )
 
 
