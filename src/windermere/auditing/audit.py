@@ -20,7 +20,8 @@ from windermere.auditing.labels import as_classes
 from windermere.auditing.metrics import Function, Metric
 from windermere.auditing.options import Question, as_candidates, as_question, as_shared, check_axis, check_numbers
 from windermere.auditing.progress import EVIDENCE, FLOW, OWN, TABLE, Report, ReportRaised, Watched
-from windermere.auditing.reference import UNKNOWN, Reference, reference_flow
+from windermere.auditing.reference import UNKNOWN, reference_flow
+from windermere.auditing.rounding import HALF, unrounded, why_rounded
 from windermere.auditing.safe_step import ladder, sampler_ladder
 from windermere.auditing.samples import Batch, choose, size
 from windermere.auditing.scene import Scene
@@ -162,13 +163,11 @@ def _verdict(
     solvers = within_span(in_order([*swept, *steps]), subject, first[0])
     try:
         parts = [examine(subject, alone, first, solvers, judge, budget)]
-        for number, batch in enumerate(pieces, start=2):
-            its_own = own_only(subject, own_pass(subject, number, batch), batch, judge)
-            parts.append(examine(subject, its_own, batch, solvers, judge, budget))
+        parts += [examine(subject, *each, solvers, judge, budget) for each in _others(subject, pieces, judge)]
     except MissedSolvesError as error:
         return undecided(str(error))
     whole = _join(parts)
-    doubt = why_not_solving(subject, whole) or _not_found(whole.reference)
+    doubt = _doubt(subject, judge, whole)
     whole = replace(whole, results=without_repeats(whole.results))
     rungs = [c for c in steps if c.method == own.method and c in whole.results]
     seen, drawn = parts[0], Drawn()
@@ -179,6 +178,21 @@ def _verdict(
     if not evidence:
         return verdict
     return replace(verdict, scene=_scene(subject.subject, first, seen, judge, doubt, data))
+
+
+def _others(subject: Watched, pieces: Iterator[Batch], judge: Judge) -> Iterator[tuple[Examined, Batch]]:
+    """The batches after the first, each with what its own pass tells."""
+    for number, batch in enumerate(pieces, start=2):
+        yield own_only(subject, own_pass(subject, number, batch), batch, judge), batch
+
+
+def _doubt(subject: Subject, judge: Judge, whole: Examined) -> str | None:
+    """Why nothing can be said, once all solvers were tried."""
+    if (why := why_not_solving(subject, whole)) is not None:
+        return why
+    if not whole.reference.converged:
+        return f"the reference flow did not converge: {whole.reference.reason}"
+    return why_rounded(judge, whole.own, whole.flow, whole.unrounded)
 
 
 def _scene(subject: Subject, batch: Batch, seen: Examined, judge: Judge, doubt: str | None, data: Any) -> Scene:
@@ -221,7 +235,7 @@ def examine(
         flaw=lambda done: judge.flaw(done, targets),
         place=judge.place,
         budget=budget,
-        keep=set(solvers.values()),
+        keep=() if alone.done.dtype in HALF else set(solvers.values()),  # the table is in the own dtype
     )
     found, solver = reference.done if reference.converged else None, finest(subject.solvers)
     known = Batched(targets, alone.done, found)
@@ -230,7 +244,8 @@ def examine(
     subject.enter(TABLE)
     solved = reference.solved
     results = {c: try_out(subject, x, c, judge, known, done=solved.get(solvers[c])) for c in asked}
-    return replace(alone, own=own, flow=flow, results=results, reference=replace(reference, solved={}))
+    exact = unrounded(subject, x, judge, known)
+    return replace(alone, own=own, flow=flow, results=results, reference=replace(reference, solved={}), unrounded=exact)
 
 
 def why_not_solving(subject: Subject, whole: Examined) -> str | None:
@@ -260,14 +275,12 @@ def _join(parts: Sequence[Examined]) -> Examined:
     worst = min(parts, key=lambda part: part.reference.converged)
     flows = [part.flow for part in parts if part.flow is not None]
     labels = [part.classes for part in parts if part.classes is not None]
+    exact = [part.unrounded for part in parts if part.unrounded is not None]
     return replace(
         worst,
         own=join_results([part.own for part in parts]),
         flow=join_results(flows) if len(flows) == len(parts) else None,
         results={c: join_results([part.results[c] for part in parts]) for c in parts[0].results},
+        unrounded=join_results(exact) if len(exact) == len(parts) else None,
         classes=np.concatenate(labels) if labels else None,
     )
-
-
-def _not_found(reference: Reference) -> str | None:
-    return None if reference.converged else f"the reference flow did not converge: {reference.reason}"

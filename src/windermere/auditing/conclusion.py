@@ -34,6 +34,8 @@ class Examined:
     """None where it is not known"""
     results: dict[Candidate, Result]
     reference: Reference
+    unrounded: Result | None = None
+    """With its own solver in float64, where its own dtype rounds much"""
     classes: Numbers | None
     """Labels, None where they are something else"""
 
