@@ -8,6 +8,7 @@ from torchdiffeq import odeint
 import windermere as wm
 from tests.auditing.adapters.torchdiffeq_models import ODENet
 from windermere.auditing.adapters.torchdiffeq import TorchdiffeqSubject
+from windermere.errors import ToleranceError
 
 POINTS = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
 END = torch.tensor([0.0, 1.0])
@@ -57,3 +58,10 @@ def test_a_method_of_the_librarys_at_another_tolerance_is_its_own(method: str, o
     with torch.no_grad():
         torch.testing.assert_close(tighter.outputs, tight(x).double(), rtol=1e-6, atol=1e-6)
     assert tighter.evaluations != subject.forward(x, None).evaluations
+
+
+def test_a_tolerance_that_float32_cannot_resolve_is_refused_there_and_tried_in_float64() -> None:
+    subject, tighter = TorchdiffeqSubject(ODENet(rtol=1e-6, atol=1e-6), POINTS), wm.Candidate("dopri54", 0.01)
+    with pytest.raises(ToleranceError):
+        subject.forward(POINTS, tighter)
+    assert subject.forward(POINTS, tighter, double=True).dtype == "float64"

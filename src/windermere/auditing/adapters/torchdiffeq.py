@@ -126,11 +126,18 @@ class _Solve:
         """The library's own answer by this method and tolerance: its steps are not ours, nor are states within one."""
         name = next((theirs for theirs, ours in ADAPTIVE.items() if ours == solver.method), "")
         entry = SOLVERS.get(name)
-        if not isinstance(entry, _Entry) or self.entry.name not in ADAPTIVE:
+        if not isinstance(entry, _Entry) or self.entry.name not in ADAPTIVE or not self.resolves(solver):
             return None
         factor = solver.precision / own.precision
         changed = {name: self.options[name] * factor for name in ("rtol", "atol")}
         return self.original(t, entry, {**self.options, **changed, "max_num_steps": solver.max_steps}, watch)
+
+    def resolves(self, solver: Adaptive) -> bool:
+        """Whether rounding the state once takes less than half of what the local error may be: else ours refuses the
+        tolerance, where theirs would try steps by the thousands."""
+        sizes = self.y0.detach().abs()
+        share = torch.finfo(self.y0.dtype).eps * sizes / (solver.atol + solver.rtol * sizes)
+        return bool(share.double().square().mean().sqrt() <= 0.5)
 
     def original(self, t: Tensor, entry: _Entry, options: dict[str, Any], watch: Watch) -> Tensor:
         """The library's own answer. `odeint` made the module `func` for this call: its hook goes with it."""
