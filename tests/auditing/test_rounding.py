@@ -23,6 +23,18 @@ class Turning(nn.Module):
         return z @ self.matrix
 
 
+class Autocast(nn.Module):
+    """Computes in bfloat16, though its weights and states are in float32."""
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.block(x).float()
+
+
 def turning(method: str, steps: int) -> wm.ODEBlock:
     return wm.ODEBlock(Turning(), wm.FixedStep.of(method, steps=steps))
 
@@ -35,6 +47,13 @@ def test_a_solver_is_not_called_too_coarse_for_what_half_precision_rounds(metric
     verdict = wm.audit(model, data, metric=metric, evidence=False)
     assert verdict.outcome is Outcome.UNDECIDED
     assert "in half precision it rounds too much to tell" in verdict.sentence
+
+
+def test_a_solver_is_not_called_too_coarse_for_what_autocast_rounds() -> None:
+    plain, data = turning("rk4", 40), (POINTS, turning("rk4", 40)(POINTS).detach() + 1e-4)
+    verdict = wm.audit(Autocast(plain), data, metric="mse", evidence=False)
+    assert "in half precision it rounds too much to tell" in verdict.sentence
+    assert wm.audit(plain, data, metric="mse", evidence=False).outcome is Outcome.FLOW
 
 
 def test_a_solver_that_is_too_coarse_in_any_precision_is_called_so_in_half_precision() -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from windermere._torch_private import autocast_dtype, is_any_autocast_enabled, is_autocast_enabled
 from windermere.nn.model_calls import floating_parameter
 
 HELD = (
@@ -46,6 +47,10 @@ class Draws(TorchFunctionMode):
         self.own = dtype_of(model)
         self.double = double and self.own != torch.float64
         self.drew = False
+        self.autocast: torch.dtype | None = None
+        """In what autocast computed some of it."""
+        like = None if model is None else floating_parameter(model)
+        self._device = "cpu" if like is None else like.device.type
         self._generators = _generators_of(model)
         self._solves = 0
         self._now = self._seeded()
@@ -71,6 +76,8 @@ class Draws(TorchFunctionMode):
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         name, named = getattr(func, "__name__", ""), dict(kwargs or {})
+        if is_any_autocast_enabled() and is_autocast_enabled(self._device):
+            self.autocast = autocast_dtype(self._device)
         if name in MASKS:
             return self._from_stream(lambda: func(*args, **named))
         if name in NUMBERS and named.get("generator") is None:

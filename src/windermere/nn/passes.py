@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from torch import nn
+from torch import dtype, nn
 
 from windermere.errors import DoublePrecisionError
 from windermere.nn.draws import HELD, Draws, dtype_of
@@ -20,6 +20,8 @@ class Passes:
         """Why there are none in float64."""
         self._draws: bool | None = None
         """Whether the model draws; None before its first pass."""
+        self._autocast: dtype | None = None
+        """In what autocast computes some of a pass that is not in float64."""
         self._converts = False
         """Whether float64 takes a hand with the numbers that the model makes without a dtype."""
 
@@ -33,8 +35,8 @@ class Passes:
         return (*([HELD] if self._draws else []), *([self.refusal] if self.refusal else []))
 
     def dtype(self, *, double: bool) -> str:
-        """What a pass is computed in."""
-        return "float64" if double else str(dtype_of(self.model)).removeprefix("torch.")
+        """What a pass is computed in, the coarsest of it."""
+        return "float64" if double else str(self._autocast or dtype_of(self.model)).removeprefix("torch.")
 
     def run(self, one: Callable[[Draws | None], Result], *, double: bool = False) -> Result:
         """One pass, which is given what holds its draws, or None where it draws nothing.
@@ -66,5 +68,5 @@ class Passes:
             return one(None)
         with Draws(self.model, double=double) as draws:
             result = one(draws)
-        self._draws = self._draws or draws.drew
+        self._draws, self._autocast = self._draws or draws.drew, self._autocast or draws.autocast
         return result
