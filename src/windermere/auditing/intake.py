@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from windermere.auditing.adapters import find_subject, refuse_solves_beside_blocks
+from windermere.auditing.adapters import find_subject, solves_by_blocks
 from windermere.auditing.block_model import ModelSubject
 from windermere.auditing.subject import PredictSubject, Subject
 from windermere.checks import takes_two
@@ -29,8 +29,8 @@ def as_subject(model: Any, x: Any, trained_with: Solver | None) -> Subject:
                 "windermere.using(model, solver), or leave it out"
             )
         blocks = ModelSubject(model)
-        refuse_solves_beside_blocks(model, x)
-        return blocks
+        if solves_by_blocks(model, x):
+            return blocks
     if hasattr(model, "forward") and hasattr(model, "solvers") and hasattr(model, "insight"):
         subject: Subject = model
         return subject

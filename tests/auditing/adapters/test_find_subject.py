@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 from torchdiffeq import odeint
 
+import windermere as wm
 from tests.auditing.adapters.models import TimeField, points
+from tests.auditing.test_known_cases import Rotation
 from windermere.auditing.adapters import find_subject
 from windermere.errors import AuditError
 from windermere.solvers import FixedStep
@@ -95,3 +97,13 @@ def test_a_model_of_equinox_is_diffraxs_if_it_solves() -> None:
     assert found.library == "diffrax"
     assert found.solvers == (FixedStep("heun", step=0.5),)
     assert find_subject(eqx.nn.Linear(2, 2, key=jax.random.PRNGKey(0)), points()) is None
+
+
+def test_a_model_that_solves_the_field_of_a_block_by_another_library_is_that_librarys() -> None:
+    block = wm.ODEBlock(Rotation(3.0), wm.FixedStep("rk4", step=1 / 32))
+
+    def model(x: torch.Tensor) -> Any:
+        return odeint(block.field, x, torch.tensor([0.0, 1.0]), method="euler", options={"step_size": 1 / 2})[-1]
+
+    verdict = wm.audit(model, torch.randn(50, 2, generator=torch.Generator().manual_seed(0)), evidence=False)
+    assert verdict.own.solver == "euler, h = 1/2"

@@ -24,7 +24,7 @@ from windermere.nn.draws import Draws
 from windermere.nn.model_calls import evaluating, inputs_for
 from windermere.solvers import Count, counting
 
-__all__ = ["find_subject", "refuse_solves_beside_blocks"]
+__all__ = ["find_subject", "solves_by_blocks"]
 
 TORCH = {
     "torchdiffeq": "TorchdiffeqSubject",
@@ -44,7 +44,7 @@ def find_subject(model: Any, example_batch: Any) -> Subject | None:
     """
     if not isinstance(model, nn.Module):
         return _jax_subject(model, example_batch)
-    seen = _solving(model, example_batch)
+    seen, _ = _solving(model, example_batch)
     name = type(model).__name__
     if len(seen) > 1:
         raise AuditError(f"this {name} solves with {' and '.join(seen)} in one pass: audit each part on its own")
@@ -58,18 +58,21 @@ def find_subject(model: Any, example_batch: Any) -> Subject | None:
     return _kind(seen[0])(model, example_batch) if seen else None
 
 
-def refuse_solves_beside_blocks(model: nn.Module, example_batch: Any) -> None:
-    """An audit changes the solvers of ODEBlocks; what else a model solves would keep its own, and pass for exact."""
-    seen = _solving(model, example_batch)
-    if seen:
+def solves_by_blocks(model: nn.Module, example_batch: Any) -> bool:
+    """Whether it is a model's ODEBlocks that solve, and not a library alone. An audit changes the solvers of blocks;
+    what else such a model solves would keep its own, and pass for exact, so that it is refused."""
+    seen, by_blocks = _solving(model, example_batch)
+    if seen and by_blocks:
         raise AuditError(
             f"besides its ODEBlocks this {type(model).__name__} solves with {' and '.join(seen)}, which an audit of "
             "blocks would leave as it is: put every solve into a windermere.ODEBlock, or audit each part on its own"
         )
+    return not seen
 
 
-def _solving(model: nn.Module, example_batch: Any) -> list[str]:
-    """Who solves in one pass, ODEBlocks aside. A pass that imports a library is made once more, to see it solve."""
+def _solving(model: nn.Module, example_batch: Any) -> tuple[list[str], bool]:
+    """Who solves in one pass, ODEBlocks aside, and whether these do. A pass that imports a library is made once more,
+    to see it solve."""
     known = _imported()
     seen = _seen_to_solve(model, example_batch, known)
     return seen if _imported() == known else _seen_to_solve(model, example_batch, _imported())
@@ -79,8 +82,8 @@ def _imported() -> list[str]:
     return [name for name in TORCH if name in sys.modules]
 
 
-def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -> list[str]:
-    """Who of these libraries, and of ours, solves in one pass, ODEBlocks aside."""
+def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -> tuple[list[str], bool]:
+    """Who of these libraries, and of ours, solves in one pass, ODEBlocks aside, and whether these do."""
     kinds = {name: _kind(name) for name in libraries} | {OWN: OdeintSubject}
     tapes = {name: Tape(None, copy=number_of(model)) for name in kinds}
     arguments, named = inputs_for(model, example_batch, double=False)
@@ -95,7 +98,8 @@ def _seen_to_solve(model: nn.Module, example_batch: Any, libraries: list[str]) -
             "another solver cannot be put: let it solve in the thread that calls it"
         )
     seen = [name for name, tape in tapes.items() if tape.solvers]
-    return [*seen, PLAIN] if np.sum(count.checks) > sum(spent) + tapes[OWN].evaluations else seen
+    plain = np.sum(count.checks) > sum(spent) + tapes[OWN].evaluations
+    return [*seen, *([PLAIN] if plain else [])], bool(spent)
 
 
 @contextmanager
