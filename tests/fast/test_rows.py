@@ -104,7 +104,7 @@ def together(parts: Any) -> Tensor:
 
 def solved(field: Any, z: Any, solver: Any, *, fast: bool, **named: Any) -> tuple[list[Tensor], Any]:
     """All states and the gradients of a sum of them, each with a weight of its own; and what the solve cost."""
-    with wm.fast_paths(fast):
+    with wm.fast_paths(fast), wm.counting() as count:
         solution = wm.solve(field, z, solver, **named)
         states = together(solution.states)
         weight = torch.cos(torch.arange(states.numel(), dtype=DOUBLE, device=states.device)).view_as(states)
@@ -112,7 +112,7 @@ def solved(field: Any, z: Any, solver: Any, *, fast: bool, **named: Any) -> tupl
         own = list(field.parameters()) if isinstance(field, nn.Module) else []
         found = torch.autograd.grad((weight * states).sum(), [*given, *own], allow_unused=True)
     gradients = [torch.zeros_like(x) if g is None else g for x, g in zip([*given, *own], found, strict=True)]
-    return [states, *gradients], solution.stats
+    return [states, *gradients], (solution.stats, count.backward)
 
 
 def assert_as_step_by_step(field: Any, z: Any, solver: Any, **named: Any) -> None:

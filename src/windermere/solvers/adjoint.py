@@ -6,7 +6,7 @@ Shapes: a state and its gradient are stacked along an axis of 2, right after the
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -90,7 +90,8 @@ class _WayBack:
         """Gradients of the first state and of the parameters, from those of all states, [times, ...]; or of the last
         one alone, where nothing lies between."""
         problem, times = self.problem, self.problem.times
-        rate = AdjointRate(problem.rate, len(problem.layout.groups), problem.tableau, self.parameters)
+        axis, reuse = len(problem.layout.groups), reuses_stages(problem)
+        rate = AdjointRate(problem.rate, axis, problem.tableau, self.parameters, reuse)
         if not self.has_stops:
             return self._between(rate, (times[1], times[0]), states, grad), *rate.gradient
         on_states = grad.unbind(0)
@@ -121,7 +122,15 @@ class _WayBack:
         stacked = torch.Size((*shape[:pair], 2, *shape[pair:]))
         layout = Layout(stacked, groups, lead=self.problem.layout.lead, pair=pair)
         z0 = torch.stack([z, a], dim=pair)
-        return self.problem.but(rate=rate, times=times, z0=z0, layout=layout, paths=(), reuse=False, settle=rate.settle)
+        rate.first = []
+        asked: dict[str, Any] = {"paths": (), "reuse": rate.reuse, "settle": rate.settle}
+        return self.problem.but(rate=rate, times=times, z0=z0, layout=layout, **asked)
+
+
+def reuses_stages(problem: Problem) -> bool:
+    """Whether a step of the way back takes over a first stage that is known already, as forward ones do. Not where
+    groups choose steps of their own: its share of the gradients would be of as many steps as there are groups."""
+    return bool(problem.adaptive) and not problem.layout.groups
 
 
 def _way_back(problem: Problem, settings: Adjoint) -> tuple[_WayBack, Iterable[Tensor] | None]:
@@ -161,8 +170,18 @@ def _adjoint_solvers(settings: Adjoint, problem: Problem) -> Sequence[Solver]:
     return solvers
 
 
-Tape: TypeAlias = list[tuple[Tensor, Tensor]]
-"""One pair for each evaluation: the rate of the state, on autograd's tape, and the state's cotangent."""
+class Evaluation(NamedTuple):
+    """What an evaluation leaves for its share of the gradients."""
+
+    k: Tensor
+    """The rate of the state, on autograd's tape."""
+    a: Tensor
+    """The state's cotangent."""
+    written: int | None
+    """How often the rate's memory had been written to."""
+
+
+Tape: TypeAlias = list[Evaluation]
 
 
 @dataclass
@@ -177,10 +196,13 @@ class AdjointRate:
     axis: int
     tableau: Tableau
     parameters: tuple[Tensor, ...]
+    reuse: bool = False
+    """Whether a step's first stage may be one that was evaluated before it."""
 
     def __post_init__(self) -> None:
         self.tape: Tape = []
-        self.written: list[int | None] = []
+        self.first: Tape = []
+        """The first stage of the step to come, where that is known already."""
         self.checked = False
 
     @cached_property
@@ -200,33 +222,40 @@ class AdjointRate:
             (da,) = pulled_back([k], [z], [a], retain_graph=True)
         else:
             da = None
-        self.tape.append((k, a))
-        self.written.append(times_written(k))
+        self.tape.append(Evaluation(k, a, times_written(k)))
         return torch.stack([k.detach(), torch.zeros_like(a) if da is None else -da], dim=self.axis)
 
     def settle(self, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add one step's share, for the groups that accepted it."""
         taken = self.finish_step()
         if accepted is None or accepted.any():
+            self.first = taken[-1:] if self.reuse and self.tableau.fsal else []
             self.add_share(taken, h, accepted)
+        elif self.reuse:
+            self.first = taken[:1]
 
     def finish_step(self) -> Tape:
         """The evaluations of the step that was taken; those of the next one come on a new tape."""
-        check_kept([k for k, _ in self.tape], self.written)  # in `stages` they were copies
-        taken, self.tape, self.written = self.tape[-self.tableau.stages :], [], []
-        return taken
+        tape, self.tape = [*self.first, *self.tape], []
+        check_kept([one.k for one in tape], [one.written for one in tape])  # in `stages` they were copies
+        if self.reuse and len(tape) > self.tableau.stages:  # after the first stage came a probe for the first step
+            return [tape[0], *tape[1 - self.tableau.stages :]]
+        return tape[-self.tableau.stages :]
 
     def add_share(self, taken: Tape, h: float | Tensor, accepted: Tensor | None) -> None:
         """Add the share of a step of this size."""
         self.add(self.share(taken, h, accepted))
 
-    def share(self, taken: Tape, h: float | Tensor, accepted: Tensor | None) -> Sequence[Tensor | None]:
-        """What a step of this size adds to the gradient of each parameter."""
+    def share(
+        self, taken: Tape, h: float | Tensor, accepted: Tensor | None, weights: Sequence[float] | None = None
+    ) -> Sequence[Tensor | None]:
+        """What a step of this size adds to the gradient of each parameter: all its stages, or some with their
+        weights."""
         if isinstance(h, Tensor) and h.ndim:
             h = h.squeeze(-1)
             accepted = None if accepted is None else accepted.squeeze(-1)
         outputs, cotangents = [], []
-        for weight, (k, a) in zip(self.tableau.b, taken, strict=False):
+        for weight, (k, a, _) in zip(self.tableau.b if weights is None else weights, taken, strict=False):
             if weight != 0.0 and k.requires_grad:
                 share = -h * weight * a
                 outputs.append(k)

@@ -21,6 +21,7 @@ WAYS = {
     "interpolated": Way(wm.Adaptive("dopri54", tolerance=1e-3), (0.0, 0.1, 0.5, 1.0)),
     "fixed adjoint": Way(wm.FixedStep("euler", step=1 / 3), options={"gradient": "adjoint"}),
     "adaptive adjoint": Way(wm.Adaptive("fehlberg21", tolerance=1e-2), (0.0, 0.5, 1.0), {"gradient": "adjoint"}),
+    "adjoint with known stages": Way(wm.Adaptive("bosh32", tolerance=1e-2), options={"gradient": "adjoint"}),
     "by sample": Way(wm.Adaptive("tsit54", tolerance=1e-3, control="sample", max_steps=50), (1.0, 0.0)),
     "without gradient": Way(wm.Adaptive("dopri54", tolerance=1e-3), graded=False),
 }

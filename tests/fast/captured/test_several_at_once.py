@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from windermere.fast.captured import back, recording
+from windermere.fast.captured.adjoint import Gathering
 from windermere.fast.captured.back import StepsBack
 from windermere.fast.captured.recording import Recording, record
 from windermere.fast.captured.steps import FixedSteps, Motion, settle_beside, settle_one
@@ -66,34 +67,22 @@ def test_compiled_steps_go_back_one_after_the_other(monkeypatch: pytest.MonkeyPa
     assert int(way_back.place.number) == -1
 
 
-def an_adjoint(method: str) -> tuple[Motion, "Shares"]:
+def an_adjoint(method: str, *, adaptive: bool) -> tuple[Motion, Gathering]:
     motion = a_motion(method)
     rate = AdjointRate(motion.rate, 0, motion.tableau, motion.parameters)
+    gathering = Gathering(rate, first_is_known=adaptive and motion.tableau.fsal)
     like = torch.stack([motion.like, motion.like.cos()])
-    return Motion(motion.tableau, rate, Layout(like.shape, (), pair=0), like, ()), Shares(rate)
+    return Motion(motion.tableau, rate, Layout(like.shape, (), pair=0), like, ()), gathering
 
 
-class Shares:
-    """What the steps of an adjoint add to the gradients of its parameters."""
-
-    def __init__(self, rate: AdjointRate) -> None:
-        self.rate = rate
-
-    def share(self, h: Tensor, accepted: Tensor | None) -> Any:
-        return self.rate.share(self.rate.finish_step(), h, accepted)
-
-    def add(self, shares: Any) -> None:
-        self.rate.add(shares)
-
-
-def fixed(motion: Motion, settle: Shares) -> tuple[Any, Callable[..., Any]]:
+def fixed(motion: Motion, settle: Gathering) -> tuple[Any, Callable[..., Any]]:
     steps = FixedSteps(motion, STEPS, kept=False, settle=settle)
     steps.reset()
     steps.table.copy_(filled(steps.table, 1))
     return steps, steps._step
 
 
-def adaptive(motion: Motion, settle: Shares) -> tuple[Any, Callable[..., Any]]:
+def adaptive(motion: Motion, settle: Gathering) -> tuple[Any, Callable[..., Any]]:
     tries = Tries(motion, 0, kept=False, settle=settle)
     tries.reset()
     tries.h.fill_(0.7)  # rejected at first
@@ -105,7 +94,7 @@ def adaptive(motion: Motion, settle: Shares) -> tuple[Any, Callable[..., Any]]:
 def test_the_adjoints_shares_are_the_same_beside_the_next_steps(method: str, kind: Callable[..., Any]) -> None:
     found = []
     for beside in (False, True):
-        motion, settle = an_adjoint(method)
+        motion, settle = an_adjoint(method, adaptive=kind is adaptive)
         part, take = kind(motion, settle)
         if beside:
             settle_beside(settle, take, motion.like, STEPS)

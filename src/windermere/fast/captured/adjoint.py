@@ -15,12 +15,52 @@ from windermere.fast.captured.steps import FixedSteps, Motion, Shares, table_of
 from windermere.fast.captured.tries import LOOK_EVERY, Tries
 from windermere.fast.captured.twins import Twins
 from windermere.fast.captured.walks import Workplace
-from windermere.solvers.adjoint import AdjointRate
+from windermere.solvers.adjoint import AdjointRate, Evaluation
 from windermere.solvers.layout import Layout
 from windermere.solvers.paths import Adjoined
 from windermere.solvers.problem import Problem
 
 ROOM = 64
+
+
+class Gathering:
+    """What the steps of an adjoint add to the gradients of its parameters, on the device.
+
+    A first stage that is taken over from the step before has its share from there, too. How long the next step will be,
+    nobody knows then, so that share is kept as it is for b_0 h = 1.
+    """
+
+    def __init__(self, rate: AdjointRate, *, first_is_known: bool) -> None:
+        self.rate, self.gradient = rate, rate.gradient
+        self.first = [torch.zeros_like(p) for p in rate.parameters] if first_is_known else []
+
+    def begin(self) -> None:
+        """Take over the first stage of all."""
+        first, *_ = self.rate.finish_step()
+        for own, share in zip(self.first, self._whole(first) if self.first else (), strict=True):
+            own.copy_(torch.zeros_like(own) if share is None else share)
+
+    def share(self, h: Tensor, accepted: Tensor | None) -> Shares:
+        taken = self.rate.finish_step()
+        if not self.first or accepted is None:
+            return self.rate.share(taken, h, accepted)
+        later = self.rate.share(taken, h, accepted, self.rate.tableau.b[1:])
+        return [h, accepted, *later, *self._whole(taken[-1])]
+
+    def _whole(self, stage: Evaluation) -> Shares:
+        return self.rate.share([stage], 1.0, None, (1.0,))
+
+    def add(self, shares: Shares) -> None:
+        if not self.first:
+            self.rate.add(shares)
+            return
+        (h, accepted), parts, count = shares[:2], shares[2:], len(self.gradient)
+        assert h is not None
+        assert accepted is not None
+        self.rate.add([torch.where(accepted, h * self.rate.tableau.b[0] * first, 0.0) for first in self.first])
+        self.rate.add(parts[:count])
+        for first, last in zip(self.first, parts[count:], strict=True):
+            first.copy_(torch.where(accepted, torch.zeros_like(first) if last is None else last, first))
 
 
 class AdjointStation(Workplace):
@@ -29,37 +69,26 @@ class AdjointStation(Workplace):
     def __init__(self, motion: Motion, twins: Twins, *, adaptive: bool) -> None:
         super().__init__(motion.like, twins)
         self.axis = len(motion.layout.groups)
-        self.rate = AdjointRate(motion.rate, self.axis, motion.tableau, motion.parameters)
-        self.gradient, self.expected = self.rate.gradient, LOOK_EVERY
+        rate = AdjointRate(motion.rate, self.axis, motion.tableau, motion.parameters)
+        known = adaptive and motion.tableau.fsal and not motion.layout.groups
+        gathering = Gathering(rate, first_is_known=known)
+        self.gradient, self.expected = rate.gradient, LOOK_EVERY
         stacked = replace(
-            motion, rate=self.rate, layout=_stacked(motion, self.axis), like=self._pair(motion.like), parameters=()
+            motion, rate=rate, layout=_stacked(motion, self.axis), like=self._pair(motion.like), parameters=()
         )
-        self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=self)
-        self.tries = Tries(stacked, 0, kept=False, settle=self) if adaptive else None
+        self.fixed = None if adaptive else FixedSteps(stacked, ROOM, kept=False, settle=gathering)
+        self.tries = Tries(stacked, 0, kept=False, settle=gathering) if adaptive else None
         if self.tries is not None:
-            self.tries.start.work = partial(self._start, self.tries.begin)
+            self.tries.start.work = partial(_start, self.tries.begin, gathering)
         part = self.fixed or self.tries
         assert part is not None
         pieces = [part.step] if self.tries is None else [self.tries.start, part.step]
         record(pieces, motion.like.device, part.reset)
         part.motion, part.settle = stacked.without_field(), None
         twins.let_go()
-        del self.rate  # nothing here holds the field any more
 
     def _pair(self, z: Tensor, a: Tensor | None = None) -> Tensor:
         return torch.stack([z.detach(), torch.zeros_like(z) if a is None else a], dim=self.axis)
-
-    def _start(self, work: Callable[[], None]) -> None:
-        """Then let go of what autograd noted: it would tie parameters to the stream that the start was recorded on, and
-        PyTorch warns of that when a step is recorded on another."""
-        work()
-        self.rate.finish_step()
-
-    def share(self, h: Tensor, accepted: Tensor | None) -> Shares:
-        return self.rate.share(self.rate.finish_step(), h, accepted)
-
-    def add(self, shares: Shares) -> None:
-        self.rate.add(shares)
 
     def take(self, problem: Problem, reads: Reads, z: Tensor, a: Tensor) -> Adjoined | None:
         """The cotangent at the earlier time, and the gradients of the parameters; None where there is trouble."""
@@ -98,6 +127,13 @@ class AdjointStation(Workplace):
             steps.step(len(part))
         finite = bool(steps.z.isfinite().all())
         return np.broadcast_to(problem.tableau.propagating * grid.taken, problem.layout.groups) if finite else None
+
+
+def _start(work: Callable[[], None], gathering: Gathering) -> None:
+    """Then let go of what autograd noted: it would tie parameters to the stream that the start was recorded on, and
+    PyTorch warns of that when a step is recorded on another."""
+    work()
+    gathering.begin()
 
 
 def _stacked(motion: Motion, axis: int) -> Layout:

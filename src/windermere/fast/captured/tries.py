@@ -39,8 +39,8 @@ class Tries:
         self, motion: Motion, room: int, *, kept: bool, dense: bool = False, settle: Settle | None = None
     ) -> None:
         self.motion, self.kept, self.dense, self.room, self.settle = motion, kept, dense, room, settle
-        self.knows = settle is None
-        """Whether a first stage may be taken over from the try before: not where each try is settled as a whole."""
+        self.knows = settle is None or not motion.layout.groups
+        """Whether a first stage may be taken over from the try before, as `reuses_stages` says of an adjoint's."""
         self.reuse = self.knows and motion.tableau.fsal
         """Whether it is the last stage of the step before."""
         like, groups, device = motion.like, motion.layout.groups, motion.like.device

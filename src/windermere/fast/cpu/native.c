@@ -64,13 +64,14 @@ typedef struct {
                                     rows as are kept; or else the last one's, as room to work in */
     const REAL *on_end;          /* cotangents */
     REAL *on_start;              /* or null, where nobody asks */
-    REAL *shares;                /* [members][...][...]: of the gradients; for an adjoint [2][members][...], the second
-                                    a trial's */
+    REAL *shares;                /* [members][...][...]: of the gradients; for an adjoint [4][members][...] or [2]: see
+                                    native_adaptive.h */
     long sharing;                /* tiles that add to one share, one after the other */
     REAL *memory;                /* where layers, rows, rates and notes lie, one after the other */
     long for_layers, for_rows, for_rates; /* how many numbers each takes */
     /* What follows is for steps that are chosen. */
     long adjoint;                /* whether cotangents are a part of the state */
+    long reuse;                  /* whether a step of its may take over a first stage that is known already */
     double *choice;              /* all of the rest, in this order; then nodes, sizes, inner times, steps and inner steps */
     double begin, finish, smallest, budget, order; /* of the error estimate */
     double safety, most_growth, most_shrinking, rounding;

@@ -2,14 +2,22 @@
 
 Whatever is out of the ordinary (values that are not finite, steps that vanish, a budget that is spent) is TROUBLE: then
 Python does it all again, and says what is wrong. With the adjoint, a tile's state is z and its cotangent a, going
-backwards in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. */
+backwards in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp.
+
+A first stage that is known from the step before has its share of these gradients from there, too. How long the next step
+will be, nobody knows then, so that share is kept as it is for b_0 h = -1. */
 
 typedef struct {
     const Walk *walk;
     Field field;
     long member, step; /* steps accepted so far, where rows are kept; else 0 */
     double t, reached, h;
+    int reuse; /* an adjoint's first stages, too */
 } Trial;
+
+/* The shares of an adjoint's gradients, of all tiles together: of accepted steps, of the trial, and where first stages
+   are reused those of its first stage and of its last one, which is the next step's first. */
+enum { ACCEPTED, PENDING, FIRST, LAST };
 
 static V *trial_rates(const Trial *trial, long k) {
     return rates_of(trial->walk, trial->member * trial->walk->tiles + k);
@@ -19,11 +27,31 @@ static V *trial_rows(const Trial *trial, long k) {
     return rows_of(trial->walk, trial->member * trial->walk->tiles + k, trial->step);
 }
 
-/* A member's gradients on an adjoint's way back, all tiles' together; and those of the trial, which count once the step
-   is accepted. */
-static REAL *trial_share(const Trial *trial, int pending) {
+static REAL *trial_share(const Trial *trial, int which) {
     const Walk *walk = trial->walk;
-    return walk->shares + (pending * walk->members + trial->member) * share_size(walk);
+    return walk->shares + (which * walk->members + trial->member) * share_size(walk);
+}
+
+static void clear_share(const Trial *trial, int which) {
+    memset(trial_share(trial, which), 0, share_size(trial->walk) * sizeof(REAL));
+}
+
+static void add_share(const Trial *trial, int which, REAL times) {
+    const REAL *share = trial_share(trial, which);
+    REAL *total = trial_share(trial, ACCEPTED);
+    for (long e = 0, size = share_size(trial->walk); e < size; e++) total[e] += times * share[e];
+}
+
+/* Which share of the gradients a stage adds to, and how much. */
+static int share_of_stage(const Trial *trial, long i, double *much) {
+    const Walk *walk = trial->walk;
+    const int is_next = i == walk->evaluated - 1 && walk->evaluated > walk->stages;
+    if (trial->reuse && (!i || is_next)) {
+        *much = is_next && trial->reached == walk->finish ? 0 : -1; /* after the last step comes none */
+        return i ? LAST : FIRST;
+    }
+    *much = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
+    return PENDING;
 }
 
 /* The rate at stage i of tile k, at a time. */
@@ -34,8 +62,8 @@ static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
     V *notes = notes_of(walk, tile, trial->step * walk->stages + i), *work = work_of(walk, trial->member);
     evaluate(walk, &trial->field, t, row, notes, work, rate);
     if (!walk->adjoint) return;
-    const double share = -trial->h * walk->tableau[walk->evaluated * walk->evaluated + i];
-    const Gradient on = gradient_in(walk, trial_share(trial, 1));
+    double share;
+    const Gradient on = gradient_in(walk, trial_share(trial, share_of_stage(trial, i, &share)));
     pull_back(walk, &trial->field, t, row, notes, work, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
@@ -94,7 +122,9 @@ static double tried(Trial *trial, int first_is_known) {
     long entries = entries_of(walk), all = walk->evaluated, count = walk->choice ? all : walk->stages;
     const double *b = walk->tableau + all * all, *error_weights = b + all;
     double sum = 0;
-    if (walk->adjoint) memset(trial_share(trial, 1), 0, share_size(walk) * sizeof(REAL));
+    if (walk->adjoint) clear_share(trial, PENDING);
+    if (trial->reuse) clear_share(trial, LAST);
+    if (trial->reuse && !first_is_known) clear_share(trial, FIRST);
     for (long k = 0; k < walk->tiles; k++) {
         V *rows = trial_rows(trial, k), *end = rows + walk->stages * entries, *rates = trial_rates(trial, k);
         V error[entries];
@@ -114,14 +144,17 @@ static double tried(Trial *trial, int first_is_known) {
 /* Go on from the end of the step; FSAL takes over the last rate, too. */
 static void accept(Trial *trial) {
     const Walk *walk = trial->walk;
-    long entries = entries_of(walk), size = share_size(walk);
+    long entries = entries_of(walk);
     for (long k = 0; k < walk->tiles; k++) {
         V *rows = trial_rows(trial, k), *rates = trial_rates(trial, k);
         if (!walk->keep) memcpy(rows, rows + walk->stages * entries, entries * sizeof(V));
         memcpy(rates, rates + (walk->evaluated - 1) * entries, entries * sizeof(V));
     }
-    REAL *total = trial_share(trial, 0), *pending = trial_share(trial, 1);
-    for (long e = 0; walk->adjoint && e < size; e++) total[e] += pending[e];
+    if (walk->adjoint) add_share(trial, PENDING, 1);
+    if (trial->reuse) {
+        add_share(trial, FIRST, (REAL)(trial->h * walk->tableau[walk->evaluated * walk->evaluated]));
+        memcpy(trial_share(trial, FIRST), trial_share(trial, LAST), share_size(walk) * sizeof(REAL));
+    }
     trial->step += walk->keep;
 }
 
@@ -132,7 +165,8 @@ static void begin(const Trial *trial) {
         load(walk, tile, walk->start, trial_rows(trial, k), 0);
         if (walk->adjoint) load(walk, tile, walk->on_end, trial_rows(trial, k) + walk->points, 1);
     }
-    if (walk->adjoint) memset(trial_share(trial, 0), 0, share_size(walk) * sizeof(REAL));
+    if (walk->adjoint) clear_share(trial, ACCEPTED);
+    if (trial->reuse) clear_share(trial, FIRST);
 }
 
 /* Store the state, as that at a time asked for. */
@@ -165,7 +199,7 @@ static void finish(const Trial *trial) {
 
 /* An adjoint's way back over a known grid. */
 static void member_walked(const Walk *walk, long member) {
-    Trial trial = {walk, field_of(walk, member), member, 0, 0, 0, 0};
+    Trial trial = {walk, field_of(walk, member), member, 0, 0, 0, 0, 0};
     const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
     begin(&trial);
     for (long n = 0; n < steps_of(walk, member); n++) {
@@ -177,8 +211,9 @@ static void member_walked(const Walk *walk, long member) {
 }
 
 static void member_adapted(const Walk *walk, long member) {
-    Trial trial = {walk, field_of(walk, member), member, 0, walk->begin, walk->begin, 0};
-    long fsal = walk->evaluated > walk->stages, known = !walk->adjoint, taken = 0, next = 0;
+    const int reuse = walk->adjoint && walk->reuse;
+    Trial trial = {walk, field_of(walk, member), member, 0, walk->begin, walk->begin, 0, reuse};
+    long fsal = walk->evaluated > walk->stages, reuses = reuse || !walk->adjoint, known = reuses, taken = 0, next = 0;
     const double sign = walk->finish > walk->begin ? 1 : -1;
     double *sizes = walk->sizes + member * walk->room, *nodes = walk->nodes + member * (walk->room + 1);
     begin(&trial);
@@ -212,7 +247,7 @@ static void member_adapted(const Walk *walk, long member) {
                 land(&trial, next++);
             }
         } else walk->rejected[member]++;
-        known = !walk->adjoint && (fsal || !accepted);
+        known = reuses && (fsal || !accepted);
         if (!accepted && h < walk->smallest) return;
         if (trial.t != walk->finish && taken + walk->rejected[member] >= walk->budget) return;
         if (trial.t != walk->finish && walk->keep && taken == walk->room) {

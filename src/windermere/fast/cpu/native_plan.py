@@ -76,7 +76,7 @@ class NativeWalk(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
         ("sharing", ctypes.c_long),
         ("memory", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_rates", "adjoint")),
+        *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_rates", "adjoint", "reuse")),
         ("choice", ctypes.c_void_p),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -163,8 +163,7 @@ class Plan:
     rates: int
     """Those of its part for rates, and for room to work in, on the way back."""
     shares: int
-    """Entries of all shares of the gradients: each of some tiles, or for an adjoint each member's and that of a step
-    not yet accepted."""
+    """Entries of all shares of the gradients: each of some tiles, or for an adjoint as native_adaptive.h has them."""
 
 
 @lru_cache(maxsize=16)
@@ -188,6 +187,7 @@ def plan_of(
     numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
     numbers |= {"channels": network.channels, "width": width}
     numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
+    numbers["reuse"] = adjoint and not lead and not isinstance(steps, Grid)  # as `reuses_stages` says
     if network.program is not None:
         _add_program(code_of(network.program, network.graded if keep or adjoint else None, lanes), arrays, numbers)
     if dense:
@@ -210,7 +210,7 @@ def plan_of(
     walk.for_rates = state * tableau.stages + places * work
     entries = walk.for_layers + walk.for_rows + walk.for_rates + (members * tiles * rows if keep else places) * notes
     rates = state * tableau.stages + members * tiles * work
-    return Plan(walk, arrays, entries, rates, members * share * (2 if adjoint else shares))
+    return Plan(walk, arrays, entries, rates, members * share * ((4 if numbers["reuse"] else 2) if adjoint else shares))
 
 
 def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str, int]) -> None:

@@ -15,6 +15,9 @@ from windermere.solvers import Problem
 from windermere.solvers.adaptive import smallest_step
 from windermere.solvers.grid import Grid
 
+SHARES = 3
+"""An adjoint's shares of its gradients, as in rows_adaptive.h."""
+
 
 class Engine(Protocol):
     """Whoever runs the kernels of rows.cu: a GPU, or in tests a CPU."""
@@ -141,7 +144,7 @@ class Call:
         """Run a kernel that also computes the gradients of the weights, each tile its share of them, and add these."""
         plan, like = self.plan, self.start
         numbers, starts, total = plan.numbers, plan.starts, plan.numbers["gradients"]
-        shares = like.new_empty(max(1, numbers["tiles"] * numbers["shares"]))
+        shares = like.new_empty(max(1, numbers["tiles"] * numbers["shares"] * (SHARES if name == "adapt" else 1)))
         flat = like.new_empty(max(1, total))
         walk.share_of_tiles, walk.gradient = shares.data_ptr(), flat.data_ptr()
         self.launch(name, walk, together=name == "adapt")

@@ -3,9 +3,15 @@
 All blocks add up all tiles' sums in the same order, and so take the same decisions. Whatever is out of the ordinary
 (values that are not finite, steps that vanish, a budget that is spent) is TROUBLE: then the next path does it all
 again, and at last Python says what is wrong. With the adjoint, a tile's state is z and its cotangent a, going backwards
-in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. */
+in time: da/dt = -a^T df/dz, and the weights' gradients are a sum over accepted steps of -h b_i a^T df/dp. A first stage
+that is known from the step before has its share of these from there, too, kept as it is for b_0 h = -1: how long the next
+step will be, nobody knows then. */
 
 enum { DONE, FULL, TROUBLE };
+
+/* A tile's shares of an adjoint's gradients: of accepted steps, of the trial's stages but the first and a last one that
+   is the next step's first, and of the first. What is being evaluated adds to chip.share. */
+enum { ACCEPTED, PENDING, FIRST, SHARES };
 
 struct Trial {
     double t, reached, h;
@@ -59,6 +65,25 @@ FN double square_of(const Walk &walk, int e, REAL value, REAL z, REAL other) {
 /* Where number e of a state lies in a row. */
 FN int spot(const Walk &walk, int e) { return e < walk.points * ROWS ? e : e + ROWS; }
 
+FN int is_fsal(const Walk &walk) { return walk.evaluated > walk.stages; }
+
+FN REAL *tile_share(const Walk &walk, int which) {
+    return walk.share_of_tiles + ((long long)which * walk.tiles + TILE) * walk.shares;
+}
+
+/* What was added to the gradients so far is one of the tile's shares; what follows begins anew. */
+FN void put_aside(const Walk &walk, const Chip &chip, int which) {
+    REAL *to = tile_share(walk, which);
+    WAIT();
+    for (int e = THREAD; e < walk.shares; e += THREADS) to[e] = chip.share[e], chip.share[e] = 0;
+}
+
+/* How much of a stage's share is added. */
+FN double much_of(const Walk &walk, const Chip &chip, const Trial &trial, int i) {
+    if (is_fsal(walk) && i == walk.evaluated - 1) return trial.reached == walk.finish ? 0 : -1; /* the last step's: none */
+    return i ? -trial.h * chip.tableau[walk.evaluated * walk.evaluated + i] : -1;
+}
+
 /* The rate at stage i of the row on chip, at a time. */
 APART void evaluate_stage(const Walk &walk, const Chip &chip, const Trial &trial, int i, REAL t) {
     const int half = walk.points * ROWS, size = walk.entries * ROWS, rate = walk.at_rates + i * size;
@@ -66,8 +91,7 @@ APART void evaluate_stage(const Walk &walk, const Chip &chip, const Trial &trial
     WAIT();
     evaluate(walk, rate);
     if (!walk.adjoint) return;
-    const double share = -trial.h * chip.tableau[walk.evaluated * walk.evaluated + i];
-    pull_back(walk, walk.at_row + half + ROWS, (REAL)share);
+    pull_back(walk, walk.at_row + half + ROWS, (REAL)much_of(walk, chip, trial, i));
     for (int e = THREAD; e < size; e += THREADS)
         if (e >= half) chip.rates[i * size + e] = -chip.on[e - half];
 }
@@ -84,6 +108,7 @@ FN double first_step(const Walk &walk, const Chip &chip, Trial &trial) {
         d0 += square_of(walk, e, z[e], z[e], z[e]), d1 += square_of(walk, e, rates[e], z[e], z[e]);
     add_up_all(walk, chip, trial, d0, d1);
     d0 = rms(walk, d0), d1 = rms(walk, d1);
+    if (walk.adjoint) put_aside(walk, chip, FIRST);
     if (!isfinite(d0) || !isfinite(d1) || walk.rounding * d0 > 0.5) return NAN;
     const double h0 = fmin(d0 < 1e-5 || d1 < 1e-5 ? 1e-6 : 0.01 * d0 / d1, fabs(span)), signed_h0 = copysign(h0, span);
     const double far = fmax(walk.begin, walk.finish), near = fmin(walk.begin, walk.finish);
@@ -108,6 +133,8 @@ FN double tried(const Walk &walk, const Chip &chip, Trial &trial, int first_is_k
     if (walk.keep)
         for (int e = THREAD; e < size; e += THREADS) kept_row(walk, trial.step * walk.stages)[e] = z[e];
     for (int i = first_is_known; i < all; i++) {
+        if (walk.adjoint && i == 1 && !first_is_known) put_aside(walk, chip, FIRST);
+        if (walk.adjoint && i == all - 1 && is_fsal(walk)) put_aside(walk, chip, PENDING);
         for (int e = THREAD; e < size; e += THREADS) {
             row[spot(walk, e)] = combined(rates, size, chip.tableau + i * all, i, trial.h, e, z[e]);
             if (walk.keep && i < walk.stages) kept_row(walk, trial.step * walk.stages + i)[e] = row[spot(walk, e)];
@@ -145,8 +172,12 @@ FN void accept(const Walk &walk, const Chip &chip, Trial &trial) {
         z[e] = chip.row[spot(walk, e)];
         rates[e] = rates[(walk.evaluated - 1) * size + e];
     }
-    REAL *total = walk.share_of_tiles + (long long)TILE * walk.shares;
-    for (int e = THREAD; walk.adjoint && e < walk.shares; e += THREADS) total[e] += chip.share[e];
+    REAL *total = tile_share(walk, ACCEPTED), *pending = tile_share(walk, PENDING), *first = tile_share(walk, FIRST);
+    const REAL first_much = (REAL)(trial.h * chip.tableau[walk.evaluated * walk.evaluated]);
+    for (int e = THREAD; walk.adjoint && e < walk.shares; e += THREADS) {
+        total[e] += first_much * first[e] + (is_fsal(walk) ? pending[e] : chip.share[e]);
+        if (is_fsal(walk)) first[e] = chip.share[e];
+    }
     trial.step++, trial.t = trial.reached;
 }
 
@@ -156,7 +187,7 @@ FN void begin(const Walk &walk, const Chip &chip) {
     for (int e = THREAD; e < walk.entries * ROWS; e += THREADS)
         z[e] = e < half ? loaded(walk, walk.start, e, 0) : loaded(walk, walk.on_end, e - half, 1);
     for (int e = THREAD; walk.adjoint && e < walk.shares; e += THREADS)
-        walk.share_of_tiles[(long long)TILE * walk.shares + e] = 0;
+        tile_share(walk, ACCEPTED)[e] = chip.share[e] = 0;
 }
 
 FN void land(const Walk &walk, const Chip &chip, int k) {
@@ -175,9 +206,9 @@ FN void finish(const Walk &walk, const Chip &chip, const Trial &trial) {
 
 /* The steps of all tiles; how that ended. */
 FN int walk_adaptively(const Walk &walk, const Chip &chip, Trial &trial, int &evaluations, int &rejected) {
-    const int fsal = walk.evaluated > walk.stages, writes = TILE == 0 && THREAD == 0;
+    const int writes = TILE == 0 && THREAD == 0;
     const double sign = walk.finish > walk.begin ? 1 : -1;
-    int known = !walk.adjoint, next = 0;
+    int known = 1, next = 0;
     begin(walk, chip);
     double h = first_step(walk, chip, trial);
     evaluations = 2;
@@ -207,7 +238,7 @@ FN int walk_adaptively(const Walk &walk, const Chip &chip, Trial &trial, int &ev
                 land(walk, chip, next++);
             }
         } else rejected++;
-        known = !walk.adjoint && (fsal || !accepted);
+        known = is_fsal(walk) || !accepted;
         if (!accepted && h < walk.smallest) return TROUBLE;
         if (trial.t != walk.finish && trial.step + rejected >= walk.budget) return TROUBLE;
         if (trial.t != walk.finish && walk.keep && trial.step == walk.room) return FULL;

@@ -21,7 +21,7 @@ struct Walk {
     REAL *rows;                                /* [steps][stages][tiles][points][ROWS], and the end */
     REAL *kept_layers;                         /* as they were when the solve began */
     const REAL *on_end;                        /* cotangents */
-    REAL *on_start, *share_of_tiles, *gradient;
+    REAL *on_start, *share_of_tiles, *gradient; /* shares [tiles][shares]; of an adjoint so many: rows_adaptive.h */
     long long *counts;                         /* status, steps accepted, evaluations, steps rejected */
     double *sums;                              /* [2][2][tiles] */
     unsigned *arrived;
