@@ -38,11 +38,11 @@ it Windermere can save depends on the field:
   and powers, slices and concatenations of columns, the time in any place, and derivatives that the field takes itself
   (exact traces of flows, Hamiltonians). The state is [samples, units], or a tuple of such tensors, in float32 or
   float64; steps are fixed or adaptive, states at times in between are landed on or interpolated, and gradients are
-  those of `backprop` or `adjoint`. The program is checked against the field, gradients included, before it is used,
-  and it is used again only as long as nothing has changed that the field depends on (modes, attributes, closures,
-  hooks; the numbers in its tensors are read each time). A field that does more than compute (hooks, counters, random
-  numbers, `print`), that reads numbers (`float(t)`), mixes samples or is not understood goes through PyTorch step by
-  step, as do `checkpoint`, control by sample and large networks (more than 512 units, or 16 million products for a
+  those of `backprop`, `checkpoint` and `adjoint`. The program is checked against the field, gradients included, before
+  it is used, and it is used again only as long as nothing has changed that the field depends on (modes, attributes,
+  closures, hooks; the numbers in its tensors are read each time). A field that does more than compute (hooks,
+  counters, random numbers, `print`), that reads numbers (`float(t)`), mixes samples or is not understood goes through
+  PyTorch step by step, as do control by sample and large networks (more than 512 units, or 16 million products for a
   batch), where little is lost to overhead. The logger `windermere` says why, at level debug. `with
   wm.fast_paths(False):` turns all of this off.
 - **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed

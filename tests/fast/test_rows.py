@@ -277,14 +277,6 @@ def test_an_adjoints_gradients_of_what_it_does_not_depend_on_are_zero(
     assert taken == (["adapt"] * 2 if isinstance(solver, wm.Adaptive) else ["there", "adjoin"])
 
 
-def test_a_checkpoint_is_left_to_pytorch(taken: list[str]) -> None:
-    field, z = made(WithTime), state((2,))
-    found, _ = solved(field, z, wm.FixedStep("rk4", step=1 / 4), fast=True, gradient="checkpoint")
-    wanted, _ = solved(field, z, wm.FixedStep("rk4", step=1 / 4), fast=False)
-    assert_same(found, wanted)
-    assert taken == []
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, DOUBLE], ids=str)
 def test_a_hyperbolic_tangent_errs_by_few_roundings_and_is_never_above_1(dtype: torch.dtype, taken: list[str]) -> None:
     size = torch.logspace(-12, 2, 4001, dtype=DOUBLE).to(dtype)

@@ -19,7 +19,7 @@ from windermere._torch_private import times_written
 from windermere.errors import FieldError, UnknownNameError, UsageError, describe_error
 from windermere.solvers.integrate import checked, step_by_step
 from windermere.solvers.paths import solve_in_one_piece
-from windermere.solvers.problem import Evaluations, Piece, Problem, Remember, Walked
+from windermere.solvers.problem import Evaluations, Piece, Problem, Remember, Stacked, Walked
 from windermere.solvers.solver import Solvers
 
 
@@ -121,11 +121,12 @@ def solve_with_checkpoints(problem: Problem) -> Walked:
         check = check_unchanged(problem.tensors) if problem.tensors is not None else None
         remember = checkpointed(lambda evaluations: problem.count("recomputed", evaluations), check)
         return step_by_step(replace(problem, remember=remember))
-    if walked.states[-1].requires_grad:
+    end = walked.states.whole if isinstance(walked.states, Stacked) else walked.states[-1]
+    if end.requires_grad:
         # Nothing here may hold the states: a hook that held its own tensor would keep all its memory.
         count = replace(problem, z0=problem.z0.detach()).count
         evaluations = walked.evaluations if walked.recomputed is None else walked.recomputed
-        walked.states[-1].register_hook(lambda _: count("recomputed", evaluations))  # type: ignore[no-untyped-call]
+        end.register_hook(lambda _: count("recomputed", evaluations))  # type: ignore[no-untyped-call]
     return checked(walked, problem)
 
 

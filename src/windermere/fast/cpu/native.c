@@ -42,6 +42,7 @@ typedef struct {
                                     next step's first (FSAL) */
     long room;                   /* steps that rows and sizes have room for */
     long keep;                   /* all rows, for the way back, or only one step's */
+    long checkpoint;             /* states before steps, and the way back evaluates the rest again */
     long shared;                 /* whether all members take the first one's steps */
     const REAL *const *weights;  /* of each layer's weight and bias [members][...], as PyTorch has them */
     REAL *const *gradients;
@@ -58,6 +59,7 @@ typedef struct {
     long *inner_steps;           /* [inner]: how many steps lie before; of dense output, before the one that it is in */
     REAL *end;                   /* [inner + 1][members][samples][points] */
     V *rows;                     /* [members][tiles][...][points] */
+    V *starts;                   /* [members][tiles][room + 1][points]: states before steps, of a checkpoint */
     V *rates;                    /* [members][tiles][evaluated][entries], and room to work in, of each tile, or of each
                                     member where it chooses its steps; on a fixed grid's way back their cotangents */
     V *notes;                    /* [members][tiles][...][...]: what an evaluation leaves for its way back, for as many
@@ -67,8 +69,9 @@ typedef struct {
     REAL *shares;                /* [members][...][...]: of the gradients; for an adjoint [4][members][...] or [2]: see
                                     native_adaptive.h */
     long sharing;                /* tiles that add to one share, one after the other */
-    REAL *memory;                /* where layers, rows, rates and notes lie, one after the other */
-    long for_layers, for_rows, for_rates; /* how many numbers each takes */
+    V *redone;                   /* [members][shares]: a step's rows, rates and notes, on a checkpoint's way back */
+    REAL *memory;                /* where layers, rows, starts, rates and notes lie, one after the other */
+    long for_layers, for_rows, for_starts, for_rates; /* how many numbers each takes */
     /* What follows is for steps that are chosen. */
     long adjoint;                /* whether cotangents are a part of the state */
     long reuse;                  /* whether a step of its may take over a first stage that is known already */
@@ -145,6 +148,10 @@ static V *notes_of(const Walk *walk, long tile, long row) {
     return walk->notes + (tile * (walk->room * walk->stages + 1) + row) * notes_size(walk);
 }
 
+static V *start_of(const Walk *walk, long tile, long step) {
+    return walk->starts + (tile * (walk->room + 1) + step) * walk->points;
+}
+
 /* z + h sum_i weights_i rate_i */
 static void combine(V *to, const V *z, const V *rates, const double *weights, long count, double h, long entries) {
     for (long q = 0; q < entries; q++) {
@@ -164,6 +171,7 @@ static void tile_there(const Walk *walk, long tile) {
     load(walk, tile, walk->start, rows_of(walk, tile, 0), 0);
     for (long n = 0; n < steps; n++) {
         V *rows = rows_of(walk, tile, n);
+        if (walk->checkpoint) memcpy(start_of(walk, tile, n), rows, d * sizeof(V));
         for (long i = 0; i < stages; i++) {
             const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
@@ -215,7 +223,32 @@ static void add_landed(const Walk *walk, long tile, long steps, V *on_state) {
     }
 }
 
-static void tile_back(const Walk *walk, long tile, REAL *share) {
+/* What the way back of a step reads: rows, and what their evaluations left. */
+typedef struct {
+    V *rows, *notes;
+} Step;
+
+static long redone_size(const Walk *walk) {
+    return (walk->stages + walk->evaluated) * walk->points + walk->stages * notes_size(walk);
+}
+
+/* Of so many of a step's stages, or for 0 of the row at the very end: as kept, or evaluated again from the state before
+   the step. */
+static Step step_of(const Walk *walk, const Field *field, long tile, long place, long n, long count, V *work) {
+    if (!walk->checkpoint) return (Step){rows_of(walk, tile, n), notes_of(walk, tile, n * walk->stages)};
+    long d = walk->points, member = tile / walk->tiles, all = walk->evaluated;
+    const double *nodes = nodes_of(walk, member), h = count ? sizes_of(walk, member)[n] : 0;
+    V *rows = walk->redone + place * redone_size(walk), *rates = rows + walk->stages * d, *notes = rates + all * d;
+    memcpy(rows, start_of(walk, tile, n), d * sizeof(V));
+    for (long i = 0; i < (count ? count : 1); i++) {
+        const REAL t = count ? stage_time(walk, i, nodes[n], nodes[n + 1]) : (REAL)nodes[n];
+        if (i) combine(rows + i * d, rows, rates, walk->tableau + i * all, i, h, d);
+        evaluate(walk, field, t, rows + i * d, notes + i * notes_size(walk), work, rates + i * d);
+    }
+    return (Step){rows, notes};
+}
+
+static void tile_back(const Walk *walk, long tile, long place, REAL *share) {
     long d = walk->points, stages = walk->stages, member = tile / walk->tiles, steps = steps_of(walk, member);
     const Field field = field_of(walk, member);
     const double *sizes = sizes_of(walk, member), *nodes = nodes_of(walk, member);
@@ -225,20 +258,21 @@ static void tile_back(const Walk *walk, long tile, REAL *share) {
     const int dense = walk->dense && walk->inner, handed_on = dense && walk->evaluated > stages;
     load(walk, tile, walk->on_end + output(walk, walk->inner), z, 1);
     if (handed_on) { /* the rate at the very end, which only states within the last step depend on */
-        const V *notes = notes_of(walk, tile, steps * stages);
+        const Step end = step_of(walk, &field, tile, place, steps, 0, work);
         memset(on_rates, 0, d * sizeof(V));
         add_dense(walk, tile, steps - 1, on_rates, 0, 1);
-        pull_back(walk, &field, (REAL)nodes[steps], rows_of(walk, tile, steps), notes, work, on_rates, on_row, 1, &on);
+        pull_back(walk, &field, (REAL)nodes[steps], end.rows, end.notes, work, on_rates, on_row, 1, &on);
         for (long q = 0; q < d; q++) z[q] += on_row[q];
     }
     for (long n = steps - 1; n >= 0; n--) {
+        const Step step = step_of(walk, &field, tile, place, n, stages, work);
         if (walk->inner && !dense) add_landed(walk, tile, n + 1, z);
         for (long i = 0; i < stages; i++)
             for (long q = 0; q < d; q++) on_rates[i * d + q] = (REAL)(sizes[n] * b[i]) * z[q];
         if (dense) add_dense(walk, tile, n, on_rates, z, 0);
         if (handed_on && n) add_dense(walk, tile, n - 1, on_rates, 0, 1);
         for (long i = stages - 1; i >= 0; i--) {
-            const V *row = rows_of(walk, tile, n) + i * d, *notes = notes_of(walk, tile, n * stages + i);
+            const V *row = step.rows + i * d, *notes = step.notes + i * notes_size(walk);
             const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
             pull_back(walk, &field, t, row, notes, work, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
@@ -256,7 +290,7 @@ static void share_back(const Walk *walk, long place) {
     REAL *share = walk->shares + place * share_size(walk);
     memset(share, 0, share_size(walk) * sizeof(REAL));
     for (long tile = first; tile < end && tile < walk->tiles; tile++)
-        tile_back(walk, member * walk->tiles + tile, share);
+        tile_back(walk, member * walk->tiles + tile, place, share);
 }
 
 typedef struct {
@@ -297,7 +331,8 @@ static void in_parallel(void (*work)(const Walk *, long), const Walk *walk, long
 static void lay_out(Walk *walk) {
     walk->layers = walk->memory;
     walk->rows = (V *)(walk->layers + walk->for_layers);
-    walk->rates = (V *)((REAL *)walk->rows + walk->for_rows);
+    walk->starts = (V *)((REAL *)walk->rows + walk->for_rows);
+    walk->rates = (V *)((REAL *)walk->starts + walk->for_starts);
     walk->notes = (V *)((REAL *)walk->rates + walk->for_rates);
 }
 
@@ -315,11 +350,11 @@ static void take_choice(Walk *walk) {
         else *whole[k - 5] = (long *)at;
 }
 
-/* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take, and room to work
-   in on a tile. */
+/* How many numbers a member's layers, a row's notes on a tile and a tile's share of the gradients take, room to work in
+   on a tile, and a step that is evaluated again. */
 void measure(const Walk *walk, long *found) {
     found[0] = layers_size(walk), found[1] = notes_size(walk) * LANES, found[2] = share_size(walk);
-    found[3] = work_size(walk) * LANES;
+    found[3] = work_size(walk) * LANES, found[4] = redone_size(walk) * LANES;
 }
 
 void there(Walk *walk, long threads) {

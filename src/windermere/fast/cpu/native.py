@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from windermere._torch_private import is_in_a_mode
@@ -22,6 +23,7 @@ from windermere.fast.cpu.native_plan import Choice, Network, Steps
 from windermere.solvers import FastAdjoint, FastPath, Problem, Tableau, Walked
 from windermere.solvers.field import Rate
 from windermere.solvers.fixed import is_finite
+from windermere.solvers.gradients import GradientName
 from windermere.solvers.grid import Grid, make_grid
 from windermere.solvers.paths import Adjoined
 from windermere.solvers.problem import Stacked
@@ -68,16 +70,17 @@ class InC(FastPath):
 
     def fixed(self, problem: Problem) -> Walked | None:
         z, grid = problem.z0, problem.grid
-        if not self.takes(problem) or problem.gradient == "checkpoint" or grid.nodes.ndim >= z.ndim:
+        if not self.takes(problem) or grid.nodes.ndim >= z.ndim:
             return None  # the last of these: members of one sample each
         native = self.native_of(problem)
         if native is None or not can_walk(z, native):
             return None
-        return Walked.over_grid(problem.tableau.propagating, grid.taken, walk_in_c(problem.tableau, grid, z, native))
+        states = walk_in_c(problem.tableau, grid, z, native, _way(problem))
+        return Walked.over_grid(problem.tableau.propagating, grid.taken, states)
 
     def adaptive(self, problem: Problem) -> Walked | None:
-        if not self.takes(problem) or problem.gradient == "checkpoint":
-            return None
+        if not self.takes(problem) or (problem.gradient == "checkpoint" and problem.layout.groups):
+            return None  # the latter's evaluations again are counted as they are in Python, of all members at once
         native = self.native_of(problem)
         return None if native is None or not can_adapt(problem, problem.z0, native) else adapt_in_c(problem, native)
 
@@ -164,9 +167,11 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
     return by_member and extra == tableau.fsal and can_walk(z, native)
 
 
-def walk_in_c(tableau: Tableau, grid: Grid, z: Tensor, native: Native) -> Sequence[Tensor]:
+def walk_in_c(
+    tableau: Tableau, grid: Grid, z: Tensor, native: Native, gradient: GradientName = "backprop"
+) -> Sequence[Tensor]:
     """z at the times asked for; for a model alone the member axis is left out."""
-    call = Call(tableau, grid, z, native.weights, native.network)
+    call = Call(tableau, grid, z, native.weights, native.network, gradient)
     if native.again is not None and call.keep:
         call.again = native.again(Steps(tableau, grid.nodes, np.array(grid.stops[1:-1], np.int64)))
     return _states(call, call.there("there", call.longest), z, native)
@@ -177,13 +182,17 @@ def _states(call: Call, end: Tensor, z: Tensor, native: Native) -> Sequence[Tens
     return Stacked(torch.cat([z.unsqueeze(0), found])) if call.walk.inner else [z, found]
 
 
+def _way(problem: Problem) -> GradientName:
+    return "checkpoint" if problem.gradient == "checkpoint" else "backprop"
+
+
 def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     """A solve with steps of each member's own; None where something is out of the ordinary."""
     tableau, z, dense = problem.tableau, problem.z0, problem.interpolate
     room = STEPS_AT_FIRST if is_graded(z, native.weights) else 1
     while True:
         choice = Choice(problem, problem.times, room)
-        call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
+        call = Call(tableau, choice, z, native.weights, native.network, _way(problem), dense)
         end = call.there("adapt", STEPS_AT_FIRST)
         evaluations, rejected, status, steps = choice.counts
         if FULL not in (said := status.tolist()):
@@ -195,8 +204,13 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
     if native.again is not None and call.keep:
         nodes, inner = choice.nodes[0, : call.longest + 1], choice.inner_steps
         call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
-    states = _states(call, end, z, native)
-    return Walked.adapted(problem, states, (evaluations, steps, rejected))
+    walked = Walked.adapted(problem, _states(call, end, z, native), (evaluations, steps, rejected))
+    return replace(walked, recomputed=again_of(tableau, call.longest)) if problem.gradient == "checkpoint" else walked
+
+
+def again_of(tableau: Tableau, accepted: int) -> NDArray[np.int64]:
+    """How often a checkpoint's way back counts to evaluate the field, after so many chosen steps: as step by step."""
+    return np.asarray(accepted * (tableau.stages - 1) + (1 if tableau.fsal else accepted))
 
 
 def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
@@ -204,7 +218,7 @@ def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tens
     if problem.fixed:
         return _adjoin_over_grid(problem, make_grid(problem.fixed, times), z, a, native)
     choice = Choice(problem, times, room=1)
-    call = Call(problem.tableau, choice, z, native.weights, native.network, adjoint=True)
+    call = Call(problem.tableau, choice, z, native.weights, native.network, "adjoint")
     _, on_start, gradients = call.adjoined(STEPS_AT_FIRST, a)
     evaluations, _, status, _ = choice.counts
     if set(status.tolist()) != {DONE}:
@@ -214,7 +228,7 @@ def adjoin_in_c(problem: Problem, times: tuple[float, float], z: Tensor, a: Tens
 
 def _adjoin_over_grid(problem: Problem, grid: Grid, z: Tensor, a: Tensor, native: Native) -> Adjoined | None:
     """The same with fixed steps; None where the end is not finite, as Python then says where."""
-    call = Call(problem.tableau, grid, z, native.weights, native.network, adjoint=True)
+    call = Call(problem.tableau, grid, z, native.weights, native.network, "adjoint")
     start, on_start, gradients = call.adjoined(call.longest, a)
     if not (is_finite(start) and is_finite(on_start)):
         return None

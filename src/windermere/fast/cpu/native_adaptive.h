@@ -176,6 +176,13 @@ static void land(const Trial *trial, long at) {
         store(walk, trial->member * walk->tiles + k, trial_rows(trial, k), walk->end + output(walk, at));
 }
 
+/* Keep the state before step n, for a way back that evaluates the rest again. */
+static void checkpoint(const Trial *trial, long n) {
+    const Walk *walk = trial->walk;
+    for (long k = 0; k < walk->tiles; k++)
+        memcpy(start_of(walk, trial->member * walk->tiles + k, n), trial_rows(trial, k), walk->points * sizeof(V));
+}
+
 /* Store the state at a time within the step that was tried. */
 static void pass(const Trial *trial, long at) {
     const Walk *walk = trial->walk;
@@ -211,7 +218,7 @@ static void member_walked(const Walk *walk, long member) {
 }
 
 static void member_adapted(const Walk *walk, long member) {
-    const int reuse = walk->adjoint && walk->reuse;
+    const int reuse = walk->adjoint && walk->reuse, keeps = walk->keep || walk->checkpoint;
     Trial trial = {walk, field_of(walk, member), member, 0, walk->begin, walk->begin, 0, reuse};
     long fsal = walk->evaluated > walk->stages, reuses = reuse || !walk->adjoint, known = reuses, taken = 0, next = 0;
     const double sign = walk->finish > walk->begin ? 1 : -1;
@@ -238,7 +245,8 @@ static void member_adapted(const Walk *walk, long member) {
                 walk->inner_steps[next] = taken;
                 pass(&trial, next);
             }
-            if (walk->keep) sizes[taken] = trial.h, nodes[taken + 1] = trial.reached;
+            if (walk->checkpoint) checkpoint(&trial, taken);
+            if (keeps) sizes[taken] = trial.h, nodes[taken + 1] = trial.reached;
             accept(&trial);
             trial.t = trial.reached;
             taken++;
@@ -250,11 +258,12 @@ static void member_adapted(const Walk *walk, long member) {
         known = reuses && (fsal || !accepted);
         if (!accepted && h < walk->smallest) return;
         if (trial.t != walk->finish && taken + walk->rejected[member] >= walk->budget) return;
-        if (trial.t != walk->finish && walk->keep && taken == walk->room) {
+        if (trial.t != walk->finish && keeps && taken == walk->room) {
             walk->status[member] = FULL;
             return;
         }
     }
+    if (walk->checkpoint) checkpoint(&trial, taken);
     walk->steps[member] = taken;
     walk->status[member] = DONE;
     finish(&trial);

@@ -17,7 +17,7 @@ from windermere.errors import UsageError
 from windermere.fast.cpu.compiled import library, vector_bytes
 from windermere.fast.cpu.native_plan import Choice, NativeWalk, Network, plan_of
 from windermere.solvers import Tableau
-from windermere.solvers.gradients import differentiable_once
+from windermere.solvers.gradients import GradientName, differentiable_once
 from windermere.solvers.grid import Grid
 from windermere.solvers.torch_modes import is_looked_through
 
@@ -187,17 +187,19 @@ class Call:
         z: Tensor,
         weights: Weights,
         network: Network,
-        adjoint: bool = False,
+        gradient: GradientName = "backprop",
         dense: bool = False,
     ) -> None:
         """For a model alone the member axis is left out of the state and the weights. With `dense` output, steps pass
         over the times asked for between the first and the last."""
-        self.network, self.keep = network, not adjoint and is_graded(z, weights)
+        self.network, self.keep = network, gradient != "adjoint" and is_graded(z, weights)
+        """Whether the memory is kept for a way back."""
         self.again: Again | None = None
         """The same solve by operations that can be differentiated as often as one likes."""
         kind, real = steps if isinstance(steps, Grid) else steps.room, C_TYPES[z.dtype]
         lanes = vector_bytes(real, network.field) // z.element_size()
-        plan = plan_of(tableau, kind, z.shape, network, real, lanes, self.keep, adjoint, dense)
+        back = gradient if self.keep or gradient == "adjoint" else ""
+        plan = plan_of(tableau, kind, z.shape, network, real, lanes, back, dense)
         self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
         self.walk.kept = []
         self.longest = self.walk.room
@@ -254,9 +256,11 @@ class Call:
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
         gradients = [torch.zeros_like(w) for w in self.weights]
-        scratch = _room("scratch", self.plan.rates + self.plan.shares, self.start)
+        plan, size = self.plan, self.start.element_size()
+        scratch = _room("scratch", plan.rates + plan.redone + plan.shares, self.start)
         walk.rates = address = scratch.data_ptr()
-        walk.shares, walk.on_end = address + self.plan.rates * scratch.element_size(), on_end.data_ptr()
+        walk.redone = address + plan.rates * size
+        walk.shares, walk.on_end = walk.redone + plan.redone * size, on_end.data_ptr()
         walk.on_start = None if on_start is None else on_start.data_ptr()
         pointers = _pointers(gradients)
         walk.gradients = ctypes.addressof(pointers)

@@ -15,6 +15,7 @@ from windermere.fast.cpu.instructions import Code, code_of
 from windermere.fast.program import Program
 from windermere.solvers import Adaptive, Problem, Tableau
 from windermere.solvers.adaptive import MOST_GROWTH, MOST_SHRINKING, SAFETY, smallest_step
+from windermere.solvers.gradients import GRADIENTS
 from windermere.solvers.grid import Grid
 
 
@@ -66,17 +67,17 @@ class NativeWalk(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("blocks", "graded")),
         ("constants", ctypes.c_void_p),
         *((name, ctypes.c_long) for name in ("laid", "noted", "shared_out", "working")),
-        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "shared")),
+        *((name, ctypes.c_long) for name in ("stages", "evaluated", "room", "keep", "checkpoint", "shared")),
         *((name, ctypes.c_void_p) for name in ("weights", "gradients")),
         *((name, ctypes.c_void_p) for name in ("layers", "tableau", "dense")),
         ("degree", ctypes.c_long),
         *((name, ctypes.c_void_p) for name in ("nodes", "sizes", "steps", "start")),
         ("inner", ctypes.c_long),
         *((name, ctypes.c_void_p) for name in ("inner_times", "inner_steps", "end")),
-        *((name, ctypes.c_void_p) for name in ("rows", "rates", "notes", "on_end", "on_start", "shares")),
+        *((name, ctypes.c_void_p) for name in ("rows", "starts", "rates", "notes", "on_end", "on_start", "shares")),
         ("sharing", ctypes.c_long),
-        ("memory", ctypes.c_void_p),
-        *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_rates", "adjoint", "reuse")),
+        *((name, ctypes.c_void_p) for name in ("redone", "memory")),
+        *((name, ctypes.c_long) for name in ("for_layers", "for_rows", "for_starts", "for_rates", "adjoint", "reuse")),
         ("choice", ctypes.c_void_p),
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
@@ -162,6 +163,8 @@ class Plan:
     """Entries of a solve's memory."""
     rates: int
     """Those of its part for rates, and for room to work in, on the way back."""
+    redone: int
+    """Those of steps that are evaluated again on a checkpoint's way back."""
     shares: int
     """Entries of all shares of the gradients: each of some tiles, or for an adjoint as native_adaptive.h has them."""
 
@@ -174,22 +177,24 @@ def plan_of(
     network: Network,
     real: str,
     lanes: int,
-    keep: bool,
-    adjoint: bool,
+    back: str,
     dense: bool,
 ) -> Plan:
     """The plan for steps on a grid, or for at most so many chosen steps, with vectors of so many numbers (`lanes`), and
-    perhaps `dense` output. It is cached, as a training asks for the same one at each iteration."""
+    perhaps `dense` output; `back` says how a gradient is taken back (as "" it is not). It is cached, as a training asks
+    for the same one at each iteration."""
+    keep, checkpoint, adjoint = (back == name for name in GRADIENTS)
     *lead, samples, points = shape
     (members,) = lead or (1,)
     width, tiles = -(-network.channels // (2 * lanes)) * 2 * lanes, -(-samples // lanes)
     arrays: dict[str, NDArray[Any]] = {"tableau": table(tableau)}
     numbers = {"members": members, "samples": samples, "points": points, "tiles": tiles}
     numbers |= {"channels": network.channels, "width": width}
-    numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages, "keep": keep, "adjoint": adjoint}
+    numbers |= {"stages": tableau.propagating, "evaluated": tableau.stages}
+    numbers |= {"keep": keep, "checkpoint": checkpoint, "adjoint": adjoint}
     numbers["reuse"] = adjoint and not lead and not isinstance(steps, Grid)  # as `reuses_stages` says
     if network.program is not None:
-        _add_program(code_of(network.program, network.graded if keep or adjoint else None, lanes), arrays, numbers)
+        _add_program(code_of(network.program, network.graded if back else None, lanes), arrays, numbers)
     if dense:
         arrays["dense"] = np.array(tableau.dense, np.float64)
         numbers["degree"] = len(tableau.dense[0])
@@ -200,17 +205,21 @@ def plan_of(
     else:
         numbers["room"] = steps
     walk = NativeWalk(**numbers, **{name: array.ctypes.data for name, array in arrays.items()})
-    layers, notes, share, work = _measured(walk, real, network.field)
+    layers, notes, share, work, redone = _measured(walk, real, network.field)
     state = members * tiles * lanes * points * (1 + adjoint)
     rows = (numbers["room"] if keep else 1) * tableau.propagating + 1
     shares = min(tiles, 1 + int(tiles * numbers["room"] * tableau.propagating * network.work) // WORTH_A_SHARE)
     walk.sharing = -(-tiles // shares)
     walk.for_layers, walk.for_rows = members * layers, state * rows
+    walk.for_starts = state * (numbers["room"] + 1) if checkpoint else 0
     places = members * tiles if isinstance(steps, Grid) else members
     walk.for_rates = state * tableau.stages + places * work
-    entries = walk.for_layers + walk.for_rows + walk.for_rates + (members * tiles * rows if keep else places) * notes
+    known = walk.for_layers + walk.for_rows + walk.for_starts + walk.for_rates
+    entries = known + (members * tiles * rows if keep else places) * notes
     rates = state * tableau.stages + members * tiles * work
-    return Plan(walk, arrays, entries, rates, members * share * ((4 if numbers["reuse"] else 2) if adjoint else shares))
+    redone *= members * -(-tiles // walk.sharing) if checkpoint else 0
+    of_shares = (4 if numbers["reuse"] else 2) if adjoint else shares
+    return Plan(walk, arrays, entries, rates, redone, members * share * of_shares)
 
 
 def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str, int]) -> None:
@@ -221,8 +230,9 @@ def _add_program(code: Code, arrays: dict[str, NDArray[Any]], numbers: dict[str,
 
 
 def _measured(walk: NativeWalk, real: str, field: str) -> tuple[int, ...]:
-    """Numbers that a member's layers, a row's notes on a tile, a tile's share of the gradients and its work take."""
-    found = (ctypes.c_long * 4)()
+    """Numbers that a member's layers, a row's notes on a tile, a tile's share of the gradients, its work and a step
+    that is evaluated again take."""
+    found = (ctypes.c_long * 5)()
     loaded = library(real, field)
     assert loaded is not None
     loaded.measure(ctypes.byref(walk), found)

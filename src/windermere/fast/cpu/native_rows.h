@@ -268,7 +268,7 @@ static void run(const Instruction *op, const Instruction *end, V *const *spaces,
 /* The rate of change of z at a time. */
 static void evaluate(const Walk *walk, const Field *field, REAL t, const V *z, V *notes, V *work, V *rate) {
     V time = all(t), *spaces[SPACES] = {notes, work, (V *)z, &time, (V *)field->layers, rate};
-    run(field->ops, field->ops + walk->there, spaces, 0, 0, walk->keep || walk->adjoint);
+    run(field->ops, field->ops + walk->there, spaces, 0, 0, walk->keep || walk->adjoint || walk->checkpoint);
 }
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from windermere._torch_private import is_in_a_mode
-from windermere.fast.cpu.native import DONE, FULL, PLAIN, STRIDED
+from windermere.fast.cpu.native import DONE, FULL, PLAIN, STRIDED, again_of
 from windermere.fast.cpu.native_call import C_TYPES, Again, Weights, is_graded
 from windermere.fast.cpu.native_plan import Steps
 from windermere.fast.cpu.rows import replay, say_once, to_roots
@@ -132,8 +132,7 @@ class RowsOnGpu(FastPath):
         walked = Walked.adapted(problem, states, [np.array([n]) for n in (evaluations, accepted, rejected)])
         if problem.gradient != "checkpoint":
             return walked
-        first = 1 if problem.tableau.fsal else accepted
-        return replace(walked, recomputed=np.asarray(accepted * (problem.tableau.stages - 1) + first))
+        return replace(walked, recomputed=again_of(problem.tableau, accepted))
 
     def way_back(
         self, problem: Problem, plan: Plan, weights: Weights
