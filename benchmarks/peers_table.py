@@ -42,8 +42,9 @@ it Windermere can save depends on the field:
   it is used, and it is used again only as long as nothing has changed that the field depends on (modes, attributes,
   closures, hooks; the numbers in its tensors are read each time). A field that does more than compute (hooks,
   counters, random numbers, `print`), that reads numbers (`float(t)`), mixes samples or is not understood goes through
-  PyTorch step by step, as do control by sample and large networks (more than 512 units, or 16 million products for a
-  batch), where little is lost to overhead. The logger `windermere` says why, at level debug. `with
+  PyTorch step by step, as do large networks (more than 512 units, or 16 million products for a batch), where little is
+  lost to overhead. With control by sample, times of each sample's own included, the way there and `backprop` are in C;
+  `checkpoint` and the adjoint's way back go step by step. The logger `windermere` says why, at level debug. `with
   wm.fast_paths(False):` turns all of this off.
 - **The sphere networks on a GPU**: a whole solve is one Triton kernel, and its gradient is another one. With fixed
   steps, the training step is captured once as a CUDA graph and replayed.

@@ -25,7 +25,7 @@ class KnownCells:
         """Tensors, by their identity, and their cells."""
         self.externals: dict[int, Tensor] = {}
         """By value: those that were found, and those made of them."""
-        self.remember(t, cells.fresh_cells(TIME, t.shape))
+        self.remember(t, cells.state_cells(TIME, t.shape) if t.ndim else cells.fresh_cells(TIME, t.shape))
         self.remember(z, cells.state_cells(STATE, z.shape))
 
     def __contains__(self, tensor: Tensor) -> bool:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -107,7 +108,7 @@ def traced(problem: Problem) -> Traced:
     found = _fingerprint_of(problem)
     own = (found.structure, problem.layout.parts and tuple(p[1:] for p in problem.layout.parts))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
-    kind = (own, z.shape[1], z.dtype, z.device, modes)
+    kind = (own, z.shape[1], z.dtype, z.device, modes, bool(problem.layout.groups))
     start = _start_of(problem)
     known = _known(shelf.programs, kind, start) or _known(_shared, kind, start)
     if known is None:
@@ -221,10 +222,9 @@ def _look(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known | str:
 
 
 def _checked(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known:
-    times = problem.times
     z = problem.z0.detach().clone().requires_grad_(torch.is_grad_enabled())
     rate = packed_rate(problem.layout, problem.field)
-    made = trace(rate, z.new_tensor(times[0] + 0.29 * (times[-1] - times[0])), z)
+    made = trace(rate, _time_within(problem, 0.29), z)
     after = fingerprint(problem.field)
     same = after.key == found.key
     if not same or any(a is not b for a, b in zip(after.tensors, found.tensors, strict=True)):
@@ -261,12 +261,20 @@ def _compare_at_times(problem: Problem, rate: Rate, program: Program, recipe: Re
     """Refuse a program that does not do what the field does at two times, near the problem's state: at the first as at
     the start of a solve, later the state depends on all that needs a gradient."""
     random = torch.Generator(device=problem.z0.device).manual_seed(0)
-    times, z = problem.times, problem.z0.detach()
+    z = problem.z0.detach()
     for part, given in ((0.0, problem.z0.requires_grad), (0.83, True)):
         noise = torch.randn(z.shape, generator=random, dtype=z.dtype, device=z.device)
-        t = z.new_tensor(times[0] + part * (times[-1] - times[0]))
+        t = _time_within(problem, part)
         near = (z * (1 + 0.1 * noise) + 0.1 * noise).requires_grad_(given and torch.is_grad_enabled())
         _compare(rate, program, recipe, roots, t, near if part == 0 else near.clone(), random)
+
+
+def _time_within(problem: Problem, part: float) -> Tensor:
+    """The time after this part of a solve; where samples have steps of their own, another one for each of them."""
+    start, end = problem.ends
+    groups = problem.layout.groups
+    parts = part * (1 - 0.1 * np.arange(len(problem.z0)) / len(problem.z0)) if groups else part
+    return problem.layout.columns(np.asarray(start + parts * (end - start)), problem.z0.detach())
 
 
 def _compare(

@@ -51,6 +51,9 @@ class FastPath:
     captures: bool = False
     """Whether it is the one that `captured=True` asks for: then no other is asked, and it says why if it does not."""
 
+    own_times: bool = False
+    """Whether it may be asked where each sample has times of its own."""
+
     def prepare(self, field: Any) -> Prepared | None:
         """The field made ready for a solve step by step, with work done once rather than at each evaluation."""
 

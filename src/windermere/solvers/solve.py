@@ -195,10 +195,10 @@ def _pose(
         check_transforms(adaptive=adaptive, gradient=gradient)
     if not torch.is_grad_enabled() or (gradient == "checkpoint" and is_forward_mode()):
         gradient = "backprop"
-    if isinstance(moments[0], np.ndarray):  # no fast path has times by sample
+    if isinstance(moments[0], np.ndarray):
         if captured:
             raise UsageError("captured=True, but this solve cannot be captured: each sample has times of its own")
-        paths = ()
+        paths = tuple(path for path in paths if path.own_times)
     rate, known = packed_rate(layout, prepared.rate), prepared.tensors
     asked: Any = {"record": record, "compile": compile, "interpolate": between, "captured": captured, "paths": paths}
     return Problem(field, rate, known, z, layout, solvers, moments, gradient, **asked, ledger=Ledger.current())

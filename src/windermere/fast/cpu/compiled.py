@@ -19,11 +19,11 @@ from typing import Any
 from windermere.fast.cpu.native_cache import cache_folder, is_sound, keep, sweep, workplace
 
 SOURCE = Path(__file__).with_name("native.c")
-PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive", "classifier")
+PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive", "samples", "classifier")
 INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in PARTS)
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
-FUNCTIONS = ("there", "back", "adapt", "adjoin")
+FUNCTIONS = ("there", "back", "adapt", "adapt_samples", "adjoin")
 SECONDS = 120.0
 """How long a compiler may take, in seconds. Most take one or two."""
 _TOO_SLOW: list[list[str]] = []

@@ -80,6 +80,13 @@ typedef struct {
     double safety, most_growth, most_shrinking, rounding;
     double *rtol, *atol;         /* [members] */
     long *evaluations, *rejected, *status; /* [members] */
+    /* Where samples choose their own (native_samples.h), `choice` is null. Then evaluations are [3][samples], with steps
+       accepted and rejected, and status and steps are [tiles]. */
+    long by_sample;
+    const double *begins, *finishes, *leasts; /* [samples] */
+    const double *asked;         /* [inner][samples]: times between */
+    double *tries;               /* [tiles][room][3][LANES]: from, to and size, 0 where it was rejected */
+    long *before;                /* [tiles][inner][LANES]: tries before a time asked for */
 } Walk;
 
 /* How many shares of its gradients a member has. */
@@ -175,7 +182,7 @@ static void tile_there(const Walk *walk, long tile) {
         for (long i = 0; i < stages; i++) {
             const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
             if (i) combine(rows + i * d, rows, rates, walk->tableau + i * walk->evaluated, i, sizes[n], d);
-            evaluate(walk, &field, t, rows + i * d, notes_of(walk, tile, n * stages + i), work, rates + i * d);
+            evaluate(walk, &field, all(t), rows + i * d, notes_of(walk, tile, n * stages + i), work, rates + i * d);
         }
         const double *b = walk->tableau + walk->evaluated * walk->evaluated;
         combine(walk->keep ? rows + stages * d : rows, rows, rates, b, stages, sizes[n], d);
@@ -236,14 +243,14 @@ static long redone_size(const Walk *walk) {
    the step. */
 static Step step_of(const Walk *walk, const Field *field, long tile, long place, long n, long count, V *work) {
     if (!walk->checkpoint) return (Step){rows_of(walk, tile, n), notes_of(walk, tile, n * walk->stages)};
-    long d = walk->points, member = tile / walk->tiles, all = walk->evaluated;
+    long d = walk->points, member = tile / walk->tiles, size = walk->evaluated;
     const double *nodes = nodes_of(walk, member), h = count ? sizes_of(walk, member)[n] : 0;
-    V *rows = walk->redone + place * redone_size(walk), *rates = rows + walk->stages * d, *notes = rates + all * d;
+    V *rows = walk->redone + place * redone_size(walk), *rates = rows + walk->stages * d, *notes = rates + size * d;
     memcpy(rows, start_of(walk, tile, n), d * sizeof(V));
     for (long i = 0; i < (count ? count : 1); i++) {
         const REAL t = count ? stage_time(walk, i, nodes[n], nodes[n + 1]) : (REAL)nodes[n];
-        if (i) combine(rows + i * d, rows, rates, walk->tableau + i * all, i, h, d);
-        evaluate(walk, field, t, rows + i * d, notes + i * notes_size(walk), work, rates + i * d);
+        if (i) combine(rows + i * d, rows, rates, walk->tableau + i * size, i, h, d);
+        evaluate(walk, field, all(t), rows + i * d, notes + i * notes_size(walk), work, rates + i * d);
     }
     return (Step){rows, notes};
 }
@@ -261,7 +268,7 @@ static void tile_back(const Walk *walk, long tile, long place, REAL *share) {
         const Step end = step_of(walk, &field, tile, place, steps, 0, work);
         memset(on_rates, 0, d * sizeof(V));
         add_dense(walk, tile, steps - 1, on_rates, 0, 1);
-        pull_back(walk, &field, (REAL)nodes[steps], end.rows, end.notes, work, on_rates, on_row, 1, &on);
+        pull_back(walk, &field, all((REAL)nodes[steps]), end.rows, end.notes, work, on_rates, on_row, 1, &on);
         for (long q = 0; q < d; q++) z[q] += on_row[q];
     }
     for (long n = steps - 1; n >= 0; n--) {
@@ -274,7 +281,7 @@ static void tile_back(const Walk *walk, long tile, long place, REAL *share) {
         for (long i = stages - 1; i >= 0; i--) {
             const V *row = step.rows + i * d, *notes = step.notes + i * notes_size(walk);
             const REAL t = stage_time(walk, i, nodes[n], nodes[n + 1]);
-            pull_back(walk, &field, t, row, notes, work, on_rates + i * d, on_row, 1, &on);
+            pull_back(walk, &field, all(t), row, notes, work, on_rates + i * d, on_row, 1, &on);
             for (long q = 0; q < d; q++) z[q] += on_row[q];
             for (long j = 0; j < i; j++)
                 for (long q = 0; q < d; q++)
@@ -284,13 +291,16 @@ static void tile_back(const Walk *walk, long tile, long place, REAL *share) {
     if (walk->on_start) store(walk, tile, z, walk->on_start);
 }
 
+#include "native_samples.h"
+
 /* The tiles that add to a share. */
 static void share_back(const Walk *walk, long place) {
     long member = place / shares_of(walk), first = place % shares_of(walk) * walk->sharing, end = first + walk->sharing;
     REAL *share = walk->shares + place * share_size(walk);
     memset(share, 0, share_size(walk) * sizeof(REAL));
     for (long tile = first; tile < end && tile < walk->tiles; tile++)
-        tile_back(walk, member * walk->tiles + tile, place, share);
+        if (walk->by_sample) tile_adapted_back(walk, tile, share);
+        else tile_back(walk, member * walk->tiles + tile, place, share);
 }
 
 typedef struct {
@@ -377,6 +387,12 @@ void adapt(Walk *walk, long threads) {
     in_parallel(lay, walk, walk->members, 1);
     in_parallel(member_adapted, walk, walk->members, threads);
     if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);
+}
+
+void adapt_samples(Walk *walk, long threads) {
+    lay_out(walk);
+    in_parallel(lay, walk, 1, 1);
+    in_parallel(tile_adapted, walk, walk->tiles, threads);
 }
 
 void adjoin(Walk *walk, long threads) {

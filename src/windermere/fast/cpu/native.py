@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from windermere._torch_private import is_in_a_mode
 from windermere.fast.cpu.compiled import library
-from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_graded
+from windermere.fast.cpu.native_call import C_TYPES, Again, Call, Weights, is_graded, lanes_of
 from windermere.fast.cpu.native_plan import Choice, Network, Steps
+from windermere.fast.cpu.native_samples import SampleChoice
 from windermere.solvers import FastAdjoint, FastPath, Problem, Tableau, Walked
 from windermere.solvers.field import Rate
 from windermere.solvers.fixed import is_finite
@@ -54,6 +55,8 @@ class Native:
     """The field by way of PyTorch, from these very weights."""
     again: Callable[[Steps], Again] | None = None
     """A solve with these steps by PyTorch's operations, where its gradient may be differentiated again."""
+    again_by_sample: Callable[[Problem, SampleChoice], Again] | None = None
+    """The same where each sample has steps of its own."""
     is_fitting: bool = False
     """Whether it is known for this moment that the weights are plain tensors that fit together and to the state."""
 
@@ -82,6 +85,8 @@ class InC(FastPath):
         if not self.takes(problem) or (problem.gradient == "checkpoint" and problem.layout.groups):
             return None  # the latter's evaluations again are counted as they are in Python, of all members at once
         native = self.native_of(problem)
+        if native is not None and can_adapt_samples(problem, problem.z0, native):
+            return adapt_samples_in_c(problem, native)
         return None if native is None or not can_adapt(problem, problem.z0, native) else adapt_in_c(problem, native)
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
@@ -167,6 +172,14 @@ def can_adapt(problem: Problem, z: Tensor, native: Native) -> bool:
     return by_member and extra == tableau.fsal and can_walk(z, native)
 
 
+def can_adapt_samples(problem: Problem, z: Tensor, native: Native) -> bool:
+    """Whether it takes one where each sample chooses its steps: of a row program."""
+    tableau, solvers = problem.tableau, problem.adaptive
+    extra, alone = tableau.stages - tableau.propagating, z.ndim == 2 and problem.layout.groups == (len(z),)
+    by_sample = alone and native.network.program is not None and solvers[0].control == "sample"
+    return by_sample and extra == tableau.fsal and can_walk(z, native)
+
+
 def walk_in_c(
     tableau: Tableau, grid: Grid, z: Tensor, native: Native, gradient: GradientName = "backprop"
 ) -> Sequence[Tensor]:
@@ -206,6 +219,25 @@ def adapt_in_c(problem: Problem, native: Native) -> Walked | None:
         call.again = native.again(Steps(tableau, nodes, inner, choice.inner_times if dense else None))
     walked = Walked.adapted(problem, _states(call, end, z, native), (evaluations, steps, rejected))
     return replace(walked, recomputed=again_of(tableau, call.longest)) if problem.gradient == "checkpoint" else walked
+
+
+def adapt_samples_in_c(problem: Problem, native: Native) -> Walked | None:
+    """A solve with steps of each sample's own, times too; None where something is out of the ordinary."""
+    tableau, z, dense = problem.tableau, problem.z0, problem.interpolate
+    room, lanes = STEPS_AT_FIRST if is_graded(z, native.weights) else 1, lanes_of(z.dtype, native.network.field)
+    while True:
+        choice = SampleChoice(problem, room, lanes)
+        call = Call(tableau, choice, z, native.weights, native.network, dense=dense)
+        end = call.there("adapt_samples", STEPS_AT_FIRST)
+        if FULL not in (said := choice.status.tolist()):
+            break
+        room *= 4
+    if set(said) != {DONE}:
+        return None
+    call.longest = int(choice.steps.max())
+    if native.again_by_sample is not None and call.keep:
+        call.again = native.again_by_sample(problem, choice)
+    return Walked.adapted(problem, _states(call, end, z, native), tuple(choice.costs))
 
 
 def again_of(tableau: Tableau, accepted: int) -> NDArray[np.int64]:

@@ -60,11 +60,11 @@ static void evaluate_stage(const Trial *trial, long k, long i, REAL t) {
     long d = walk->points, entries = entries_of(walk), tile = trial->member * walk->tiles + k;
     V *row = trial_rows(trial, k) + i * entries, *rate = trial_rates(trial, k) + i * entries;
     V *notes = notes_of(walk, tile, trial->step * walk->stages + i), *work = work_of(walk, trial->member);
-    evaluate(walk, &trial->field, t, row, notes, work, rate);
+    evaluate(walk, &trial->field, all(t), row, notes, work, rate);
     if (!walk->adjoint) return;
     double share;
     const Gradient on = gradient_in(walk, trial_share(trial, share_of_stage(trial, i, &share)));
-    pull_back(walk, &trial->field, t, row, notes, work, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
+    pull_back(walk, &trial->field, all(t), row, notes, work, row + d, rate + d, (REAL)share, share != 0 ? &on : 0);
     for (long p = 0; p < d; p++) rate[d + p] = -rate[d + p];
 }
 

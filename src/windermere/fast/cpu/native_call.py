@@ -16,6 +16,7 @@ from windermere._torch_private import has_hooks, is_batched_by_autograd, put_on_
 from windermere.errors import UsageError
 from windermere.fast.cpu.compiled import library, vector_bytes
 from windermere.fast.cpu.native_plan import Choice, NativeWalk, Network, plan_of
+from windermere.fast.cpu.native_samples import SampleChoice
 from windermere.solvers import Tableau
 from windermere.solvers.gradients import GradientName, differentiable_once
 from windermere.solvers.grid import Grid
@@ -81,6 +82,11 @@ def _room(name: str, entries: int, like: Tensor) -> Tensor:
 
 def is_graded(z: Tensor, weights: Weights) -> bool:
     return torch.is_grad_enabled() and (z.requires_grad or any(w.requires_grad for w in weights))
+
+
+def lanes_of(dtype: torch.dtype, field: str) -> int:
+    """How many samples a tile has."""
+    return vector_bytes(C_TYPES[dtype], field) // dtype.itemsize
 
 
 class _OnTape(torch.autograd.Function):
@@ -183,7 +189,7 @@ class Call:
     def __init__(
         self,
         tableau: Tableau,
-        steps: Grid | Choice,
+        steps: Grid | Choice | SampleChoice,
         z: Tensor,
         weights: Weights,
         network: Network,
@@ -197,9 +203,10 @@ class Call:
         self.again: Again | None = None
         """The same solve by operations that can be differentiated as often as one likes."""
         kind, real = steps if isinstance(steps, Grid) else steps.room, C_TYPES[z.dtype]
-        lanes = vector_bytes(real, network.field) // z.element_size()
+        lanes = lanes_of(z.dtype, network.field)
+        by_sample = isinstance(steps, SampleChoice)
         back = gradient if self.keep or gradient == "adjoint" else ""
-        plan = plan_of(tableau, kind, z.shape, network, real, lanes, back, dense)
+        plan = plan_of(tableau, kind, z.shape, network, real, lanes, back, dense, by_sample)
         self.plan, self.walk = plan, NativeWalk.from_buffer_copy(plan.walk)
         self.walk.kept = []
         self.longest = self.walk.room
@@ -218,6 +225,9 @@ class Call:
         self.choice = steps if isinstance(steps, Choice) else None
         if self.choice is not None:
             self.walk.choice, self.walk.inner = self.choice.values.ctypes.data, self.choice.inner
+        if isinstance(steps, SampleChoice):
+            steps.give(self.walk)
+            self.samples = steps  # whose arrays the walk has the addresses of
 
     def there(self, name: str, steps: int) -> Tensor:
         """The state at the end, by a function of native.c, in about so many steps; or [times, ...] where states at

@@ -82,6 +82,8 @@ class NativeWalk(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("begin", "finish", "smallest", "budget", "order")),
         *((name, ctypes.c_double) for name in ("safety", "most_growth", "most_shrinking", "rounding")),
         *((name, ctypes.c_void_p) for name in ("rtol", "atol", "evaluations", "rejected", "status")),
+        ("by_sample", ctypes.c_long),
+        *((name, ctypes.c_void_p) for name in ("begins", "finishes", "leasts", "asked", "tries", "before")),
     )
 
 
@@ -179,6 +181,7 @@ def plan_of(
     lanes: int,
     back: str,
     dense: bool,
+    by_sample: bool,
 ) -> Plan:
     """The plan for steps on a grid, or for at most so many chosen steps, with vectors of so many numbers (`lanes`), and
     perhaps `dense` output; `back` says how a gradient is taken back (as "" it is not). It is cached, as a training asks
@@ -212,7 +215,7 @@ def plan_of(
     walk.sharing = -(-tiles // shares)
     walk.for_layers, walk.for_rows = members * layers, state * rows
     walk.for_starts = state * (numbers["room"] + 1) if checkpoint else 0
-    places = members * tiles if isinstance(steps, Grid) else members
+    places = members * tiles if isinstance(steps, Grid) or by_sample else members
     walk.for_rates = state * tableau.stages + places * work
     known = walk.for_layers + walk.for_rows + walk.for_starts + walk.for_rates
     entries = known + (members * tiles * rows if keep else places) * notes

@@ -265,18 +265,17 @@ static void run(const Instruction *op, const Instruction *end, V *const *spaces,
 #undef AT
 }
 
-/* The rate of change of z at a time. */
-static void evaluate(const Walk *walk, const Field *field, REAL t, const V *z, V *notes, V *work, V *rate) {
-    V time = all(t), *spaces[SPACES] = {notes, work, (V *)z, &time, (V *)field->layers, rate};
+/* The rate of change of z at a time of each sample. */
+static void evaluate(const Walk *walk, const Field *field, V time, const V *z, V *notes, V *work, V *rate) {
+    V *spaces[SPACES] = {notes, work, (V *)z, &time, (V *)field->layers, rate};
     run(field->ops, field->ops + walk->there, spaces, 0, 0, walk->keep || walk->adjoint || walk->checkpoint);
 }
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
-    const Walk *walk, const Field *field, REAL t, const V *z, const V *notes, V *work, const V *on_rate, V *on_z,
+    const Walk *walk, const Field *field, V time, const V *z, const V *notes, V *work, const V *on_rate, V *on_z,
     REAL share, const Gradient *on
 ) {
-    V time = all(t);
     V *spaces[SPACES] = {(V *)notes, work, (V *)z, &time, (V *)field->layers, (V *)on_rate, on_z, on ? (V *)on->share : 0};
     run(field->ops + walk->there, field->ops + walk->there + walk->back, spaces, share, on != 0, 0);
 }

@@ -79,7 +79,7 @@ INLINE V second_at(const Field *field, const V *z, const Mask *rows, long p, lon
 }
 
 /* The rate of change of z; where the second layer is positive is noted for the way back, [points][width / PAIR]. */
-static void evaluate(const Walk *walk, const Field *field, REAL t, const V *z, V *notes, V *work, V *rate) {
+static void evaluate(const Walk *walk, const Field *field, V time, const V *z, V *notes, V *work, V *rate) {
     Mask rows[field->points], *active = (Mask *)notes;
     seek(field, z, rows);
     for (long p = 0; p < field->points; p++) {
@@ -143,7 +143,7 @@ INLINE void pull(
 
 /* From the cotangent of a rate to that of z. `share` times the weights' gradients are added up, unless `on` is null. */
 static void pull_back(
-    const Walk *walk, const Field *field, REAL t, const V *z, const V *notes, V *work, const V *on_rate, V *on_z,
+    const Walk *walk, const Field *field, V time, const V *z, const V *notes, V *work, const V *on_rate, V *on_z,
     REAL share, const Gradient *on
 ) {
     if (on) pull(field, z, (const Mask *)notes, on_rate, on_z, share, on, 1);

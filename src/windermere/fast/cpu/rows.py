@@ -6,7 +6,7 @@ understood goes through PyTorch step by step.
 
 import logging
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ from windermere._torch_private import is_in_a_mode, pulled_back
 from windermere.fast.cpu.native import InC, Native, way_back
 from windermere.fast.cpu.native_call import C_TYPES, Again, Weights
 from windermere.fast.cpu.native_plan import Steps, network_of
+from windermere.fast.cpu.native_samples import SampleChoice
 from windermere.fast.program import Program, evaluate
 from windermere.fast.trace import DeclinedError
 from windermere.fast.traced import Traced, traced
@@ -30,12 +31,16 @@ from windermere.solvers.torch_modes import is_looked_through
 class RowsInC(InC):
     """Solves in C of fields whose program is known."""
 
+    own_times = True
+
     def takes(self, problem: Problem) -> bool:
         """States of rows, and not of an ensemble; with fixed steps, times that are landed on."""
         z = problem.z0
-        plain = z.ndim == 2 and z.is_cpu and z.dtype in C_TYPES and not problem.layout.groups
+        plain = z.ndim == 2 and z.is_cpu and z.dtype in C_TYPES and not problem.layout.ensemble
         asked = not problem.record and (bool(problem.adaptive) or not problem.interpolate) and len(problem.solvers) == 1
-        return plain and asked and not is_looked_through() and not is_in_a_mode()
+        grouped = bool(problem.adaptive) and problem.gradient == "backprop"  # samples that choose their steps
+        known = not problem.layout.groups or grouped
+        return plain and asked and known and not is_looked_through() and not is_in_a_mode()
 
     def native_of(self, problem: Problem) -> Native | None:
         found = self.traced(problem)
@@ -50,7 +55,7 @@ class RowsInC(InC):
 
     def adjoint(self, problem: Problem) -> FastAdjoint | None:
         """The continuous adjoint of a module that depends on its own parameters alone, as it has to without this."""
-        if not self.takes(problem):
+        if not self.takes(problem) or problem.layout.groups:
             return None
         found = self.traced(problem)
         if found is None or found.unread is None:
@@ -69,7 +74,8 @@ def _native(found: Traced, problem: Problem) -> Native:
     program, weights = found.program, found.externals()
     graded = frozenset([k for k, w in enumerate(weights) if w.requires_grad])
     network = network_of("rows", program.points, program=program, graded=graded)
-    return Native(network, weights, problem.field, lambda steps: replay(program, steps), found.is_alike)
+    alone, each = partial(replay, program), partial(replay_by_sample, program)
+    return Native(network, weights, problem.field, alone, each, found.is_alike)
 
 
 def to_roots(way: FastAdjoint, found: Traced, unread: Sequence[Tensor], rate: Rate) -> FastAdjoint:
@@ -119,6 +125,45 @@ def replay(program: Program, steps: Steps) -> Again:
         return torch.stack([*ends, z]) if len(steps.inner_steps) else z
 
     return again
+
+
+def replay_by_sample(program: Program, problem: Problem, choice: SampleChoice) -> Again:
+    """The same where each sample has steps of its own: tries that it did not accept have size 0."""
+    tableau, interpolate, layout = problem.tableau, problem.interpolate, problem.layout
+
+    def again(z: Tensor, weights: Weights) -> Tensor:
+        def rate(t: Tensor, z: Tensor) -> Tensor:
+            return evaluate(program, weights, t, z)
+
+        count, states, rates = tableau.stages if interpolate else tableau.propagating, [z], []
+        for begin, end, size in zip(*choice.kept, strict=True):
+            times = layout.columns(stage_nodes(tableau, begin, end)[:count], z).unbind(0)
+            h = layout.columns(size, z)
+            rates.append(stages(tableau, rate, times, states[-1], h))
+            states.append(combine(states[-1], h, tableau.b, rates[-1]))
+        inner = [_of_samples(states, rates, k, problem, choice) for k in range(choice.inner)]
+        return torch.stack([*inner, states[-1]]) if inner else states[-1]
+
+    return again
+
+
+def _of_samples(
+    states: Sequence[Tensor], rates: Sequence[Sequence[Tensor]], k: int, problem: Problem, choice: SampleChoice
+) -> Tensor:
+    """The samples' states at time k of those between: after so many tries, or within the next one."""
+    own, z, dense = np.arange(len(states[0])), states[0], np.asarray(problem.tableau.dense)
+    before = choice.by_samples(choice.before)[k]
+    place = np.where(before < 0, len(rates), before)
+    state = torch.stack(list(states))[torch.as_tensor(place), torch.as_tensor(own)]
+    if not problem.interpolate or not rates:
+        return state
+    within = np.minimum(place, len(rates) - 1)
+    begins, ends, _ = choice.kept
+    begin, span = begins[within, own], (ends - begins)[within, own]
+    part = np.where(before < 0, 0.0, (choice.asked[k] - begin) / np.where(span == 0, 1.0, span))
+    by_stage = dense @ part ** np.arange(1, dense.shape[1] + 1)[:, None] * span
+    theirs = torch.stack([torch.stack(list(each)) for each in rates])[torch.as_tensor(within), :, torch.as_tensor(own)]
+    return state + (problem.layout.columns(by_stage, z).movedim(0, 1) * theirs).sum(1)
 
 
 def _within(tableau: Tableau, start: float, end: float, time: float, z: Tensor, rates: Sequence[Tensor]) -> Tensor:
