@@ -23,7 +23,9 @@ PARTS = ("vectors", "sphere", "table", "math", "rows", "adaptive", "samples", "c
 INCLUDED = tuple(Path(__file__).with_name(f"native_{part}.h") for part in PARTS)
 OPTIONS = ("-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-pthread")
 LIBRARIES = ("-lm",)
-FUNCTIONS = ("there", "back", "adapt", "adapt_samples", "adjoin")
+FUNCTIONS = ("there", "back", "adapt", "adjoin")
+OF_ROWS = ("adapt_samples",)
+"""What a row program's library has beside these."""
 SECONDS = 120.0
 """How long a compiler may take, in seconds. Most take one or two."""
 _TOO_SLOW: list[list[str]] = []
@@ -40,7 +42,8 @@ def library(real: str, field: str) -> ctypes.CDLL | None:
     if os.environ.get("WINDERMERE_NATIVE") == "0" or (compiler := _compiler()) is None or compiler in _TOO_SLOW:
         return None
     try:
-        return _typed(_loaded([*compiler, *OPTIONS, f"-DREAL={real}", f'-DFIELD="native_{field}.h"']))
+        own = OF_ROWS if field == "rows" else ()
+        return _typed(_loaded([*compiler, *OPTIONS, f"-DREAL={real}", f'-DFIELD="native_{field}.h"']), own)
     except subprocess.TimeoutExpired:
         _TOO_SLOW.append(compiler)
         _say(f"{compiler[0]} did not compile the C code in {SECONDS:g} seconds: {INSTEAD}")
@@ -74,10 +77,10 @@ def _compiler() -> list[str] | None:
     return None
 
 
-def _typed(loaded: ctypes.CDLL) -> ctypes.CDLL:
+def _typed(loaded: ctypes.CDLL, own: tuple[str, ...]) -> ctypes.CDLL:
     """The library with its functions' types declared. AttributeError or ValueError where it is not ours, as when `CC`
     names a program that is no compiler."""
-    for name in FUNCTIONS:
+    for name in (*FUNCTIONS, *own):
         function = getattr(loaded, name)
         function.argtypes, function.restype = (ctypes.c_void_p, ctypes.c_long), None
     loaded.measure.argtypes, loaded.measure.restype = (ctypes.c_void_p, ctypes.c_void_p), None

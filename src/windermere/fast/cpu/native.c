@@ -291,16 +291,24 @@ static void tile_back(const Walk *walk, long tile, long place, REAL *share) {
     if (walk->on_start) store(walk, tile, z, walk->on_start);
 }
 
+#ifdef OWN_STEPS
 #include "native_samples.h"
+#endif
 
 /* The tiles that add to a share. */
 static void share_back(const Walk *walk, long place) {
     long member = place / shares_of(walk), first = place % shares_of(walk) * walk->sharing, end = first + walk->sharing;
     REAL *share = walk->shares + place * share_size(walk);
     memset(share, 0, share_size(walk) * sizeof(REAL));
-    for (long tile = first; tile < end && tile < walk->tiles; tile++)
-        if (walk->by_sample) tile_adapted_back(walk, tile, share);
-        else tile_back(walk, member * walk->tiles + tile, place, share);
+    for (long tile = first; tile < end && tile < walk->tiles; tile++) {
+#ifdef OWN_STEPS
+        if (walk->by_sample) {
+            tile_adapted_back(walk, tile, share);
+            continue;
+        }
+#endif
+        tile_back(walk, member * walk->tiles + tile, place, share);
+    }
 }
 
 typedef struct {
@@ -389,11 +397,13 @@ void adapt(Walk *walk, long threads) {
     if (walk->adjoint) in_parallel(sum_up, walk, walk->members, 1);
 }
 
+#ifdef OWN_STEPS
 void adapt_samples(Walk *walk, long threads) {
     lay_out(walk);
     in_parallel(lay, walk, 1, 1);
     in_parallel(tile_adapted, walk, walk->tiles, threads);
 }
+#endif
 
 void adjoin(Walk *walk, long threads) {
     lay_out(walk);

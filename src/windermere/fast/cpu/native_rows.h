@@ -7,6 +7,7 @@ Weights are laid out in the order in which products read them.
 The gradient of a weight is a sum over samples, and these lie within vectors. So the longer side of each matrix is
 transposed, to have its units in a vector and samples one after the other. */
 
+#define OWN_STEPS /* samples may have steps of their own: native_samples.h */
 #define AT_ONCE (BYTES == 64 ? 16 : 8) /* units: their sums stay in registers */
 
 enum { NOTES, WORK, ROW, TIME, LAYERS, RATE, ON_Z, SHARE, SPACES };
