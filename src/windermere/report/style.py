@@ -75,6 +75,9 @@ def figure_path(path: Path | str) -> Path:
 def save(figure: Figure, path: Path | str) -> None:
     """Saves a PNG or an SVG, by the path's suffix, in one step; the same drawing gives the same bytes."""
     place, image = figure_path(path), BytesIO()
+    layout = figure.get_layout_engine()
+    if layout and any(axes.get_aspect() != "auto" for axes in figure.axes):
+        layout.execute(figure)  # and again below: panels of equal axes grow, and their titles are where they were
     figure.savefig(image, format=place.suffix[1:], dpi=DPI, metadata=FORMATS[place.suffix])
     write_atomically(place, in_few_colours(image.getvalue()) if place.suffix == ".png" else image.getvalue())
 

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.pictures import inches, size
 from windermere.errors import StorageError, UsageError
@@ -44,6 +45,13 @@ def test_trajectories_are_a_png_of_750_by_1275_pixels_a_panel(
     draw_trajectories([a_panel()] * count, tmp_path / "figure.png")
     assert size(tmp_path / "figure.png") == (750 * count, 1275)
     assert [entry.name for entry in tmp_path.iterdir()] == ["figure.png"]
+
+
+def test_a_title_of_two_lines_is_inside_the_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    draw_trajectories([a_panel()] * 2, tmp_path / "figure.png")
+    picture = np.asarray(Image.open(tmp_path / "figure.png").convert("L"))
+    assert picture[:3].min() > 200
 
 
 def test_the_same_data_give_the_same_bytes_whatever_the_users_settings(tmp_path: Path) -> None:
