@@ -5,7 +5,7 @@ In both, a marker is a method, and its colour says whether the rule looks at the
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite, log, log10
+from math import ceil, floor, inf, isclose, isfinite, log, log10
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,9 @@ REFERENCE = "rk4"
 """The method whose steps the audit halves to find the flow, and the order."""
 FILLED = {"x": "X", "+": "P"}
 FAILED = "every solver failed"
+DECADE = 10.0
+HIDDEN = 1e-3
+"""So close to the training solver's score at its cost, a smaller marker would lie under its own."""
 REACH = 3.0
 """Metrics of solvers that don't count are shown up to so many ranges away from those that do."""
 
@@ -115,7 +118,7 @@ def draw_errors(axes: Axes, figure: AuditFigure) -> None:
     if isfinite(figure.reference_error) and positive and figure.reference_error > 2 * zero:
         axes.axhline(figure.reference_error, color=FAINT, linewidth=1.0, linestyle=(0, (1, 1.5)), zorder=1)
         _beside(axes, figure.reference_error, "error of the\nreference", FAINT)
-    _draw_order(axes, figure.order, [spot for spot in spots if spot.point.error > 0])
+    _draw_order(axes, _order_of(figure), [spot for spot in spots if spot.point.error > 0])
     axes.set(xlabel=figure.precision_name, ylabel="distance from the flow (median)")
     axes.set_title("How far from the flow they end")
     axes.grid()
@@ -134,15 +137,22 @@ def _mark_zero(axes: Axes, zero: float, positive: Sequence[float]) -> None:
 def _draw_order(axes: Axes, order: float | None, spots: Sequence[_Spot]) -> None:
     """A thin line of the observed slope, from the finest solve of the method that the reference refines towards finer
     ones: it was observed there, and says nothing of coarser steps."""
-    if order is None or not isfinite(order) or not spots:
+    if order is None or not spots:
         return
     along = [s for s in spots if s.point.method == REFERENCE] or spots
     anchor = min(along, key=lambda spot: spot.x)
     x = np.array([min(spot.x for spot in spots) / 1.4, anchor.x])
-    axes.set_ylim(axes.get_ylim())  # the line must not widen it
     y = anchor.y * (x / anchor.x) ** order
-    axes.plot(x, y, color=INK, linewidth=0.9, zorder=2, label=f"as the reference went on: order {order:.1f}")
-    axes.legend(loc="best")
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, max(y[0], anchor.y / DECADE)), high)  # some of it is seen, and all else has room
+    axes.plot(x, y, color=INK, linewidth=0.9, zorder=2)
+
+
+def _order_of(figure: AuditFigure) -> float | None:
+    """The observed slope, where it is drawn: where any error is known and not zero."""
+    order = figure.order
+    drawn = order is not None and isfinite(order) and any(0 < p.error < inf for p in figure.points)
+    return order if drawn else None
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -155,11 +165,14 @@ def sweep_legend(figure: AuditFigure) -> list[Line2D | Patch]:
     counts, not_ = ("", "") if figure.of_flow_alone else (": counts", ": does not count")
     meanings = {COUNTS: f"at least as accurate{counts}", COARSE: f"less accurate{not_}"} if known else {}
     methods = [Line2D([], [], **_look(method, INK, 7), label=method) for method in figure.methods]
+    order = _order_of(figure)
+    slope = [] if order is None else [f"as the reference went on: order {order:.1f}"]
     return [
         *methods,
         Line2D([], [], **_look(figure.own.method, INK, 10, filled=True), label=f"trained with: {figure.trained_with}"),
         *(Line2D([], [], marker="s", color=color, linewidth=0, label=label) for color, label in meanings.items()),
         Patch(facecolor=BAND, edgecolor=COARSE, label=_band_words(figure)),
+        *(Line2D([], [], color=INK, linewidth=0.9, label=words) for words in slope),
     ]
 
 
@@ -176,13 +189,15 @@ def _draw_spots(axes: Axes, spots: Sequence[_Spot], nothing: str = FAILED) -> No
     for method in dict.fromkeys(spot.point.method for spot in spots):
         along = sorted((spot for spot in spots if spot.point.method == method), key=lambda spot: spot.x)
         axes.plot([s.x for s in along], [s.y for s in along], color=COARSE, linewidth=0.9, alpha=0.7, zorder=1)
+    owns = [spot for spot in spots if spot.point.own]
     for spot in spots:
         if not spot.point.own:
             color, order = (COUNTS, 4) if spot.point.counts else (COARSE, 3)
+            if any(spot.x == own.x and isclose(spot.y, own.y, rel_tol=HIDDEN) for own in owns):
+                color, order = "white", 7  # seen on the filled one
             axes.plot(spot.x, spot.y, **_look(spot.point.method, color, 7), zorder=order)
-    for spot in spots:
-        if spot.point.own:
-            axes.plot(spot.x, spot.y, **_look(spot.point.method, INK, 11, filled=True), zorder=6)
+    for spot in owns:
+        axes.plot(spot.x, spot.y, **_look(spot.point.method, INK, 11, filled=True), zorder=6)
 
 
 def _look(method: str, color: str, size: float, *, filled: bool = False) -> dict[str, Any]:
