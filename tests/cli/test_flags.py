@@ -74,6 +74,8 @@ def options(path: Path) -> Iterator[str]:
         ("say arithmetic='tf32', or", "say --arithmetic tf32, or"),
         ("runs/quick=True and quick=True/one are folders", "runs/quick=True and quick=True/one are folders"),
         ("take metric='mse', and say by threshold=... how far", "take --metric mse, and say by --threshold how far"),
+        ("log_every must be a whole number", "--log-every must be a whole number"),
+        ("a path/log_every must be", "a path/log_every must be"),
         ("give candidates=... in Python", "give candidates=... in Python"),
     ],
 )

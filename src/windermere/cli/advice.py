@@ -32,6 +32,10 @@ FLAGS = {
 """Arguments that the library's sentences speak of, as the command line has them."""
 ARGUMENT = re.compile(rf"(?<![^\s(])({'|'.join(FLAGS)})=(\.\.\.|None|True|-?\d+|'[^']*'|\((?:\d+|'[^']*'),\))(?![\w/])")
 """One of them in a sentence, not in a path, with its value; `...` stands for any."""
+SETTING = re.compile(
+    r"^(batch_size|checkpoint_every|data_seed|evaluate_every|iterations|log_every|seeds|threshold)(?= must )"
+)
+"""What a sentence begins with that says which values a flag may have."""
 
 
 def sentence_of(error: WindermereError) -> str:
@@ -41,8 +45,8 @@ def sentence_of(error: WindermereError) -> str:
 
 
 def in_flags(sentence: str) -> str:
-    """`shared=(1,)` as `--shared 1`, and so on."""
-    return ARGUMENT.sub(_flag, sentence)
+    """`shared=(1,)` as `--shared 1`, `log_every must be ...` as `--log-every must be ...`, and so on."""
+    return SETTING.sub(lambda found: "--" + found[1].replace("_", "-"), ARGUMENT.sub(_flag, sentence))
 
 
 def _flag(found: re.Match[str]) -> str:
