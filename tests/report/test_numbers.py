@@ -2,7 +2,7 @@
 
 import pytest
 
-from windermere.report.numbers import Digits, rough, share
+from windermere.report.numbers import Digits, rough, share, two_digits
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,13 @@ def test_scores_that_the_threshold_tells_apart_are_never_written_alike(threshold
 )
 def test_a_threshold_is_written_in_three_digits(threshold: float, limit: str) -> None:
     assert Digits(threshold, shares=False).limit == limit
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(0.0031, "0.0031"), (99.6, "100"), (453.0, "450"), (-4230.0, "-4,200"), (2.1e7, "2.1e+07")]
+)
+def test_sizes_have_two_digits_and_seldom_powers_of_ten(value: float, written: str) -> None:
+    assert two_digits(value) == written
 
 
 def test_a_gap_shows_its_sign() -> None:

@@ -46,6 +46,12 @@ def share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}"
 
 
+def two_digits(value: float) -> str:
+    """A size in two digits, up to a million without powers of ten."""
+    rounded = float(f"{value:.2g}")
+    return f"{rounded:,.0f}" if 100 <= abs(rounded) < 1e6 else f"{value:.2g}"
+
+
 def moved_words(value: float) -> str:
     """How far outputs move, relative to their spread."""
     return f"{value:,.0f} times their spread" if MANY <= value < inf else f"{value:.1%} of their spread"

@@ -20,7 +20,7 @@ def test_euler_misses_by_what_its_two_factors_leave() -> None:
     spread = float((start - start.mean(dim=0)).norm(dim=1).mean())
     missed = h * h * start[:16].norm(dim=1) / spread
     assert (found.median, found.largest) == pytest.approx((float(missed.median()), float(missed.max())))
-    assert "of the starts' spread" in found.finding
+    assert "times the starts' spread" in found.finding
 
 
 @pytest.mark.parametrize(

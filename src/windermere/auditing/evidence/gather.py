@@ -28,6 +28,7 @@ from windermere.auditing.subject import Pass, Subject
 from windermere.auditing.verdict import Evidence
 from windermere.errors import WindermereError, describe_error
 from windermere.report.audit_data import Plane
+from windermere.report.numbers import two_digits
 from windermere.solvers import counting
 from windermere.solvers.paths import fast_paths
 
@@ -172,9 +173,10 @@ def _lipschitz(paths: OwnPaths) -> Evidence:
     states = paths.some(JACOBIANS if paths.states[0, 0].numel() <= MANY_DIMENSIONS else FEW, nodes)
     result = lipschitz(paths.insight.field, states, [paths.times[i] for i in nodes])
     product = abs(paths.step) * result.largest
+    largest, median = two_digits(product), two_digits(abs(paths.step) * result.median)
     return Evidence(
         name="h L",
-        finding=f"h L is up to {product:.2g} along trajectories (median {abs(paths.step) * result.median:.2g})",
+        finding=f"h L is up to {largest} along trajectories (median {median})",
         proves=result.proves,
         limits=result.limits,
         numbers={**vars(result), "largest_hL": product},
@@ -207,7 +209,7 @@ def _stability(paths: OwnPaths) -> Evidence | None:
     return Evidence(
         name="stability",
         finding=f"{result.outside:.1%} of eigenvalues belong to decaying modes that the method makes grow, "
-        f"{result.damped:.1%} to growing modes that it damps; |h lambda| is up to {result.fastest:.2g}",
+        f"{result.damped:.1%} to growing modes that it damps; |h lambda| is up to {two_digits(result.fastest)}",
         proves=result.proves,
         limits=result.limits,
         numbers=vars(result).copy(),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from windermere.auditing.evidence.jacobians import check_states
 from windermere.errors import UsageError
+from windermere.report.numbers import two_digits
 from windermere.solvers import Tableau
 from windermere.solvers.field import Rate
 from windermere.solvers.runge_kutta import combine, stage_nodes, stages
@@ -51,7 +52,8 @@ class ModifiedEquation:
     def finding(self) -> str:
         """In words."""
         term = "h/2 (f_t + f_z f)" if self.order == 1 else f"its leading term of order {self.order}"
-        return f"{term} is up to {self.largest:.2g} of the field along trajectories (median {self.median:.2g})"
+        largest, median = two_digits(self.largest), two_digits(self.median)
+        return f"{term} is up to {largest} times the field along trajectories (median {median})"
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from windermere.auditing.evidence.paths import OwnPaths
 from windermere.errors import SolverError
+from windermere.report.numbers import two_digits
 from windermere.solvers import Adaptive, OnGrid, Solver, solve
 
 POINTS = 16
@@ -40,8 +41,8 @@ class Return:
         if self.lost is not None:
             return f"the way back from the end cannot be solved with its own solver: {self.lost}"
         return (
-            f"back from the end with its own solver, points miss their starts by {self.median:.2g} of the starts' "
-            f"spread in the median, and by up to {self.largest:.2g}"
+            f"back from the end with its own solver, points miss their starts by {two_digits(self.median)} "
+            f"times the starts' spread in the median, and by up to {two_digits(self.largest)} times"
         )
 
 
