@@ -7,12 +7,22 @@ from typing import Any
 import pytest
 
 from tests.report.opened import Opened, needs_chromium
-from tests.report.records import a_record, a_scene, some_samples
+from tests.report.records import a_line, a_record, a_scene, some_samples
 from windermere.report.packing import pack
 from windermere.report.page import audit_page
 
 pytestmark = needs_chromium
 SETS = {"metric": "distance", "kind": "sets", "threshold": 0.0028869032859802136}
+
+
+def nearly_exact() -> dict[str, Any]:
+    """A regression whose flow is right to the last digit."""
+    scene = a_scene() | {"labels": None}
+    scene["rungs"] = [rung | {"score": 10.0 ** (-1 - 2.5 * i)} for i, rung in enumerate(scene["rungs"])]
+    lines = [a_line(f"euler, h = 1/{2**n}", 2**n, 10.0 ** (1 - 2 * n)) for n in range(1, 8)]
+    reference = {"solver": "rk4, h = 1/28", "dtype": "float64", "metric": 2.43e-13, "error": 1e-6, "converged": True}
+    squares = {"kind": "errors", "metric": "mse", "threshold": 1.5, "band": [0.0444, 0.225]}
+    return a_record(**squares, own=lines[0], table=lines, reference=reference, scene=scene)
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +35,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "five": audit_page([a_record(name=f"seed {i}", scene=a_scene(own=i % 3)) for i in range(5)]),
         "samples": audit_page([a_record(name="sampler", **SETS, scene=some_samples())]),
         "squares": audit_page([a_record(kind="errors", metric="mse", threshold=1.5, band=[0.444, 2.25])]),
+        "tiny": audit_page([nearly_exact()]),
         "bare": audit_page([a_record(name="bare", gap=None, agreement=None, table=[])]),
     }
     for name, page in pages.items():
@@ -240,6 +251,28 @@ def test_the_band_of_mean_squares_is_named_as_it_is_drawn(browser: Any, files: d
     """A factor of 1.5 for roots is one of 2.25 for squares, which are on the axis."""
     here = opened(browser, files, "squares")
     assert "counts as the same: within 2.25 times" in here.page.locator("main").inner_text()
+    here.close()
+
+
+def test_scores_near_zero_are_not_written_as_zero(browser: Any, files: dict[str, Path]) -> None:
+    here = opened(browser, files, "tiny")
+    here.page.get_by_role("button", name="As the flow").first.click()
+    assert here.page.locator(".score strong").first.inner_text() == "3.16e-14"
+    here.close()
+
+
+TICKS = """() => [...document.querySelectorAll("svg[role=group]")[0].querySelectorAll("text[text-anchor=end]")]
+  .map((e) => [e.textContent, e.getBoundingClientRect().left])"""
+TITLE = """() => document.querySelectorAll("svg[role=group]")[0].querySelector("text[transform]")
+  .getBoundingClientRect().right"""
+
+
+@pytest.mark.parametrize("width", [1400, 400])
+def test_powers_along_an_axis_are_few_and_beside_its_title(browser: Any, files: dict[str, Path], width: int) -> None:
+    here = opened(browser, files, "tiny", viewport={"width": width, "height": 900})
+    ticks = [tick for tick in here.page.evaluate(TICKS) if tick[0] != "the flow itself"]
+    assert 3 <= len(ticks) <= 7
+    assert min(left for _, left in ticks) > here.page.evaluate(TITLE)
     here.close()
 
 

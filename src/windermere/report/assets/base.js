@@ -34,8 +34,8 @@ function scoreWords(record, value) {
 
 /** A number with digits enough to tell scores apart. */
 function numberWords(value) {
-  if (value === 0 || Math.abs(value) < 1e-12) return "0";
-  return Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+  if (value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5)) return String(Number(value.toPrecision(4)));
+  return value.toExponential(2).replace(/\.?0+e/, "e");
 }
 
 /** A score along an axis. */

@@ -19,7 +19,8 @@ const byPowers = (record, scores) => record.kind === "errors" && scores.every((s
 function powersOfTen(low, high) {
   const ticks = [];
   for (let power = Math.ceil(Math.log10(low)); power <= Math.log10(high); power++) ticks.push(Number(`1e${power}`));
-  return ticks.length > 1 ? ticks : [low, Math.sqrt(low * high), high];
+  const every = Math.ceil(ticks.length / 7);
+  return ticks.length > 1 ? ticks.filter((_, i) => i % every === 0) : [low, Math.sqrt(low * high), high];
 }
 
 /** Round numbers between two values. */
@@ -28,7 +29,7 @@ function ticksBetween(low, high, count) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= raw);
   const ticks = [];
-  for (let tick = Math.ceil(low / step - 1e-9) * step; tick <= high + 1e-9 * step; tick += step) ticks.push(tick);
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + 1e-9 * step; n++) ticks.push(n * step);
   return ticks;
 }
 
