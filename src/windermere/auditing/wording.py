@@ -140,7 +140,7 @@ def recommendation(found: Findings) -> str:
     if found.outcome is Outcome.TIED:
         return _if_tied(found)
     if found.outcome is Outcome.COARSE:
-        return f"More steps are simply better: at test time use {_finer(found)}.{_elsewhere(found.other)}"
+        return f"More steps are simply better: at test time use {_finer(found)}.{_elsewhere(found)}"
     if found.outcome is Outcome.MOVED:
         return _if_moved(found)
     return _if_flow(found)
@@ -151,10 +151,10 @@ def _if_flow(found: Findings) -> str:
     if safe.precision is not None and safe.precision >= own.precision * (1 - 1e-9):
         return f"Safe at test time: {safe.solver}, or anything finer."
     if not safe.ladder:
-        return "Keep its own solver: no other precision of it could be tried." + _elsewhere(found.other)
+        return "Keep its own solver: no other precision of it could be tried." + _elsewhere(found)
     if found.judge.kind not in (Kind.CLASSES, Kind.DECISIONS):
-        return f"Keep its own solver: not all finer steps of it are as near to the flow.{_elsewhere(found.other)}"
-    return f"The same score, but other predictions: {_with_other_predictions(found)}{_elsewhere(found.other)}"
+        return f"Keep its own solver: not all finer steps of it are as near to the flow.{_elsewhere(found)}"
+    return f"The same score, but other predictions: {_with_other_predictions(found)}{_elsewhere(found)}"
 
 
 def _if_tied(found: Findings) -> str:
@@ -172,11 +172,11 @@ def _of_likelihood(found: Findings) -> str:
     """By how many nats the own solver's numbers are wrong, and in which direction."""
     gap, digits = found.compared[0].gap, found.judge.digits
     if not gap.exceeds(found.judge.threshold):
-        return f"Its likelihoods depend on the solver: report those of {_finer(found)}.{_elsewhere(found.other)}"
+        return f"Its likelihoods depend on the solver: report those of {_finer(found)}.{_elsewhere(found)}"
     wrong = "too good" if gap.value < 0 else "too bad"
     return (
         f"Its own solver's log-likelihoods are {wrong} by {digits(abs(gap.value))} nats for a sample, and belong to no "
-        f"density: report those of {_finer(found)}.{_elsewhere(found.other)}"
+        f"density: report those of {_finer(found)}.{_elsewhere(found)}"
     )
 
 
@@ -184,7 +184,7 @@ def _if_moved(found: Findings) -> str:
     moved = f" At about {_precision(found)} {_allowed(found)}." if found.needed else ""
     return (
         f"If its outputs are good, use it with its own solver only; if the flow's are wanted, use {_finer(found)}."
-        f"{moved}{_elsewhere(found.other)} With labels or data the audit can say which."
+        f"{moved}{_elsewhere(found)} With labels or data the audit can say which."
     )
 
 
@@ -209,11 +209,12 @@ def _finer(found: Findings) -> str:
     return f"{safe.solver} or finer" if known else f"one finer than {safe.finest}" if safe.finest else "a finer one"
 
 
-def _elsewhere(other: Result | None) -> str:
+def _elsewhere(found: Findings) -> str:
+    other, sets = found.other, found.judge.kind is Kind.SETS  # single samples of which may be anywhere
     if other is None:
         return ""
     cost = f", in {other.evaluations} evaluations" if other.evaluations else ""
-    return f" Or use {other.solver}: it agrees with the flow{cost}."
+    return f" Or use {other.solver}: it {'scores as the flow does' if sets else 'agrees with the flow'}{cost}."
 
 
 def _with_other_predictions(found: Findings) -> str:

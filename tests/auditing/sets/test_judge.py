@@ -35,6 +35,12 @@ def sampler(steps: int) -> wm.Sampler:
     return wm.Sampler(velocity, wm.FixedStep("euler", step=1 / steps), order="xt")
 
 
+def test_another_method_is_advised_by_its_score_since_single_samples_may_differ() -> None:
+    verdict = wm.audit(sampler(2), NOISE, data=REAL, evidence=False)
+    assert "it scores as the flow does" in verdict.recommendation
+    assert "agrees" not in verdict.recommendation
+
+
 @pytest.mark.parametrize(("steps", "outcome"), [(1, "COARSE"), (2, "COARSE"), (32, "FLOW")])
 def test_more_steps_of_flow_matching_are_simply_better(steps: int, outcome: str) -> None:
     verdict = wm.audit(sampler(steps), NOISE, data=REAL, evidence=False)
