@@ -83,7 +83,10 @@ def merge_command(
 def summary_command(
     results: Annotated[Path, typer.Option(help="Folder of studies' folders.")] = Path("results"),
     page: Annotated[
-        Path | None, typer.Option(help="Markdown page to write. Default: results.md in that folder.")
+        Path | None,
+        typer.Option(
+            help="Markdown page to write. Default: docs/results.md where there is one, else results.md in that folder."
+        ),
     ] = None,
 ) -> None:
     """Write the page of results: every study's figures, findings beside the paper's claims, and where it was made."""
