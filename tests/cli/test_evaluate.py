@@ -35,6 +35,15 @@ def test_a_run_is_evaluated_with_its_own_and_with_another_solver_side_by_side(ru
     assert "(own)" in table
 
 
+def test_on_a_narrow_terminal_no_rows_name_is_broken(
+    run: Command, trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    table = run("evaluate", trained, "--solver", "rk4", "--steps", 8).out
+    assert "│ evaluations │" in table
+    assert max(map(len, table.splitlines()[1:])) <= 40
+
+
 def test_naming_the_runs_own_solver_evaluates_it_once(run: Command, trained: Path) -> None:
     assert len(evaluated(run("evaluate", trained, *EULER, "--json"))) == 1
 

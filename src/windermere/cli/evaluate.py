@@ -33,6 +33,7 @@ def evaluate_run(run: Path, other: Solver | None, *, device: str | None, arithme
         return
     tell(f"test accuracy of {run}")
     table = folding("seed", *tests)
+    table.columns[0].no_wrap = True
     for i, seed in enumerate(config.seeds):
         table.add_row(str(seed), *(f"{r.accuracy[i]:.4f}" for r in results))
     table.add_section()
