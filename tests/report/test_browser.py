@@ -114,10 +114,10 @@ def test_a_point_is_followed_by_a_click_or_by_its_number(browser: Any, files: di
     side = canvas.bounding_box()["width"]
     before = here.pixels(1)
     canvas.click(position={"x": side * 0.85, "y": side * 0.5})  # the first point lies at (0.7, 0)
-    assert words.inner_text() == "Point 1. class 0 with 2 steps, class 0 under the flow."
+    assert words.inner_text() == "Point 1: class 0 with 2 steps, class 0 under the flow."
     assert here.pixels(1) != before
     here.page.locator("#follow").fill("2")
-    assert words.inner_text() == "Point 2. class 1 with 2 steps, class 0 (wrong) under the flow."
+    assert words.inner_text() == "Point 2: class 1 with 2 steps, class 0 (wrong) under the flow."
     here.page.locator("#follow").fill("")
     assert here.pixels(1) == before
     here.close()
@@ -145,7 +145,8 @@ def test_the_switch_shows_one_seed_at_a_time_and_print_shows_all(browser: Any, f
     assert here.page.locator("output").inner_text() == "1 step"
     here.page.get_by_role("radio", name="seed 2").check(force=True)
     assert [articles.nth(i).is_visible() for i in range(5)] == [False, False, True, False, False]
-    assert here.page.locator("output").inner_text() == "4 steps"  # the player goes with it
+    assert here.page.locator("output").inner_text() == "4 steps"  # the player goes with it, and says so
+    assert here.page.locator("#player h2").inner_text().startswith("Drag the step of seed 2: ")
     here.page.emulate_media(media="print")
     assert all(articles.nth(i).is_visible() for i in range(5))
     here.close()

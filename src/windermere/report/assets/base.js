@@ -38,6 +38,11 @@ function numberWords(value) {
   return value.toExponential(2).replace(/\.?0+e/, "e");
 }
 
+/** A number of which only the size matters. */
+function roughWords(value) {
+  return value === 0 || (value >= 1e-3 && value < 1e5) ? String(Number(value.toPrecision(2))) : value.toExponential(1);
+}
+
 /** A score along an axis. */
 function tickWords(record, tick) {
   if (isFarMove(record, tick)) return `${tick.toLocaleString("en-US", { notation: "compact" })}×`;

@@ -87,7 +87,7 @@ function lineWords(record, line, own) {
   const words = [`${line.solver}${own ? " (its own)" : ""}`, `${metricName(record)}: ${scoreWords(record, line.metric)}`];
   if (line.evaluations) words.push(`evaluations: ${line.evaluations}`);
   if (isNumber(line.agreement_reference)) words.push(`same as the flow: ${(100 * line.agreement_reference).toFixed(1)}%`);
-  if (isNumber(line.error)) words.push(`distance from the flow: ${line.error.toExponential(1)}`);
+  if (isNumber(line.error)) words.push(`distance from the flow: ${roughWords(line.error)}`);
   if (!own) words.push(accuracyWords(record, line.counts));
   return words.join("\n");
 }

@@ -93,5 +93,5 @@ function followWords(entries, stop, point) {
     return `${who}${answer(rung)} with ${nameOfRung(record, rung)}${flow && flow.decided ? `, ${answer(flow)} under the flow` : ""}`;
   });
   const kept = told.filter(Boolean);
-  return kept.length ? `Point ${point + 1}. ${kept.join("; ")}.` : `Point ${point + 1}: its path is bold, the flow's is dashed.`;
+  return kept.length ? `Point ${point + 1}: ${kept.join("; ")}.` : `Point ${point + 1}: its path is bold, the flow's is dashed.`;
 }

@@ -94,7 +94,7 @@ async function setUp() {
   showMoved(entries, (scene) => scene.own);
   const play = (some) => {
     if (page.player) page.player.stopPlaying();
-    page.player = makePlayer(place, some, (stop) => showMoved(some, (_, e) => stop.rungs[e]));
+    page.player = makePlayer(place, some, (stop) => showMoved(some, (_, e) => stop.rungs[e]), some.length < all.length);
     page.player.redraw();
   };
   const together = page.data.sideBySide && entries.length === all.length;

@@ -1,7 +1,8 @@
 // The part to play with: one slider moves the step of every model, and pictures, scores and curves follow together.
 
-/** A player of entries { record, scene }. One model stands beside its flow; several stand beside each other. */
-function makePlayer(place, entries, onStop) {
+/** A player of entries { record, scene }. One model stands beside its flow; several stand beside each other. One of many
+ * is `chosen` elsewhere on the page, so that it is named here. */
+function makePlayer(place, entries, onStop, chosen) {
   const stops = makeStops(entries);
   const state = { stop: trainedStop(stops), from: null, began: 0, followed: null, ghost: false, timer: null, colours: currentColours() };
   const columns = makeColumns(entries, stops, state, go);
@@ -54,7 +55,8 @@ function makePlayer(place, entries, onStop) {
 
   columns.forEach((column) => column.onFollow(follow));
   place.replaceChildren(
-    make("h2", { text: "Drag the step: the same weights, solved more and more accurately" }),
+    make("h2", { text: `Drag the step${chosen ? ` of ${entries[0].record.name}` : ""}: the same weights, solved more and more accurately` }),
+    chosen ? make("p", { class: "hint", text: "Another model is chosen below, under “In detail”." }) : "",
     controls.bar, controls.tools,
     make("div", { class: "columns" }, ...columns.map((column) => column.element)),
     ...columns.map((column) => column.below),
