@@ -40,7 +40,7 @@ def audit_command(
     ] = None,
     shared: Annotated[
         list[str] | None,
-        typer.Option(help="An input that all samples share, by name or position; once for each of them."),
+        typer.Option(metavar="<str>", help="An input that all samples share, by name or position; once for each."),
     ] = None,
     device: Device = None,
     verbose: Annotated[
