@@ -43,6 +43,7 @@ def test_a_saved_verdict_becomes_a_page_where_it_is_asked_for(run: Command, tmp_
         (("report", "."), r"\. is a folder: give a .json file .* `windermere audit \. --html audit.html`"),
         (("report", "rotations.py", "-o", "a.html"), r"rotations.py is no JSON: give a .json file"),
         (("report", "empty.json"), r"this is no saved verdict"),
+        (("report", "newer.json"), r"written in version 2 of the schema, and version 1 is read here"),
         (("report", "empty.json", "--out", "nowhere/a.html"), r"page nowhere/a.html cannot be written, .* with --out"),
     ],
 )  # fmt: skip
@@ -50,5 +51,6 @@ def test_what_makes_no_page_is_told_in_one_sentence(
     run: Command, tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
     (tmp_path / "empty.json").write_text("{}")
+    (tmp_path / "newer.json").write_text('{"model": {"version": 2, "outcome": "FLOW", "own": {}}}')
     assert_one_sentence(run(*arguments), sentence)
     assert not list(tmp_path.rglob("*.html"))

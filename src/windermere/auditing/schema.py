@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 
 from windermere.errors import UsageError, describe_value
 from windermere.records import plain
+from windermere.report.reading import VERSION, check_version
 
 if TYPE_CHECKING:
     from windermere.auditing.verdict import Verdict
 
-VERSION = 1
-"""The schema's version. It rises where a field changes its meaning or goes; a new field alone does not raise it."""
 DERIVED = ("version", "safe_step", "safe_solver", "scene")
 """What is written for readers' convenience, and not read."""
 LOST = {"low": -inf, "high": inf, "evaluations": nan}
@@ -37,11 +36,7 @@ def read_verdict(kind: "type[Verdict]", values: Mapping[str, Any]) -> "Verdict":
     """Refuses what is no verdict, and one of another version."""
     if not isinstance(values, Mapping) or "version" not in values:
         raise UsageError(f"a verdict is read from what its to_dict() wrote, not from {describe_value(values)}")
-    if values["version"] != VERSION:
-        raise UsageError(
-            f"this verdict was written in version {values['version']} of the schema, and version {VERSION} is read "
-            "here: audit again, or read it with the windermere that wrote it"
-        )
+    check_version(values["version"])
     try:
         made = _made(kind, {name: value for name, value in values.items() if name not in DERIVED})
         str(made)  # numbers that cannot be told, such as a threshold below 0, are damage too

@@ -7,6 +7,9 @@ from typing import Any
 from windermere.errors import UsageError
 from windermere.report.words import Record
 
+VERSION = 1
+"""The version of a verdict's schema. It rises where a field changes its meaning or goes; a new field alone does not
+raise it."""
 NO_VERDICTS = (
     "this is no saved verdict: give a .json file that verdict.save(...) has written, or an audit's answer as JSON"
 )
@@ -24,7 +27,7 @@ class Saved:
 def saved_verdicts(value: Any) -> Saved:
     """One verdict, several under `verdicts`, or several by name, as an audit on the command line prints them."""
     if _is_record(value):
-        return Saved([value])
+        return Saved(_checked([value]))
     if isinstance(value, Mapping) and isinstance(value.get("verdicts"), list):
         title, lead = (None if value.get(name) is None else str(value[name]) for name in ("title", "lead"))
         return Saved(_checked(value["verdicts"]), title, lead)
@@ -36,7 +39,17 @@ def saved_verdicts(value: Any) -> Saved:
 def _checked(records: list[Any]) -> list[Record]:
     if not records or not all(_is_record(record) for record in records):
         raise UsageError(NO_VERDICTS)
+    for record in records:
+        check_version(record.get("version", VERSION))
     return records
+
+
+def check_version(version: Any) -> None:
+    if version != VERSION:
+        raise UsageError(
+            f"this verdict was written in version {version} of the schema, and version {VERSION} is read here: audit "
+            "again, or read it with the windermere that wrote it"
+        )
 
 
 def _dict(value: Any) -> Mapping[str, Any]:
