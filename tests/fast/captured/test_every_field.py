@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 import pytest
@@ -76,15 +75,9 @@ def three_solves(field: Any, case: Case, way: Way, device: str) -> list[Any]:
     return [*found, left_behind(field)]
 
 
-def pairs() -> list[Any]:
-    """Every field goes every second way, and every way is gone by every second field; the other half is thorough."""
-    numbered = product(enumerate(CASES), enumerate(WAYS))
-    kinds = [(name, way, () if (k + n) % 2 == 0 else pytest.mark.thorough) for (k, name), (n, way) in numbered]
-    return [pytest.param(name, way, marks=marks) for name, way, marks in kinds]
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*non-full backward hook")
-@pytest.mark.parametrize(("name", "way"), pairs())
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", CASES)
 def test_a_solve_is_the_same_or_declined(name: str, way: str, path: CapturedSteps, device: str) -> None:
     case = CASES[name]
     field = made(case, device)
