@@ -67,7 +67,10 @@ TRUTHS = frozenset(
 """What has truth values for its result, and does to them as to the numbers 0 and 1: a sum of two is no 2."""
 EMPTY = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"})
 READING = frozenset(
-    {"_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "unique", "masked_select", "allclose", "bincount"}
+    {
+        *("_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "unique", "masked_select", "allclose"),
+        *("bincount", "_assert_async"),
+    }
 )
 """They read numbers, which a program cannot follow."""
 

@@ -16,9 +16,11 @@ QUIET = frozenset(
     )
 )
 """Modules of Python's own whose functions do nothing but compute."""
-LOUD = frozenset(("print", "open", "input", "eval", "exec", "compile", "globals", "__import__", "breakpoint"))
-"""Functions of Python's own that do more than compute."""
-BY_NAME = frozenset(("getattr", "vars", "dir", "attrgetter", "methodcaller", "__getattribute__", "__dict__"))
+LOUD = frozenset(
+    ("print", "open", "input", "eval", "exec", "compile", "globals", "__import__", "breakpoint", "id", "hash")
+)
+"""Functions of Python's own that do more than compute, or tell objects apart that are alike."""
+BY_NAME = frozenset(("getattr", "hasattr", "vars", "dir", "attrgetter", "methodcaller", "__getattribute__", "__dict__"))
 """What finds attributes by names which the code need not show."""
 GLOBAL = frozenset(("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"))
 """How Python's own code loads a global."""

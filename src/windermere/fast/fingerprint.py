@@ -23,7 +23,7 @@ from windermere.fast.code import BY_NAME, is_fixed, is_standard
 from windermere.fast.functions import FUNCTIONS
 from windermere.fast.look import PLAIN, Look, UnknownFieldError, Way
 
-FIXED: Any = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, enum.Enum, np.dtype)
+FIXED: Any = (torch.dtype, torch.device, torch.Size, torch.memory_format, torch.layout, range, np.dtype)
 FIXED = (*FIXED, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, np.ufunc)
 """What its name says all of."""
 BOOKKEEPING = frozenset(vars(nn.Module()))
@@ -65,6 +65,8 @@ def fingerprint(of: Any) -> Fingerprint:
 
 
 def _fixed(look: Look, value: Any, depth: int) -> None:
+    if isinstance(value, np.ufunc) and value.__name__.endswith("(vectorized)"):
+        raise UnknownFieldError("it calls a function of Python's by way of NumPy")
     look.note(token_of(type(value)), str(value))
 
 
@@ -126,6 +128,13 @@ def _object(look: Look, value: Any, depth: int) -> None:
     look.at_class(type(value), depth, value=value)
 
 
+def _member(look: Look, value: enum.Enum, depth: int) -> None:
+    """A member of an enumeration: what it is called, and what it holds beside the enumeration itself."""
+    look.note("member", token_of(type(value)))
+    look.at({name: own for name, own in vars(value).items() if name != "__objclass__"}, depth)
+    look.at_class(type(value), depth, value=value)
+
+
 def _type(look: Look, kind: type, depth: int) -> None:
     if is_standard(kind.__module__) and not is_fixed(kind.__module__):
         raise UnknownFieldError(f"it uses {kind.__module__}.{kind.__name__}, a class of any behaviour")
@@ -180,6 +189,7 @@ def _python_module(look: Look, module: types.ModuleType, depth: int) -> None:
 
 _WAYS: tuple[tuple[Any, Way], ...] = (
     (FIXED, _fixed),
+    (enum.Enum, _member),
     (Tensor, _tensor),
     (nn.Module, _module),
     *FUNCTIONS,

@@ -46,7 +46,8 @@ def _code(look: Look, function: types.FunctionType, depth: int) -> None:
         if not is_fixed(module):
             raise UnknownFieldError(f"it imports {module} when it is called")
     for chain in names.chains:
-        _global(look, chain, function.__globals__, depth)
+        if chain != ("hash",) or function.__name__ != "__hash__":  # as dataclasses have it
+            _global(look, chain, function.__globals__, depth)
     if not BY_NAME.isdisjoint(names.others):
         look.any_name()
     fresh = names.others - look.named

@@ -72,7 +72,7 @@ class KnownCells:
             zero = builder.constant(0.0)
             return aten.moved_back(name, self.of(args[0]), args[1], args[2:], zero)
         if name in aten.MOVING or (name == "_to_copy" and self._is_kept(args[0], result)):
-            return self._moved(func, name, args, named)
+            return self._moved(func, name, args, named, result)
         if standing == CONSTANT and not writes:
             return mapped(result, builder.folded)
         if standing == EXTERNAL and not writes:
@@ -102,9 +102,12 @@ class KnownCells:
     def _is_kept(self, before: Tensor, after: Tensor) -> bool:
         return after.dtype == self.dtype and before.dtype in (self.dtype, torch.bool)
 
-    def _moved(self, func: Any, name: str, args: Any, named: Any) -> Any:
+    def _moved(self, func: Any, name: str, args: Any, named: Any, result: Any) -> Any:
         if name == "_to_copy":
             return self.of(args[0]).clone()
+        kinds = {x.dtype for x in (*tensors_in(args[0]), *tensors_in(result))}
+        if len(kinds) > 1 and self.standing(tensors_in(args[0])) != CONSTANT:
+            raise UnknownRowError("numbers that are read as others")
         if name in ("index", "index_select"):
             if self.standing(tensors_in(args[1:])) != CONSTANT:
                 raise UnknownRowError("places that depend on numbers")

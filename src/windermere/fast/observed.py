@@ -6,12 +6,13 @@ by the host or copied from it, nothing written that was there before, everything
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from windermere._torch_private import DispatchMode, argument_of, name_of, pulled_back, written_by
+from windermere.fast.cuts import Questions
 from windermere.fast.fingerprint import Fingerprint, fingerprint
 from windermere.fast.recipe import tensors_in
 from windermere.fast.snapshot import take_snapshot
@@ -63,8 +64,12 @@ def _watched_calls(
     """The tensors that were read, and the rates."""
     watch, results = _watch((t, z)), []
     for taped in (graded, False):
-        with watch, torch.set_grad_enabled(taped):
-            results.append(rate(t, z.requires_grad_(taped)).detach())
+        z.requires_grad_(taped)
+        with watch.questions, watch, torch.set_grad_enabled(taped):
+            k = rate(t, z)
+        if watch.refused:  # a field may catch it, as it does other exceptions
+            raise NotReplayableError(watch.refused)
+        results.append(k.detach())
         if fingerprint(field).key != before.key:
             raise NotReplayableError("a call changes the field itself (such as a counter of evaluations)")
     return watch.external, results
@@ -124,15 +129,23 @@ def _watch(given: Sequence[Tensor]) -> Any:
             self.kept = set(self.own)
             """Where tensors lie that are there after the call, too."""
             self.device = given[0].device
+            self.refused = ""
+            """Why, where something was refused."""
+            self.questions = Questions(lambda x: _memory(x) in self.own, self.refuse)
+
+        def refuse(self, reason: str) -> NoReturn:
+            self.refused = reason
+            raise NotReplayableError(reason)
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             named = kwargs or {}
             name, _ = name_of(func)
-            _check_replayable(func, name, args, named)
+            if (reason := _why_not(func, name, args, named)) is not None:
+                self.refuse(reason)
             inputs = list(tensors_in((args, named)))
             self._meet(inputs)
             if name not in HARMLESS and any(_memory(x) in self.kept for x in _written(func, args, named)):
-                raise NotReplayableError(f"it changes a tensor in place ({name})")
+                self.refuse(f"it changes a tensor in place ({name})")
             result = func(*args, **named)
             outputs = list(tensors_in(result))
             self.alive += outputs
@@ -145,7 +158,7 @@ def _watch(given: Sequence[Tensor]) -> Any:
                 if _memory(x) in self.own or not x.numel():
                     continue
                 if x.device != self.device:
-                    raise NotReplayableError(f"it reads a tensor on {x.device}, not on {self.device}")
+                    self.refuse(f"it reads a tensor on {x.device}, not on {self.device}")
                 self.external.append(x)
                 self.alive.append(x)
                 self.kept.add(_memory(x))
@@ -154,18 +167,20 @@ def _watch(given: Sequence[Tensor]) -> Any:
             """Numbers of the host may be used as single ones, which are part of what is replayed."""
             if all(x.device != self.device for x in outputs):
                 if outputs and any(x.device == self.device for x in inputs):
-                    raise NotReplayableError("it brings numbers to the host")
+                    self.refuse("it brings numbers to the host")
             elif any(x.device != self.device and (x.ndim or name in COPYING) for x in inputs):
-                raise NotReplayableError("it brings numbers from the host")
+                self.refuse("it brings numbers from the host")
 
     return Watch()
 
 
-def _check_replayable(func: Any, name: str, args: Sequence[Any], named: dict[str, Any]) -> None:
+def _why_not(func: Any, name: str, args: Sequence[Any], named: dict[str, Any]) -> str | None:
+    """Why an operation cannot be replayed."""
     if torch.Tag.nondeterministic_seeded in func.tags and _draws(func, args, named):
-        raise NotReplayableError(f"it draws random numbers ({name})")
+        return f"it draws random numbers ({name})"
     if name in READING or torch.Tag.data_dependent_output in func.tags or torch.Tag.dynamic_output_shape in func.tags:
-        raise NotReplayableError(f"the host reads numbers ({name})")
+        return f"the host reads numbers ({name})"
+    return None
 
 
 def _draws(func: Any, args: Sequence[Any], named: dict[str, Any]) -> bool:

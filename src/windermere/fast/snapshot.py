@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from windermere.fast.classes import attributes_of, classes_of, slots_of
 from windermere.fast.code import names_of
@@ -41,6 +42,8 @@ def _steps(value: Any) -> Iterator[Undo]:
         yield from _variables(value)
     elif isinstance(value, type):
         yield from _attributes(value)
+    elif isinstance(value, Tensor) and value.is_leaf:
+        yield partial(setattr, value, "grad", value.grad)
     yield from (partial(_put_into_slot, value, name, own) for name, own in slots_of(type(value), value, UNSET))
     own = getattr(value, "__dict__", None)
     if type(own) is dict and own is not value and not isinstance(value, types.ModuleType):

@@ -6,7 +6,7 @@ is a program like any other. A call that is not row-wise, reads numbers, draws s
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor
@@ -70,18 +70,15 @@ class _Recorder:
         """Why, where an operation was refused."""
         self.written: set[int] = set()
         """Places of tensors that were written to."""
-        self.cuts = Cuts()
+        self.cuts = Cuts(self.is_own, self.refuse)
         self.given = {self.known.place(t), self.known.place(z)}
+        self.starts = id(t), id(z)
 
     def carry_out(self, func: Any, args: Any, named: Any) -> Any:
         """Watch one operation."""
         name, writes = name_of(func)
         with HERE:
-            try:
-                self.before(func, name, writes, args, named)
-            except DeclinedError as reason:
-                self.declined = str(reason)  # a field may catch it, as it does other exceptions
-                raise
+            self.before(func, name, writes, args, named)
         result = func(*args, **named)
         with HERE:
             if name not in aten.FILLING:
@@ -89,25 +86,35 @@ class _Recorder:
             self.after(func, name, writes, args, named, result)
         return result
 
+    def is_own(self, tensor: Tensor) -> bool:
+        """Whether the field was given this tensor, or has made it."""
+        return id(tensor) in self.made or id(tensor) in self.starts
+
+    def refuse(self, reason: str) -> NoReturn:
+        self.declined = reason  # a field may catch it, as it does other exceptions
+        raise DeclinedError(reason)
+
     def before(self, func: Any, name: str, writes: bool, args: Any, named: Any) -> None:
         self.operations += 1
         if self.operations > MOST_OPERATIONS:
-            raise DeclinedError("it has too many operations")
+            self.refuse("it has too many operations")
         if torch.Tag.nondeterministic_seeded in func.tags:
-            raise DeclinedError(f"it draws random numbers ({name})")
+            self.refuse(f"it draws random numbers ({name})")
         if self.known.standing(read_by(func, name, args)) != CONSTANT:
-            raise DeclinedError(f"it reads numbers from tensors ({name})")
+            self.refuse(f"it reads numbers from tensors ({name})")
         if writes and (not name.endswith("_") or named.get("out") is not None):
-            raise DeclinedError(f"it writes to tensors ({name})")
+            self.refuse(f"it writes to tensors ({name})")
         if writes and name not in ("detach_", "requires_grad_"):
             place = self.known.place(args[0])
             if place in self.given or any(self.known.place(x) == place for x in self.known.externals.values()):
-                raise DeclinedError(f"it changes a tensor that it is given, or refers to ({name})")
+                self.refuse(f"it changes a tensor that it is given, or refers to ({name})")
             self.written.add(place)
 
     def after(self, func: Any, name: str, writes: bool, args: Any, named: Any, result: Any) -> None:
         if name in ("detach_", "requires_grad_", *aten.READING):
             return
+        if name == "lift_fresh" and args[0] not in self.known:
+            self.cuts.look_at_entries()
         try:
             found = self.known.of_result(func, name, writes, args, named, result)
         except UnknownRowError as error:

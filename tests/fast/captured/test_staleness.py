@@ -1,5 +1,6 @@
 """Whatever changes between two solves of a field, the second one is of the field as it then is."""
 
+import enum
 import functools
 import random
 import types
@@ -172,6 +173,9 @@ def _as_before() -> Iterator[None]:
     nn.Tanh.forward = tanh  # type: ignore[method-assign]
     Settings.nested.update(nested)
     vars(counted)["alpha"], WithDescriptor.__dict__["gain"].value, DECORATED[0] = 0.5, 0.5, 0.5
+    Speed.FAST.gain = 0.5
+    if "flag" in vars(Reads):
+        delattr(Reads, "flag")
 
 
 ELSEWHERE: dict[str, tuple[Callable[[], Any], Change]] = {
@@ -245,6 +249,50 @@ ELSEWHERE: dict[str, tuple[Callable[[], Any], Change]] = {
         lambda _: torch.set_default_dtype(torch.float32),
     ),
 }
+
+
+ELSEWHERE |= {
+    "how often a weight was written to": (
+        lambda: called(Reads(made_once, layer=nn.Linear(2, 2), made={})),
+        lambda field: torch.no_grad()(field.layer.weight.mul_)(2),
+    ),
+    "whether a weight has a gradient": (
+        lambda: Reads(lambda self, z: z if self.layer.weight.grad is None else -z, layer=nn.Linear(2, 2)),
+        lambda field: setattr(field.layer.weight, "grad", torch.ones(2, 2)),
+    ),
+    "a member of an enumeration": (
+        lambda: Reads(lambda self, z: z * self.speed.gain, speed=Speed.FAST),
+        lambda _: setattr(Speed.FAST, "gain", 2.0),
+    ),
+    "an attribute of any name": (
+        lambda: Reads(lambda self, z: z if hasattr(self, "".join("flag")) else -z),
+        lambda _: setattr(Reads, "flag", True),
+    ),
+    "numbers that a field takes to Python": (
+        lambda: Reads(lambda self, z: z * sum(self.numbers.tolist()), numbers=torch.ones(2, device="cpu")),
+        lambda field: field.numbers.mul_(2),
+    ),
+}
+
+
+class Speed(enum.Enum):
+    FAST = 0.5
+
+    def __init__(self, gain: float) -> None:
+        self.gain = gain
+
+
+def made_once(field: Any, z: Tensor) -> Any:
+    """What is made of a weight, anew after each time that it was written to."""
+    weight = field.layer.weight
+    if weight._version not in field.made:
+        field.made = {weight._version: weight.detach().exp()}
+    return z @ field.made[weight._version]
+
+
+def called(field: Any) -> Any:
+    field(torch.zeros(()), torch.zeros(1, 2))
+    return field
 
 
 def put_on(value: Any, **attributes: Any) -> Any:
