@@ -265,7 +265,7 @@ def restless() -> Iterator[None]:
 def test_several_threads_may_keep_what_they_found_at_once() -> None:
     def keep(thread: int) -> None:
         for n in range(1000):
-            traced._keep(traced._shared, traced.SHARED, (thread, n), (n, True), "it is not row-wise")
+            traced._keep(traced._shared, traced.SHARED, (thread, n), (n, True, None), "it is not row-wise")
 
     run_together(*(partial(keep, thread) for thread in range(4)))
     assert len(traced._shared) == traced.SHARED

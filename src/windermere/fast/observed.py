@@ -16,6 +16,7 @@ from windermere.fast.cuts import Questions
 from windermere.fast.fingerprint import Fingerprint, fingerprint
 from windermere.fast.recipe import tensors_in
 from windermere.fast.snapshot import take_snapshot
+from windermere.fast.starts import as_laid
 from windermere.solvers.adjoint import check_nothing_is_hidden
 
 READING = frozenset(
@@ -42,15 +43,16 @@ class Observed:
 Rate = Callable[[Tensor, Tensor], Tensor]
 
 
-def observe(field: Any, rate: Rate, t: Tensor, z: Tensor, *, graded: bool) -> Observed:
+def observe(field: Any, rate: Rate, t: Tensor, z: Tensor, *, graded: bool, inferring: bool = False) -> Observed:
     """Watch the field when this rate calls it, twice; a `NotReplayableError` where it could not be replayed.
 
-    Where a gradient is wanted, one of the calls is on autograd's tape: both must give the same.
+    Where a gradient is wanted, one of the calls is on autograd's tape, as within a solve; where the solve is in
+    inference mode, one of them is: both must give the same.
     """
     before = fingerprint(field)
     undo = take_snapshot(before.met)
     try:
-        read, results = _watched_calls(field, before, rate, t.clone(), z.detach().clone(), graded)
+        read, results = _watched_calls(field, before, rate, t.clone(), as_laid(z, z), (graded, inferring))
     except BaseException:
         undo()
         raise
@@ -59,14 +61,16 @@ def observe(field: Any, rate: Rate, t: Tensor, z: Tensor, *, graded: bool) -> Ob
 
 
 def _watched_calls(
-    field: Any, before: Fingerprint, rate: Rate, t: Tensor, z: Tensor, graded: bool
+    field: Any, before: Fingerprint, rate: Rate, t: Tensor, z: Tensor, modes: tuple[bool, bool]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """The tensors that were read, and the rates."""
     watch, results = _watch((t, z)), []
-    for taped in (graded, False):
+    graded, inferring = modes
+    for taped, mode in ((graded, False), (False, inferring)):
         z.requires_grad_(taped)
-        with watch.questions, watch, torch.set_grad_enabled(taped):
-            k = rate(t, z)
+        state = z.view_as(z) if taped else z  # as a solve has it, no leaf
+        with watch.questions, watch, torch.inference_mode(mode), torch.set_grad_enabled(taped):
+            k = rate(t, state)
         if watch.refused:  # a field may catch it, as it does other exceptions
             raise NotReplayableError(watch.refused)
         results.append(k.detach())

@@ -19,6 +19,7 @@ from windermere.fast.look import UnknownFieldError
 from windermere.fast.program import Program, evaluate
 from windermere.fast.recipe import Recipe
 from windermere.fast.snapshot import take_snapshot
+from windermere.fast.starts import Start, as_laid, start_of
 from windermere.fast.trace import DeclinedError, Rate, trace
 from windermere.solvers import Problem
 from windermere.solvers.field import packed_rate
@@ -31,10 +32,6 @@ AGREEMENT = {torch.float32: 2e-4, torch.float64: 1e-9}
 LARGEST_STATE = 1 << 18
 
 
-Start: TypeAlias = tuple[int, bool]
-"""How many samples a state has, and whether it needs a gradient: fields may ask for either."""
-
-
 @dataclass(frozen=True)
 class Known:
     """A program, where its tensors are in a fingerprint, and how its external ones are made of them."""
@@ -45,7 +42,7 @@ class Known:
     unread: tuple[int, ...] | None
     """As in `Traced`, by their places."""
     seen: "set[Start]"
-    """What the field was seen to do this from: with another number of samples, it may do something else."""
+    """What the field was seen to do this from: from another start, it may do something else."""
     is_alike: bool
     """As in `Traced`: a fingerprint has all that this depends on."""
 
@@ -109,7 +106,7 @@ def traced(problem: Problem) -> Traced:
     own = (found.structure, problem.layout.parts and tuple(p[1:] for p in problem.layout.parts))
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
     kind = (own, z.shape[1], z.dtype, z.device, modes, bool(problem.layout.groups))
-    start = _start_of(problem)
+    start = start_of(problem.z0)
     known = _known(shelf.programs, kind, start) or _known(_shared, kind, start)
     if known is None:
         known = _known_after_all(shelf.programs.get(kind) or _shared.get(kind), problem, found)
@@ -161,10 +158,6 @@ def _shelf_of(it: Any) -> _Shelf:
         raise DeclinedError(f"a {type(it).__name__} cannot be remembered") from error
 
 
-def _start_of(problem: Problem) -> Start:
-    return len(problem.z0), problem.z0.requires_grad
-
-
 def _known(programs: Programs, kind: Hashable, start: Start) -> Known | str | None:
     general = programs.get(kind)
     return general if isinstance(general, Known) and start in general.seen else programs.get((kind, start))
@@ -182,7 +175,7 @@ def _known_after_all(general: Known | str | None, problem: Problem, found: Finge
         return None
     finally:
         undo()
-    general.seen.add(_start_of(problem))
+    general.seen.add(start_of(problem.z0))
     return general
 
 
@@ -222,7 +215,7 @@ def _look(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known | str:
 
 
 def _checked(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known:
-    z = problem.z0.detach().clone().requires_grad_(torch.is_grad_enabled())
+    z = as_laid(problem.z0, problem.z0).requires_grad_(torch.is_grad_enabled())
     rate = packed_rate(problem.layout, problem.field)
     made = trace(rate, _time_within(problem, 0.29), z)
     after = fingerprint(problem.field)
@@ -239,7 +232,7 @@ def _checked(problem: Problem, found: Fingerprint, shelf: _Shelf) -> Known:
     used = [made.roots[k] for k in made.recipe.wanted] if not made.recipe.steps else []
     alike = bool(used) and all((x.dtype, x.device) == (z.dtype, z.device) for x in used)
     roots = tuple(places[id(x)] for x in made.roots)
-    return Known(_the_same(made.program), roots, made.recipe, own, {_start_of(problem)}, alike)
+    return Known(_the_same(made.program), roots, made.recipe, own, {start_of(problem.z0)}, alike)
 
 
 def _unread(it: Any, roots: Sequence[Tensor]) -> list[Tensor] | None:
@@ -265,7 +258,9 @@ def _compare_at_times(problem: Problem, rate: Rate, program: Program, recipe: Re
     for part, given in ((0.0, problem.z0.requires_grad), (0.83, True)):
         noise = torch.randn(z.shape, generator=random, dtype=z.dtype, device=z.device)
         t = _time_within(problem, part)
-        near = (z * (1 + 0.1 * noise) + 0.1 * noise).requires_grad_(given and torch.is_grad_enabled())
+        near = z * (1 + 0.1 * noise) + 0.1 * noise
+        near = as_laid(near, z) if part == 0 else torch.empty_like(z).copy_(near)
+        near.requires_grad_(given and (part == 0 or torch.is_grad_enabled()))
         _compare(rate, program, recipe, roots, t, near if part == 0 else near.clone(), random)
 
 
@@ -290,7 +285,7 @@ def _compare(
     others = [x for x in roots if x.requires_grad and not has_hooks(x)] if torch.is_grad_enabled() else []
     results = []
     for follow in (False, True):
-        start = z.detach().clone().requires_grad_(z.requires_grad)
+        start = as_laid(z, z).requires_grad_(z.requires_grad)
         start = start if z.is_leaf else start.clone()
         wanted = [start, *others] if z.requires_grad else others
         k = evaluate(program, recipe.made(roots), t, start) if follow else rate(t, start)

@@ -5,6 +5,7 @@ import gc
 import io
 import logging
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -260,3 +261,29 @@ def test_states_lie_as_they_like(z: Tensor, path: CapturedSteps, device: str) ->
 def test_states_of_16_bits_are_left_alone(path: CapturedSteps, device: str) -> None:
     solve(lambda t, z: -z, rows(device).bfloat16(), RK4)
     assert not path.shelf.captures
+
+
+ASKED: list[Callable[[Tensor], bool]] = [
+    *(lambda z: torch.is_inference_mode_enabled(), lambda z: z.is_leaf, lambda z: z.view(-1).ndim > 1),
+]
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_a_field_asks_of_its_state_is_answered_as_step_by_step(
+    asked: Callable[[Tensor], bool], path: CapturedSteps, device: str
+) -> None:
+    field = Asking(asked)
+    for way in (Way(RK4), Way(RK4, graded=False)):
+        for z in (rows(device), rows(device).t().contiguous().t()):
+            for mode in (False, True):
+                with torch.inference_mode(mode):
+                    assert_as_uncaptured(field, z, way)
+
+
+class Asking(nn.Module):
+    def __init__(self, asked: Callable[[Tensor], bool]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def forward(self, t: Tensor, z: Tensor) -> Tensor:
+        return z.square() if self.asked(z) else -z

@@ -21,6 +21,7 @@ from windermere.fast.captured.walks import Station
 from windermere.fast.fingerprint import Fingerprint, fingerprint
 from windermere.fast.look import UnknownFieldError
 from windermere.fast.observed import NotReplayableError, check_alone, observe
+from windermere.fast.starts import as_laid, strides_of
 from windermere.solvers import FastAdjoint, FastPath, Problem, Walked
 from windermere.solvers.field import packed_rate
 from windermere.solvers.paths import Adjoin, Adjoined
@@ -127,9 +128,10 @@ class CapturedSteps(FastPath):
         known.served = 0
         if known.captures > MOST_CAPTURES:
             raise NotReplayableError("its tensors are others at each solve")
+        inferring = torch.is_inference_mode_enabled()
         try:
             with torch.inference_mode(False):
-                return _capture(problem, print_, known, back)
+                return _capture(problem, print_, known, back, inferring)
         except (NotReplayableError, UnknownFieldError):
             raise
         except Exception as error:  # the field's own, CUDA's or Triton's
@@ -156,18 +158,20 @@ def _check(problem: Problem, devices: tuple[str, ...]) -> None:
         raise NotReplayableError("states are to be interpolated between fixed steps, or for each group")
     if problem.fixed and 1 < problem.grid.nodes.ndim >= z.ndim:
         raise NotReplayableError("members of the ensemble have one number each")
+    if torch.is_inference_mode_enabled() and torch.is_grad_enabled():
+        raise NotReplayableError("gradients are switched on where inference mode takes none")
     if is_looked_through() or is_in_a_mode() or torch.is_anomaly_enabled():
         raise NotReplayableError("PyTorch wants to see every operation")
     if z.is_cuda and torch.cuda.is_current_stream_capturing():
         raise NotReplayableError("it is part of another capture")
 
 
-def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool) -> Captured:
-    z = problem.z0.detach().clone()
+def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool, inferring: bool) -> Captured:
+    z = as_laid(problem.z0, problem.z0)
     t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + problem.times[0], z)
     graded = torch.is_grad_enabled() or back
     plain = packed_rate(problem.layout, problem.field)
-    observed = observe(problem.field, plain, t, z, graded=graded)
+    observed = observe(problem.field, plain, t, z, graded=graded, inferring=inferring)
     if observed.fingerprint.key != print_.key:
         raise NotReplayableError("a call changes the field itself")
     places = observed.reads
@@ -215,7 +219,7 @@ def _way_back(problem: Problem, found: Found, unread: tuple[Tensor, ...]) -> Adj
 def _kind(problem: Problem) -> Hashable:
     """What solves have in common that may share a capture."""
     z, layout = problem.z0, problem.layout
-    shape = (z.shape, z.dtype, z.device, layout.groups, layout.parts, layout.lead)
+    shape = (z.shape, strides_of(z), z.dtype, z.device, layout.groups, layout.parts, layout.lead)
     wanted = (torch.is_grad_enabled(), z.requires_grad, problem.interpolate, bool(problem.adaptive), problem.compile)
     return (*shape, *wanted, problem.tableau, problem.grid.nodes.ndim if problem.fixed else 0, *_settings())
 
@@ -232,7 +236,7 @@ SETTINGS = tuple(
 
 def _settings() -> tuple[Hashable, ...]:
     own = torch.get_default_dtype(), torch.are_deterministic_algorithms_enabled()
-    return *own, *map(_setting, SETTINGS)
+    return *own, torch.is_inference_mode_enabled(), *map(_setting, SETTINGS)
 
 
 def _setting(find: Callable[[Any], Hashable]) -> Hashable:
