@@ -1,6 +1,8 @@
 """Matrices of all widths in C, which takes many units at once; and weights that are others on the way back."""
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
@@ -49,3 +51,29 @@ def test_weights_of_another_dtype_by_the_time_of_the_way_back_are_not_read_as_th
     field.double()
     with pytest.raises(RuntimeError, match="dtype"):
         torch.autograd.grad(end.sum(), z)
+
+
+def in_another_dtype(field: nn.Module) -> None:
+    field.to(torch.float16)
+
+
+def of_one_number(field: nn.Module) -> None:
+    for p in field.parameters():
+        p.data = p.data.new_zeros(1)
+
+
+@pytest.mark.parametrize("change", [in_another_dtype, of_one_number])
+@pytest.mark.parametrize("solver", [wm.FixedStep("rk4", step=1 / 2), wm.Adaptive("bosh32", tolerance=1e-3)])
+def test_gradients_of_weights_that_shrank_before_the_way_back_are_those_of_the_solve(
+    solver: Any, change: Callable[[nn.Module], None], taken: list[str]
+) -> None:
+    """Room for them is not what the weights take by then: C would write beyond it."""
+    field, found = network(2, 60, 60), []
+    for changed in (False, True):
+        end: Tensor = wm.solve(field, state((2,)).detach(), solver).final
+        if changed:
+            change(field)
+        call: Any = end.grad_fn
+        found.append([g for g in call.call.back(torch.ones_like(end), False, call.saved_tensors[0]) if g is not None])
+    torch.testing.assert_close(*found)
+    assert taken[1::2] == ["back"] * 2

@@ -214,6 +214,8 @@ class Call:
         self.start = laid_out(z.detach())
         self.weights = [w if w.is_leaf and is_laid_out(w) else laid_out(w.detach()) for w in weights]
         """Their numbers one after the other, on no tape; a weight itself where it is a leaf that has them so."""
+        self.shapes = [w.shape for w in self.weights]
+        """A weight may be of another shape, or dtype, by the time of the way back (module.to, .data)."""
         self.memory: Tensor | None = (
             self.start.new_empty(plan.entries) if self.keep else _room("memory", plan.entries, self.start)
         )
@@ -265,7 +267,7 @@ class Call:
         self, name: str, walk: NativeWalk, steps: int, on_end: Tensor, on_start: Tensor | None
     ) -> list[Tensor]:
         """Run a function that also computes the gradients of the weights."""
-        gradients = [torch.zeros_like(w) for w in self.weights]
+        gradients = [self.start.new_zeros(shape) for shape in self.shapes]
         plan, size = self.plan, self.start.element_size()
         scratch = _room("scratch", plan.rates + plan.redone + plan.shares, self.start)
         walk.rates = address = scratch.data_ptr()
