@@ -216,6 +216,23 @@ def has_hooks(tensor: Tensor) -> bool:
         return True
 
 
+_HOOKS = "_backward_hooks"
+
+
+@contextmanager
+def without_hooks(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Within it, nobody sees parts of these tensors' gradients: their hooks are for the whole, and called once. Without
+    it: they are called."""
+    kept = [(tensor, hooks) for tensor in tensors if (hooks := getattr(tensor, _HOOKS, None))]
+    for tensor, _ in kept:
+        setattr(tensor, _HOOKS, None)
+    try:
+        yield
+    finally:
+        for tensor, hooks in kept:
+            setattr(tensor, _HOOKS, hooks)
+
+
 _global_hooks = (
     _find("torch.nn.modules.module._global_forward_hooks"),
     _find("torch.nn.modules.module._global_forward_pre_hooks"),

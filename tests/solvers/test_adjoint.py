@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from tests.solvers.fields import DOUBLE, Network, some_states
 from tests.solvers.test_gradients import gradients, loss_of
 from windermere.errors import FieldError, NonFiniteError
-from windermere.solvers import METHODS, Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, solve
+from windermere.solvers import METHODS, Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, fast_paths, solve
 
 TIMES = pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.4, 0.5, 1.2)])
 
@@ -344,3 +344,26 @@ def test_a_loss_on_the_first_and_the_last_state_has_both_gradients() -> None:
     (both,) = torch.autograd.grad(states.square().sum(), z, retain_graph=True)
     (last,) = torch.autograd.grad(states[1].square().sum(), z)
     assert torch.equal(both, last + 2 * z)
+
+
+@pytest.mark.parametrize("solver", [FixedStep("rk4", step=1 / 4), Adaptive("bosh32", tolerance=1e-3)])
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_hook_on_a_parameter_sees_its_whole_gradient_once(solver: Any, fast: bool) -> None:
+    """As one that clips gradients: on each step's share of it, it would clip another sum."""
+    field, seen, found = Network(), list[Tensor](), []
+
+    def halved(on: Tensor) -> Tensor:
+        seen.append(on)
+        return on / 2
+
+    with fast_paths(fast):
+        for _ in range(2):
+            end: Any = solve(field, some_states(3, 2), solver, gradient="adjoint").final
+            field.zero_grad()
+            end.square().sum().backward()
+            found.append([torch.zeros(()) if p.grad is None else p.grad for p in field.parameters()])
+            for p in field.parameters():
+                p.register_hook(halved)  # type: ignore[no-untyped-call]
+    whole, halves = found
+    assert len(seen) == len(halves)
+    torch.testing.assert_close(halves, [on / 2 for on in whole])

@@ -163,6 +163,17 @@ def test_hooks_of_tensors_are_known(method: str) -> None:
     assert not _torch_private.has_hooks(x)
 
 
+def test_hooks_of_tensors_are_left_out_for_a_while() -> None:
+    x, calls = torch.ones(2, requires_grad=True), list[int]()
+    handle = x.register_hook(lambda _: calls.append(1))  # type: ignore[no-untyped-call]
+    for wanted in ([], [1]):
+        with _torch_private.without_hooks([x] if not wanted else []):
+            torch.autograd.grad(x.sum(), x)
+        assert calls == wanted
+    handle.remove()
+    assert not _torch_private.has_hooks(x)
+
+
 def test_what_a_tensor_does_not_tell_is_perhaps(without: Without) -> None:
     without(*OF_TENSORS)
     assert _torch_private.times_written(torch.zeros(2)) is None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import gradient_edge, is_forward_mode, pulled_back, times_written
+from windermere._torch_private import gradient_edge, is_forward_mode, pulled_back, times_written, without_hooks
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -261,7 +261,8 @@ class AdjointRate:
                 outputs.append(k)
                 cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
         if outputs and self.parameters:
-            return pulled_back(outputs, self.parameters, cotangents)
+            with without_hooks(self.parameters):
+                return pulled_back(outputs, self.parameters, cotangents)
         return [None] * len(self.parameters)
 
     def take_over(self, shares: list[Tensor]) -> None:
