@@ -287,3 +287,12 @@ class Asking(nn.Module):
 
     def forward(self, t: Tensor, z: Tensor) -> Tensor:
         return z.square() if self.asked(z) else -z
+
+
+def test_a_field_that_is_zero_at_first_is_watched_later(path: CapturedSteps, device: str) -> None:
+    def growing(t: Tensor, z: Tensor) -> Tensor:
+        return t * z if z.requires_grad else -t * z
+
+    way = Way(RK4)
+    assert_as_uncaptured(growing, rows(device), way)
+    assert not path.shelf.captures

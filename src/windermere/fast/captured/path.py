@@ -168,7 +168,9 @@ def _check(problem: Problem, devices: tuple[str, ...]) -> None:
 
 def _capture(problem: Problem, print_: Fingerprint, known: Known, back: bool, inferring: bool) -> Captured:
     z = as_laid(problem.z0, problem.z0)
-    t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + problem.times[0], z)
+    first, last = problem.ends
+    moment = first + 0.29 * (last - first)  # at the ends a field may be zero, whatever it does
+    t = problem.layout.columns(torch.zeros(problem.layout.groups).numpy() + moment, z)
     graded = torch.is_grad_enabled() or back
     plain = packed_rate(problem.layout, problem.field)
     observed = observe(problem.field, plain, t, z, graded=graded, inferring=inferring)
