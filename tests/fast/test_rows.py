@@ -290,3 +290,24 @@ def test_a_hyperbolic_tangent_errs_by_few_roundings_and_is_never_above_1(dtype: 
     assert ((found.double() - wanted).abs() <= 3 * torch.finfo(dtype).eps * wanted.abs()).all()
     assert found.abs().max() == 1
     assert taken == ["there"]
+
+
+@pytest.mark.parametrize("function", [torch.sign, lambda x: x**0])
+@pytest.mark.parametrize("gradient", ["backprop", "adjoint"])
+def test_what_has_a_gradient_of_zero_can_be_differentiated(function: Any, gradient: Any, taken: list[str]) -> None:
+    class Stepped(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.tensor([0.5, -0.5], dtype=DOUBLE))
+
+        def forward(self, t: Tensor, z: Tensor) -> Any:
+            return function(self.weight * z)
+
+    for fast in (True, False):
+        field = Stepped()
+        with wm.fast_paths(fast):
+            end: Any = wm.solve(field, state((2,)).detach(), wm.FixedStep("euler", step=1 / 4), gradient=gradient).final
+        end.sum().backward()
+        assert field.weight.grad is not None
+        assert field.weight.grad.tolist() == [0.0, 0.0]
+    assert taken == ["there", "back" if gradient == "backprop" else "adjoin"]
