@@ -22,8 +22,10 @@ from windermere.paper.studies.tied_sampler.fitting import Batches, Fit
 from windermere.paper.studies.tied_sampler.image_findings import image_findings
 from windermere.paper.studies.tied_sampler.image_runs import SMALL, WHOLE, image_settings
 from windermere.paper.studies.tied_sampler.image_runs import image_runs as runs_of
-from windermere.paper.studies.tied_sampler.images import PIXELS, UNet
+from windermere.paper.studies.tied_sampler.images import AIM, OTHER_REWARD, PIXELS, RATIO, UNet
 from windermere.paper.studies.tied_sampler.kept import DIGITS_KEPT, as_text, images_of
+from windermere.paper.studies.tied_sampler.measures import ByReward
+from windermere.paper.studies.tied_sampler.rewards import Reward
 from windermere.paper.studies.tied_sampler.rows import DIGITS, OPINIONS, TUNED, DigitRow, OpinionRow, TunedRow
 from windermere.paper.studies.tied_sampler.runs import MATCHING, Scale, carry_out
 from windermere.paper.studies.tied_sampler.study import TIED_IMAGE_SAMPLER
@@ -121,6 +123,28 @@ def test_digits_are_pooled_and_what_judges_them_has_the_same_scale() -> None:
     assert len({as_text(one) for one in tests}) == 10  # all of them, and none twice
 
 
+@pytest.mark.usefixtures("few_digits")
+def test_the_reward_is_the_log_probability_of_one_digit() -> None:
+    digits, (images_seen, labels) = images.digits(SMALL, Place()), images._read(14, "test")
+    classifier = images._classifier(SMALL, images.KINDS[SMALL], images.CLASSIFIERS, Place())
+    lacking = digits.reward.shortfall(images_seen)
+    torch.testing.assert_close((-lacking).exp(), classifier(images_seen).softmax(dim=1)[:, AIM])
+    assert digits.reward.real == pytest.approx(float(lacking[labels == AIM].mean()))
+    assert digits.reward.real < float(lacking[labels != AIM].min())
+    assert not torch.equal(digits.other_rewards[OTHER_REWARD].shortfall(images_seen), lacking)
+    assert digits.other_rewards[RATIO].real == 0
+
+
+def test_samples_that_lack_less_than_real_ones_are_not_told_apart_by_their_ratio() -> None:
+    own = torch.full((50,), 1e-4)
+    for real, flow, tied in ((0.1, 3e-4, False), (0.1, 0.049, False), (0.1, 0.052, True), (0.0, 3e-4, True)):
+        yardstick = ByReward(Reward(lambda samples: samples, real=real))
+        assert (yardstick.excess(torch.full((50,), flow), own).low > 0) == tied
+    ratio = ByReward(Reward(lambda samples: samples, real=0.1))
+    own = torch.full((50,), 0.2)  # more than real ones lack, so that half of it is allowed
+    assert [ratio.excess(times * own, own).low > 0 for times in (1.49, 1.51)] == [False, True]
+
+
 def test_kept_images_are_the_same_to_a_shade() -> None:
     image = torch.linspace(-1.2, 1.2, 49).reshape(1, 7, 7)
     row = DigitRow(run="a", seed=0, stage="own", sample=0, side=7, pixels=as_text(image))
@@ -215,6 +239,26 @@ def test_a_run_whose_matching_was_cut_off_ends_with_the_same_rows(
 
 
 @pytest.mark.usefixtures("few_digits")
+def test_a_rewarded_run_has_rows_digits_and_figures_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "audited", lambda *_: SimpleNamespace(outcome="FLOW"))
+    (rewarded,) = (one for one in image_settings(SMALL, (2,), ()) if one.loss == "reward")
+    tables = carry_out(rewarded, replace(TINY, drawn=(rewarded.run,)), 0)
+    (row,), test = tables[TUNED], measures.held_out(SMALL, 0, TINY.samples, TINY.real)
+    before = measures.sampled(models.matched(SMALL, "unet", 0, TINY.matching), test, FixedStep.of("euler", steps=2))
+    assert row.own_before == pytest.approx(float(test.data.reward.shortfall(before).mean()), rel=1e-4)
+    assert {opinion.yardstick for opinion in tables[OPINIONS]} == {OTHER_REWARD, RATIO}
+    (ratio,) = (opinion for opinion in tables[OPINIONS] if opinion.yardstick == RATIO)
+    assert (ratio.own, ratio.flow, ratio.gap) == (row.own, row.flow, row.gap)
+    assert len(tables[DIGITS]) == 4 * DIGITS_KEPT
+    both = Tables({table: tables[table] for table in TIED_IMAGE_SAMPLER.tables})
+    figures = TIED_IMAGE_SAMPLER.draw(both, tmp_path)
+    assert [path.name for path in figures] == [
+        "tied-sampler-images-reward.png",
+        "tied-sampler-images-reward-digits.png",
+    ]
+
+
+@pytest.mark.usefixtures("few_digits")
 @pytest.mark.parametrize("name", image_runs.IMAGE_CONTROLLERS)
 def test_a_controller_reviews_images(name: str) -> None:
     tuned = tune(UNet(14, 4), images.digits(SMALL, Place()), "energy", runs.CONTROLLERS[name], 0, runs.EVERY)
@@ -229,7 +273,7 @@ def test_the_small_runs_come_first_and_have_a_control_each() -> None:
     small = [name for name in every if name.startswith(SMALL)]
     assert list(every)[: len(small)] == small
     for steps in image_runs.STEPS:
-        for loss in ("energy", MATCHING):
+        for loss in ("energy", "reward", MATCHING):
             assert every[f"{SMALL}-unet-{loss}-euler-{steps}"].seeds == SEEDS
     assert all(every[name].seeds == SEEDS for name in every if name.startswith(WHOLE))
     for scale in image_runs.SCALES.values():
@@ -289,6 +333,19 @@ def test_findings_tell_the_change_the_control_and_other_yardsticks() -> None:
     assert told[3].startswith("0 of 3 tied, 0 harmed, flow 0.01 to 0.008 (paired t-test, 3 seeds, p < 0.001); tuned")
     assert "tuned through 2 steps, the flow's differs from that by +0.023" in told[3]
     assert told[4] == "2 of 3 with 2; harmed: 0 with 2"
+
+
+def test_findings_of_rewards_are_told_apart_from_those_of_distances() -> None:
+    rows = [a_row(loss, 2, seed, tied=loss == "reward") for loss in ("energy", "reward") for seed in (0, 1)]
+    fields = {name: getattr(rows[2], name) for name in OpinionRow.__dataclass_fields__ if name != "yardstick"}
+    judged = [OpinionRow(**{**fields, "seed": seed, "tied": seed < 1}, yardstick=OTHER_REWARD) for seed in (0, 1)]
+    found = image_findings(Tables({TUNED: rows, OPINIONS: judged}))
+    claims = [(finding.claim.split(" ")[0], finding.case.split(", ", 2)[2:]) for finding in found]
+    assert claims == [
+        *(("How", [loss]) if n == 0 else ("From", [loss]) for loss in ("energy", "reward") for n in (0, 1)),
+        *(("What", []), ("What", ["reward"]), ("Who", [OTHER_REWARD])),
+    ]
+    assert found[-1].ours == "1 of 2 with 2; harmed: 0 with 2"
 
 
 # The pages.

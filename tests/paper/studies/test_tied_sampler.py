@@ -70,9 +70,9 @@ def test_points_have_the_middle_and_the_spread_that_one_reads_off_their_formula(
 def test_a_sample_falls_short_of_a_reward_by_its_distance_from_the_nearest_aim(data: str) -> None:
     points = models.POINTS[data]
     samples = points.aims.repeat_interleave(2, dim=0) + torch.tensor([[0.3, 0.4], [0.0, 0.0]]).repeat(2, 1)
-    assert points.shortfall(samples).tolist() == pytest.approx([0.5, 0, 0.5, 0], abs=1e-6)
+    assert points.reward.shortfall(samples).tolist() == pytest.approx([0.5, 0, 0.5, 0], abs=1e-6)
     real = points.draw(4000, generator())
-    assert float((points.shortfall(real) < 0.3).float().mean()) > 0.03  # aims lie among the data
+    assert float((points.reward.shortfall(real) < 0.3).float().mean()) > 0.03  # aims lie among the data
 
 
 @pytest.mark.parametrize("network", models.NETWORKS)

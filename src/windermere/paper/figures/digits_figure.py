@@ -39,8 +39,9 @@ class DistancesPanel:
     """One yardstick."""
 
     title: str
+    score: str
     lines: Mapping[str, Mapping[int, Sequence[float]]]
-    """By name of `LOOKS`, and by the number of Euler steps: distances [S]."""
+    """By name of `LOOKS`, and by the number of Euler steps: distances, or what a reward lacks [S]."""
 
 
 @house_style
@@ -52,7 +53,7 @@ def draw_distances(panels: Sequence[DistancesPanel], path: Path) -> None:
     for axes, panel, letter in zip(row, panels, ascii_lowercase, strict=False):
         _draw_distances(axes, panel)
         axes.set_title(f"({letter}) {panel.title}", fontsize=11)
-    body.axes[0].set_ylabel("energy distance from real digits")
+    body.axes[0].set_ylabel(panels[0].score)
     shown = [name for name in LOOKS if any(panel.lines.get(name) for panel in panels)]
     add_legend(body, [_sign(name) for name in shown])
     save(canvas, path)

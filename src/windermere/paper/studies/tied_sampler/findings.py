@@ -3,7 +3,8 @@
 The rule of the critical number: the smallest number of Euler steps of the grid from which on, there and with all more
 steps, no seed is tied. A model is tied if its samples under the flow are surely worse than those of its own solver, by
 more than is allowed: by the 95% interval of their difference, from the same noise, beyond the noise of as many real
-samples (energy) or beyond half of the own shortfall (reward). "Harmed" is a flow that is surely worse than before.
+samples (energy) or beyond half of the own shortfall (reward; of images, of real ones' shortfall if that is more).
+"Harmed" is a flow that is surely worse than before.
 """
 
 from collections import Counter

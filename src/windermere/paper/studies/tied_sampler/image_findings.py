@@ -14,26 +14,31 @@ from windermere.paper.studies.tied_sampler.findings import (
     sampler_findings,
 )
 from windermere.paper.studies.tied_sampler.rows import OPINIONS, TUNED, OpinionRow, TunedRow
-from windermere.paper.studies.tied_sampler.runs import MATCHING
+from windermere.paper.studies.tied_sampler.runs import LOSSES, MATCHING
 
 
 def image_findings(tables: Tables) -> list[Finding]:
     found = sampler_findings(tables)
     for data, network in IMAGES:
-        energy, control = (constant(of_setting(tables[TUNED], data, network, k), "euler") for k in ("energy", MATCHING))
+        energy, reward, control = (
+            constant(of_setting(tables[TUNED], data, network, k), "euler") for k in (*LOSSES, MATCHING)
+        )
         case = f"{NAMES[data]}, {NAMES[network]}"
-        if energy:
-            found.append(of_ours("What tuning does to the own samples and to the flow's.", _changes(energy), case))
+        found += _changes(energy, case)
         if control:
             claim = "What as many evaluations of flow matching do in its place."
             found.append(of_ours(claim, _controls(energy, control), case))
         found += _opinions(tables[OPINIONS], energy, case)
+        found += _changes(reward, f"{case}, reward")
+        found += _opinions(tables[OPINIONS], reward, case)
     return found
 
 
-def _changes(energy: dict[int, list[TunedRow]]) -> str:
+def _changes(tuned: dict[int, list[TunedRow]], case: str) -> Iterator[Finding]:
     """For each number of steps, the means before and after, and whether the flow's change is more than chance."""
-    return "; ".join(f"{n} steps: {_change(rows)}" for n, rows in energy.items())
+    if tuned:
+        told = "; ".join(f"{n} steps: {_change(rows)}" for n, rows in tuned.items())
+        yield of_ours("What tuning does to the own samples and to the flow's.", told, case)
 
 
 def _change(rows: Sequence[TunedRow]) -> str:
@@ -69,11 +74,11 @@ def _controls(energy: dict[int, list[TunedRow]], control: dict[int, list[TunedRo
     return "; ".join(parts)
 
 
-def _opinions(rows: Sequence[OpinionRow], energy: dict[int, list[TunedRow]], case: str) -> Iterator[Finding]:
+def _opinions(rows: Sequence[OpinionRow], tuned: dict[int, list[TunedRow]], case: str) -> Iterator[Finding]:
     """By each of the other yardsticks, who is tied."""
     for yardstick in dict.fromkeys(row.yardstick for row in rows):
         mine = {row.key: row for row in rows if row.yardstick == yardstick}
-        told_of = {n: [mine[row.key] for row in some if row.key in mine] for n, some in energy.items()}
+        told_of = {n: [mine[row.key] for row in some if row.key in mine] for n, some in tuned.items()}
         words = ", ".join(f"{sum(r.tied is True for r in some)} of {len(some)} with {n}" for n, some in told_of.items())
         harmed = ", ".join(f"{sum(r.harmed is True for r in some)} with {n}" for n, some in told_of.items())
         if any(told_of.values()):

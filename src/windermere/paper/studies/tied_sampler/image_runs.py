@@ -3,16 +3,22 @@
 from collections.abc import Iterator, Mapping
 
 from windermere.paper.studies.study import SEEDS, OwnRun
+from windermere.paper.studies.tied_sampler.measures import REWARD
 from windermere.paper.studies.tied_sampler.runs import MATCHING, Scale, Setting, runs_of, settings_of
 
 UNET, SMALL, WHOLE = "unet", "mnist14", "mnist28"
 STEPS, WHOLE_STEPS = (2, 4, 8, 16), (1, 2, 4, 8, 16, 20, 32, 64)
 IMAGE_CONTROLLERS = ("algorithm2-midpoint", "steady-midpoint")
+"""Only the last with a reward: its logarithm falls without end, and with it the steps that Algorithm 2 would take."""
 QUICK_STEPS = (2, 8)
+REWARDED_DRAWN = (2, 16)
+"""Steps of rewarded runs of whose first seed samples are kept."""
 
 
 def _named(data: str, steps: tuple[int, ...]) -> tuple[str, ...]:
-    return tuple(f"{data}-{UNET}-energy-euler-{n}" for n in steps)
+    energy = [f"energy-euler-{n}" for n in steps]
+    reward = [f"reward-euler-{n}" for n in steps if n in REWARDED_DRAWN]
+    return tuple(f"{data}-{UNET}-{name}" for name in (*energy, *reward))
 
 
 SCALES: Mapping[str, Scale] = {
@@ -47,8 +53,9 @@ QUICK_SCALE = Scale(
 
 
 def image_settings(data: str, steps: tuple[int, ...], controllers: tuple[str, ...]) -> Iterator[Setting]:
-    """What is tuned, and for each number of steps its control."""
+    """What is tuned, by a distance or by a reward, and for each number of steps its control."""
     yield from settings_of(data, UNET, steps, controllers=controllers, losses=("energy",))
+    yield from settings_of(data, UNET, steps, controllers=controllers[-1:], losses=(REWARD,))
     yield from settings_of(data, UNET, steps, losses=(MATCHING,))
 
 

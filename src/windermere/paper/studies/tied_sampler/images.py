@@ -16,6 +16,7 @@ from torch.nn import functional
 from windermere.paper import data
 from windermere.paper.studies.study import Place
 from windermere.paper.studies.tied_sampler.fitting import Batches, Fit
+from windermere.paper.studies.tied_sampler.rewards import Reward
 
 FREQUENCIES, FASTEST = 16, 1.3
 """So many waves tell the time, the fastest of 10^1.3 radians."""
@@ -26,6 +27,11 @@ CLASSIFIERS = 2000
 REAL = 5000
 """So many real images say how far apart they are."""
 PIXELS, FEATURES, OTHER = "pixels", "features", "another classifier"
+AIM = 3
+"""The rewarded digit; any would do. The reward is the logarithm of the probability that a classifier gives it."""
+OTHER_REWARD, RATIO = "another classifier's reward", "the reward's ratio"
+"""What judges rewarded samples besides: a classifier that took no part, and the plane's rule, by which 0.0002 is worse
+than 0.0001 although real digits lack 0.1."""
 Part: TypeAlias = Callable[[Tensor], Tensor]
 """Rows [n, d] of images."""
 
@@ -128,6 +134,9 @@ class Digits:
     kind: Kind
     parts: Mapping[str, Part]
     """What digits are judged by; each is scaled to a mean squared distance of 1 between real images."""
+    reward: Reward
+    other_rewards: Mapping[str, Reward]
+    """What judges rewarded samples besides."""
     dtype: torch.dtype = torch.float32
     """What tests compute in: float64 would take eight times as long, and tell no more of so few samples."""
 
@@ -159,18 +168,29 @@ class Digits:
         """The pixels alone, and the features of a classifier that has no part in any tuning."""
         return {name: self.parts[name] for name in (PIXELS, OTHER)}
 
-    def shortfall(self, samples: Tensor) -> Tensor:
-        raise NotImplementedError("images have no reward")
-
 
 @cache
 def digits(name: str, place: Place) -> Digits:
     """With its classifiers, which are trained once."""
     kind = KINDS[name]
-    first, second = (_classifier(name, kind, seed, place).features for seed in (CLASSIFIERS, CLASSIFIERS + 1))
+    first, second = (_classifier(name, kind, seed, place) for seed in (CLASSIFIERS, CLASSIFIERS + 1))
     real = _read(kind.side, "train")[0][:REAL].to(place.device)
-    parts = {PIXELS: nn.Flatten(), FEATURES: first, OTHER: second}
-    return Digits(kind, {name: _scaled(part, real) for name, part in parts.items()})
+    parts = {PIXELS: nn.Flatten(), FEATURES: first.features, OTHER: second.features}
+    scaled = {name: _scaled(part, real) for name, part in parts.items()}
+    reward, others = _reward(kind, first, place), _reward(kind, second, place)
+    return Digits(kind, scaled, reward, {OTHER_REWARD: others, RATIO: Reward(reward.shortfall)})
+
+
+@torch.no_grad()
+def _reward(kind: Kind, classifier: Classifier, place: Place) -> Reward:
+    """Minus the logarithm of the probability of one digit, and what real ones lack that no training has seen."""
+
+    def shortfall(samples: Tensor) -> Tensor:
+        lacking: Tensor = -classifier(samples).log_softmax(dim=1)[:, AIM]
+        return lacking
+
+    images, labels = _read(kind.side, "test")
+    return Reward(shortfall, real=float(shortfall(images[labels == AIM].to(place.device)).mean()))
 
 
 @torch.no_grad()

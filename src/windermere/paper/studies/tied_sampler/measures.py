@@ -4,7 +4,7 @@ Shapes: n samples.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -20,12 +20,15 @@ from windermere.auditing.statistics import Gap, paired_gap
 from windermere.nn.float64 import double_of
 from windermere.paper.studies.study import HERE, Place
 from windermere.paper.studies.tied_sampler.models import Data, data_of
+from windermere.paper.studies.tied_sampler.rewards import Reward
 from windermere.solvers import Adaptive, FixedStep, Solver, final_state
 
 FLOW = Adaptive("dopri54", tolerance=1e-8)
 """In float64: the flow itself, as far as any sample can tell."""
 IN_FLOAT32 = Adaptive("dopri54", tolerance=1e-4)
 """The flow of images: samples move by some hundredths of a percent, where the noise of so few is percents."""
+REWARD = "reward"
+"""The loss that is minus a reward; all others are, or are judged by, distances from data."""
 TIMES_OWN = 1.5
 """The audit's rule for errors: a shortfall under the flow that many times the own one is another."""
 
@@ -57,8 +60,7 @@ class ByDistance:
         return set_gap(self._measured(samples), self._measured(others))
 
     def excess(self, flow: Tensor, own: Tensor) -> Gap:
-        gap, noise = self.gap(flow, own), self.target.noise(len(own))
-        return Gap(value=gap.value - noise, low=gap.low - noise, high=gap.high - noise, samples=gap.samples)
+        return beyond(self.gap(flow, own), self.target.noise(len(own)))
 
     def _measured(self, samples: Tensor) -> Measured:
         return measured(self.target, samples)
@@ -72,9 +74,9 @@ def measured(target: Target, samples: Tensor) -> Measured:
 
 @dataclass(frozen=True, eq=False)
 class ByReward:
-    """The mean distance from the nearest aim; half as much again as the own one is allowed."""
+    """Minus the mean reward; half as much again is allowed, as the own samples lack or real ones, whichever is more."""
 
-    data: Data
+    reward: Reward
 
     def value(self, samples: Tensor) -> float:
         return float(self._each(samples).mean())
@@ -83,10 +85,17 @@ class ByReward:
         return paired_gap(self._each(samples), self._each(others))
 
     def excess(self, flow: Tensor, own: Tensor) -> Gap:
+        if self.value(own) < self.reward.real:
+            return beyond(self.gap(flow, own), (TIMES_OWN - 1) * self.reward.real)
         return paired_gap(self._each(flow), TIMES_OWN * self._each(own))
 
     def _each(self, samples: Tensor) -> NDArray[np.float64]:
-        return np.asarray(self.data.shortfall(samples))
+        return np.asarray(self.reward.shortfall(samples).double().cpu())
+
+
+def beyond(gap: Gap, allowed: float) -> Gap:
+    """What a gap is above what is allowed."""
+    return replace(gap, value=gap.value - allowed, low=gap.low - allowed, high=gap.high - allowed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +107,16 @@ class HeldOut:
     data: Data
     target: Target
     others: Mapping[str, Target]
-    """Distances from the same real samples, by which a model is judged besides."""
+    """Distances from the same real samples, by which a model that was tuned by one is judged besides."""
 
     def yardstick(self, loss: str) -> Yardstick:
-        return ByReward(self.data) if loss == "reward" else ByDistance(self.target)
+        return ByReward(self.data.reward) if loss == REWARD else ByDistance(self.target)
+
+    def opinions(self, loss: str) -> Mapping[str, Yardstick]:
+        """What judges besides, by name."""
+        if loss == REWARD:
+            return {name: ByReward(reward) for name, reward in self.data.other_rewards.items()}
+        return {name: ByDistance(target) for name, target in self.others.items()}
 
     @property
     def flow(self) -> Adaptive:
@@ -137,6 +152,6 @@ def audited(field: nn.Module, solver: FixedStep, test: HeldOut, loss: str, sampl
     sampler = Sampler(field, solver, order="tx", time="scalar")
     distance = SetDistance("energy", features=test.data.embed, name="energy")
     judged: dict[str, Any] = {"metric": distance, "data": test.real[:real]}
-    if loss == "reward":
-        judged = {"metric": Metric(lambda out, _: test.data.shortfall(out), better="lower", relative=True)}
+    if loss == REWARD:
+        judged = {"metric": Metric(lambda out, _: test.data.reward.shortfall(out), better="lower", relative=True)}
     return audit(sampler, test.noise[:samples].float(), samples=None, evidence=False, **judged)

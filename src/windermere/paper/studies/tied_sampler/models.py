@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from windermere.paper.studies.study import HERE, Place
 from windermere.paper.studies.tied_sampler.fitting import Batches, Fit
 from windermere.paper.studies.tied_sampler.images import KINDS, UNet, digits
+from windermere.paper.studies.tied_sampler.rewards import Reward
 
 Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
 """So many real samples [n, ...]."""
@@ -60,8 +61,12 @@ class Data(Protocol):
         """What else judges them, by name."""
         ...
 
-    def shortfall(self, samples: Tensor) -> Tensor:
-        """Minus the reward of each sample, [n]."""
+    @property
+    def reward(self) -> Reward: ...
+
+    @property
+    def other_rewards(self) -> Mapping[str, Reward]:
+        """What else judges rewarded samples, by name."""
         ...
 
 
@@ -87,9 +92,14 @@ class Points:
     def others(self) -> Mapping[str, Callable[[Tensor], Tensor]]:
         return {}
 
-    def shortfall(self, samples: Tensor) -> Tensor:
-        """Minus the reward of each sample, [n]: its distance from the nearest aim."""
-        return torch.cdist(samples, self.aims.to(samples)).amin(dim=1)
+    @property
+    def reward(self) -> Reward:
+        """Minus the distance from the nearest aim."""
+        return Reward(lambda samples: torch.cdist(samples, self.aims.to(samples)).amin(dim=1))
+
+    @property
+    def other_rewards(self) -> Mapping[str, Reward]:
+        return {}
 
 
 def eight_gaussians(n: int, generator: torch.Generator) -> Tensor:

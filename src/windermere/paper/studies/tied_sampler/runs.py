@@ -13,7 +13,6 @@ from windermere.paper.studies.rows import Tables, five_digits
 from windermere.paper.studies.study import HERE, SEEDS, OwnRun, Place
 from windermere.paper.studies.tied_sampler.kept import kept
 from windermere.paper.studies.tied_sampler.measures import (
-    ByDistance,
     Yardstick,
     audited,
     held_out,
@@ -153,8 +152,8 @@ def carry_out(one: Setting, scale: Scale, seed: int, place: Place = HERE) -> Tab
         audit=str(audited(field, tuned.solver, test, one.loss, scale.audited, scale.audited_real).outcome),
     )
     opinions = [
-        OpinionRow(run=one.run, seed=seed, yardstick=name, **_judged(ByDistance(target), made))
-        for name, target in test.others.items()
+        OpinionRow(run=one.run, seed=seed, yardstick=name, **_judged(yardstick, made))
+        for name, yardstick in test.opinions(one.loss).items()
     ]
     tables = kept(one.run, seed, made) if seed == SEEDS[0] and one.run in scale.drawn else Tables()
     if opinions:

@@ -60,9 +60,11 @@ def draw_images(tables: Tables, folder: Path) -> list[Path]:
     rows, judged = tables[TUNED], tables[OPINIONS]
     write_atomically(folder / "numbers.md", "\n".join((numbers(rows), opinions(judged))).encode())
     figures = (
-        ("", image_drawing.distances(tables), draw_distances),
+        ("", image_drawing.distances(tables, "energy"), draw_distances),
+        ("-reward", image_drawing.distances(tables, "reward"), draw_distances),
         ("-controllers", [panel for setting in IMAGES for panel in _controlled(rows, *setting)], draw_controlled),
-        ("-digits", image_drawing.digits(tables), draw_digits),
+        ("-digits", image_drawing.digits(tables, "energy"), draw_digits),
+        ("-reward-digits", image_drawing.digits(tables, "reward"), draw_digits),
     )
     return _drawn(figures, folder / "tied-sampler-images")
 
@@ -99,10 +101,11 @@ def _controlled(rows: Sequence[TunedRow], data: str, network: str) -> list[Contr
 
 def _controlled_by(rows: Sequence[TunedRow], data: str, network: str, loss: str) -> ControlledPanel:
     some = of_setting(rows, data, network, loss)
+    score = (image_drawing.SCORES if (data, network) in IMAGES else SCORES)[loss]
     found = {name: [row for row in some if row.through == name] for name in CONTROLLERS}
     return ControlledPanel(
         title=f"{NAMES[data]}, {NAMES[network]}: {loss}",
-        score=f"the flow's {SCORES[loss]}",
+        score=f"the flow's {score}",
         constant=_points(some, "euler"),
         controllers=[(k, [r.evaluations for r in v], [r.flow for r in v]) for k, v in found.items() if v],
         flow_before=[row.flow_before for row in some],

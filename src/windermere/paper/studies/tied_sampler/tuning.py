@@ -76,7 +76,7 @@ def loss_of(kind: str, data: Data) -> Loss:
     """The energy distance from data, or minus the mean reward; nothing holds a model to where it was before."""
     if kind == "energy":
         return lambda samples, real: energy_distance(data.embed(samples), data.embed(real))
-    return lambda samples, real: data.shortfall(samples).mean()
+    return lambda samples, real: data.reward.shortfall(samples).mean()
 
 
 def tune(field: nn.Module, data: Data, kind: str, through: FixedStep | Controller, seed: int, iterations: int) -> Tuned:
