@@ -98,12 +98,13 @@ def test_a_velocity_is_an_image_of_each_sample_alone(side: int) -> None:
 
 
 @pytest.mark.usefixtures("few_digits")
-def test_audits_find_its_flow_in_float32() -> None:
+@pytest.mark.parametrize(("loss", "metric"), [("energy", "energy distance"), ("reward", "the metric")])
+def test_audits_find_its_flow_in_float32(loss: str, metric: str) -> None:
     torch.manual_seed(0)
     test = measures.held_out(SMALL, 0, 10, 20)
-    verdict = measures.audited(UNet(14, 4), FixedStep.of("euler", steps=1), test, "energy", samples=10, real=20)
+    verdict = measures.audited(UNet(14, 4), FixedStep.of("euler", steps=1), test, loss, samples=10, real=20)
     assert verdict.reference.dtype == "float32"
-    assert verdict.metric == "energy distance"
+    assert verdict.metric == metric
 
 
 @pytest.mark.usefixtures("few_digits")

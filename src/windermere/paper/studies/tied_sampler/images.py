@@ -186,7 +186,8 @@ def _reward(kind: Kind, classifier: Classifier, place: Place) -> Reward:
     """Minus the logarithm of the probability of one digit, and what real ones lack that no training has seen."""
 
     def shortfall(samples: Tensor) -> Tensor:
-        lacking: Tensor = -classifier(samples).log_softmax(dim=1)[:, AIM]
+        logits = classifier(samples.float())  # audits show outputs in float64
+        lacking: Tensor = -logits.log_softmax(dim=1)[:, AIM]
         return lacking
 
     images, labels = _read(kind.side, "test")
