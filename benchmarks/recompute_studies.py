@@ -76,6 +76,8 @@ def tuning_on_images() -> Iterator[Sentence]:
     control = every["matching-euler-2"]
     p = paired_p([a - b for a, b in zip(numbers(control, "flow"), numbers(control, "flow_before"), strict=True)])
     yield "stays where it was ({:.2g}, {})", fmean(numbers(control, "flow")), words_of_p(p)
+    if sum(row["harmed"] == "true" for row in control) == 1:
+        yield ("one of the five is surely a little worse",)
     for name, cost in (("steady-midpoint", "evaluations an iteration"), ("algorithm2-midpoint", "where")):
         yield (
             "{:.1f}" + f"{',' if cost == 'where' else ''} {cost}",
@@ -95,7 +97,33 @@ def tuning_on_images() -> Iterator[Sentence]:
     ]
     (a, b), (c, d), (e, f) = tied
     yield "Judged by pixels alone, {} of {} are tied through 8 steps too, and {} of {} through 16", a, b, c, d
-    yield "all through 2, {} of {} through 4, and none through more", e, f
+    yield "all are tied through 2, {} of {} through 4, and none through more", e, f
+
+
+@of_page("docs/tied-sampler.md")
+def who_else_is_harmed() -> Iterator[Sentence]:
+    """By pixels alone, and by the other classifier."""
+    harmed = {
+        (who, name): sum(row["harmed"] == "true" for row in opinions(who, name))
+        for who in ("pixels", "another classifier")
+        for name in ("euler-2", "euler-4", "euler-8", "euler-16", "algorithm2-midpoint", "steady-midpoint")
+    }
+    yield "and {} and {} of 5 are harmed; by a", harmed["pixels", "euler-8"], harmed["pixels", "euler-16"]
+    if [harmed["another classifier", f"euler-{n}"] for n in (2, 4, 8, 16)] == [5, 0, 0, 0]:
+        yield ("and those through 2 alone are harmed",)
+    if harmed["pixels", "steady-midpoint"] == 0:
+        yield "and {} of 5 are harmed by pixels alone (of steady's none)", harmed["pixels", "algorithm2-midpoint"]
+    others, pixels = (opinions(who, "euler-16") for who in ("another classifier", "pixels"))
+    yield "says so too ({:.2g} to {:.2g})", *(fmean(numbers(others, name)) for name in ("flow_before", "flow"))
+    before, after = numbers(pixels, "flow_before"), numbers(pixels, "flow")
+    p = words_of_p(paired_p([a - b for a, b in zip(after, before, strict=True)]))
+    yield "by them alone it goes from {:.2g} to {:.2g} ({})", fmean(before), fmean(after), p
+
+
+def opinions(who: str, through: str) -> list[Row]:
+    """What else judges samplers of digits that were tuned by the energy distance."""
+    run = f"mnist14-unet-energy-{through}"
+    return [row for row in rows("tied-sampler-images", "opinions") if (row["yardstick"], row["run"]) == (who, run)]
 
 
 @of_page("docs/what-being-tied-costs.md")
