@@ -110,6 +110,23 @@ def welch_p(one: tuple[float, float, int], other: tuple[float, float, int]) -> f
     return p_value((one[0] - other[0]) / sqrt(sum(parts)), freedom)
 
 
+def variance_p(groups: Sequence[Sequence[float]]) -> float:
+    """The p-value of an analysis of variance: the tail of F's distribution is one of a beta distribution."""
+    size = sum(map(len, groups))
+    middle, between, within = fmean(x for of in groups for x in of), len(groups) - 1, size - len(groups)
+    explained = sum(len(of) * (fmean(of) - middle) ** 2 for of in groups)
+    left = sum((x - fmean(of)) ** 2 for of in groups for x in of)
+    n, start = 4000, explained / (explained + left)
+    whole, tail = (
+        [
+            (low + (1 - low) * k / n) ** (between / 2 - 1) * ((1 - low) * (1 - k / n)) ** (within / 2 - 1)
+            for k in range(n + 1)
+        ]
+        for low in (0.0, start)
+    )
+    return _simpson(tail, (1 - start) / n) / _simpson(whole, 1 / n)
+
+
 def one_sample_p(values: Sequence[float], expected: float = 0.0) -> float:
     return p_value((fmean(values) - expected) / (stdev(values) / sqrt(len(values))), len(values) - 1)
 

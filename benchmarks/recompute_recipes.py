@@ -20,6 +20,19 @@ def above(of: Sequence[Row], accuracy: float = 0.9) -> int:
     return sum(value > accuracy for value in numbers(of, "flow_accuracy"))
 
 
+@of_page("docs/adaptation.md")
+def either_part() -> Iterator[Sentence]:
+    """Drawn steps and a finish, each by itself, and thirty seeds of the steady controller."""
+    alone = [recipe(name) for name in ("random-6", "coarse-6-finish-0.2")]
+    if all(row["outcome"] == "FLOW" for of in alone for row in of) and {*map(len, alone)} == {10}:
+        yield ("Either part made flows of ten seeds there by itself",)
+    steady = recipe("steady-midpoint")
+    gaps = [own - flow for own, flow in zip(numbers(steady, "accuracy"), numbers(steady, "flow_accuracy"), strict=True)]
+    if len(steady) == 30 and all(row["outcome"] == "FLOW" for row in steady):
+        told = (fmean(numbers(steady, "cost")), 100 * max(map(abs, gaps)))
+        yield "cost {:.1f} with midpoint, all are FLOW, and the worst gap is {:.1f} points", *told
+
+
 @of_page("docs/recipes.md")
 def random_steps() -> Iterator[Sentence]:
     treated, steady = recipe(TREATED), recipe("steady-midpoint")

@@ -36,6 +36,11 @@ def test_nothing_of_windermere_is_imported(name: str) -> None:
     assert not any(module.startswith("windermere") for module in imported)
 
 
+def test_an_analysis_of_variance_is_scipys() -> None:
+    groups = [[0.9, 0.92, 0.97], [0.95, 0.99, 0.94, 0.96], [0.91, 0.9, 0.98], [0.99, 1.0, 0.96, 0.97]]
+    assert recompute.variance_p(groups) == pytest.approx(stats.f_oneway(*groups).pvalue, rel=1e-4)
+
+
 @pytest.mark.parametrize(("t", "freedom"), [(0.0, 4), (2.94, 4.2), (-1.7, 2.63), (8.9, 6)])
 def test_p_values_are_scipys(t: float, freedom: float) -> None:
     assert recompute.p_value(t, freedom) == pytest.approx(2 * stats.t.sf(abs(t), freedom), rel=1e-4)
