@@ -177,12 +177,21 @@ def the_way_back_on_images() -> Iterator[Sentence]:
     yield "the flows of 16 lose {:.1%}", flows
     yield "steps, lose {:.1%}, which five seeds do not tell", drawn
     yield (
-        "tied models lose {:.0f} to {:.0%} of their inputs there, flows {:.0f} to {:.0%}",
+        "lose {:.0f} to {:.0%} of their inputs there, flows of 16 and of random steps {:.0f} to {:.0%}",
         100 * four,
         two,
         100 * flows,
         drawn,
     )
+    (flow,), tied = ([r for r in of["constant-euler-4"] if r["outcome"] == told] for told in ("FLOW", "TIED"))
+    yield (
+        "(seed {}, {:.3f} under the flow) loses {:.1%}",
+        flow["seed"],
+        float(flow["flow_accuracy"]),
+        float(flow["lost"]),
+    )
+    lost = numbers(tied, "lost")
+    yield "and the four that are TIED {:.1%} to {:.1%}", min(lost), max(lost)
     kept = [1 - share for share in numbers(of["constant-euler-16"], "strayed_finely")]
     told = (fmean(kept), 100 * min(kept), max(kept))
     yield "flows of 16 steps alone, {:.1%} of them in the mean, and {:.0f} to {:.0%} by seed", *told
