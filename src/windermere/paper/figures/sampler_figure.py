@@ -141,17 +141,18 @@ def draw_controlled(panels: Sequence[ControlledPanel], path: Path) -> None:
     canvas = new_figure(4.8 * len(panels), 4.0, padding=5 / 72)
     (body,) = canvas.subfigures(1, 1, squeeze=False)[0]
     row = body.subplots(1, len(panels), squeeze=False)[0]
+    names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.controllers))
     for axes, panel, letter in zip(row, panels, _letters(), strict=False):
         _scale(axes, panel.flow_before)
         axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=LINEAR, subs=(1, 2, 5)))
         means = [float(np.mean(point.flow)) for point in panel.constant]
         axes.plot([point.cost for point in panel.constant], means, color=INK, linewidth=1.0, zorder=2)
-        for k, (_, costs, flows) in enumerate(panel.controllers):
+        for name, costs, flows in panel.controllers:
+            k = names.index(name)
             axes.scatter(costs, flows, s=22, marker=MARKERS[k], color=CLASSES[k], linewidths=0, zorder=4)
         axes.set_title(f"{letter} {panel.title}", fontsize=11)
         axes.set_xlabel("evaluations per iteration, checks included")
         axes.set_ylabel(panel.score)
-    names = [name for name, _, _ in panels[0].controllers]
     signs: list[Line2D | Patch] = [
         Line2D([], [], color=CLASSES[k], marker=MARKERS[k], linestyle="", label=name) for k, name in enumerate(names)
     ]

@@ -24,7 +24,7 @@ LINES = {
 }
 SCORES = {
     "energy": "energy distance from real digits",
-    "reward": f"minus the log probability of a {AIM}",
+    "reward": f"-log p({AIM})",
 }
 CONTROL = "flow, if flow matching goes on"
 
