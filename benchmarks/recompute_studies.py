@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
-from benchmarks.recompute import Row, Sentence, numbers, of_page, rows, words_of_p
+from benchmarks.recompute import Row, Sentence, log_mean, numbers, of_page, rows, words_of_p
 from benchmarks.recompute import one_sample_p as paired_p
 from benchmarks.recompute_recipes import TREATED, recipe
 
@@ -120,9 +120,44 @@ def who_else_is_harmed() -> Iterator[Sentence]:
     yield "by them alone it goes from {:.2g} to {:.2g} ({})", fmean(before), fmean(after), p
 
 
-def opinions(who: str, through: str) -> list[Row]:
-    """What else judges samplers of digits that were tuned by the energy distance."""
-    run = f"mnist14-unet-energy-{through}"
+@of_page("docs/tied-sampler.md")
+def rewarded_digits() -> Iterator[Sentence]:
+    every = [row for row in rows("tied-sampler-images") if "-reward-" in row["run"]]
+    yield "By that rule nobody is tied**: {} of {} models", *share_tied(every)
+    if not any(row["harmed"] == "true" for row in every):
+        yield ("no flow is harmed",)
+    counts = ("euler-2", "euler-4", "euler-8", "euler-16")
+    ratios = {through: opinions("the reward's ratio", through, "reward") for through in (*counts, "steady-midpoint")}
+    yield (
+        "{} of {} are tied through 2 steps, {} of {} through 4, {} of {} through 8 and {} of {} through 16",
+        *(number for through in counts for number in share_tied(ratios[through])),
+    )
+    unsure = [sum(row["tied"] == "" for row in ratios[through]) for through in counts]
+    yield "(not sure: {} with 8, {} with 16)", *unsure[2:]
+    yield "lacks {:.0f}, {:.1f}, {:.1f} and {:.1f} times as much as the own solver", *(worse(ratios[n]) for n in counts)
+    yield "and {:.2f} times with the steady controller", worse(ratios["steady-midpoint"])
+    told = Counter(row["audit"] for row in every if row["through"] in counts)
+    yield "says TIED of {} of these {} and UNDECIDED of {}", told["TIED"], sum(told.values()), told["UNDECIDED"]
+    others = [opinions("another classifier's reward", through, "reward") for through in counts]
+    if not any(share_tied(of)[0] for of in others[1:]):
+        yield "calls {} of {} tied through 2 steps, and none through more", *share_tied(others[0])
+    two = [row for row in every if row["through"] == "euler-2"]
+    yield "up to {:.2g} through 2 steps", max(numbers(two, "flow"))
+    yield "goes from {:.1f} to {:.2g} through 2 steps", *(fmean(numbers(two, name)) for name in ("flow_before", "flow"))
+    steady = [row for row in every if row["through"] == "steady-midpoint"]
+    ends, cost = numbers(steady, "steps"), fmean(numbers(steady, "evaluations"))
+    if not any(row["tied"] != "false" for row in ratios["steady-midpoint"]):
+        yield "ends with {:.0f} to {:.0f} midpoint steps, for {:.1f} evaluations", min(ends), max(ends), cost
+
+
+def worse(of: Sequence[Row]) -> float:
+    """How many times as much the flow lacks as the own solver, in the geometric mean."""
+    return log_mean(flow / own for flow, own in zip(numbers(of, "flow"), numbers(of, "own"), strict=True))
+
+
+def opinions(who: str, through: str, loss: str = "energy") -> list[Row]:
+    """What else judges samplers of digits, that were tuned by the energy distance or by a reward."""
+    run = f"mnist14-unet-{loss}-{through}"
     return [row for row in rows("tied-sampler-images", "opinions") if (row["yardstick"], row["run"]) == (who, run)]
 
 

@@ -50,7 +50,7 @@ COSTS: Mapping[str, Cost] = {
     "sphere2-data": Cost(full=0.1, on="CPU", quick=0.1),
     "tolerance-adaptation-sphere2": Cost(full=9, on="CPU", quick=0.5),
     "tied-sampler": Cost(full=15, on="CPU", quick=0.3),
-    "tied-sampler-images": Cost(full=30, on="CPU", quick=1),
+    "tied-sampler-images": Cost(full=60, on="CPU", quick=1),
     "recipes": Cost(full=20, on="CPU", quick=0.4),
     "recipes-mnist": Cost(full=25, on="CPU", quick=0.4),
     "one-law": Cost(full=6, on="CPU", quick=0.3),
