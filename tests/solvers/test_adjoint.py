@@ -10,7 +10,18 @@ from torch import Tensor, nn
 from tests.solvers.fields import DOUBLE, Network, some_states
 from tests.solvers.test_gradients import gradients, loss_of
 from windermere.errors import FieldError, NonFiniteError
-from windermere.solvers import METHODS, Adaptive, Adjoint, FixedStep, Gradient, OnGrid, counting, fast_paths, solve
+from windermere.solvers import (
+    METHODS,
+    Adaptive,
+    Adjoint,
+    FixedStep,
+    Gradient,
+    OnGrid,
+    adjoint,
+    counting,
+    fast_paths,
+    solve,
+)
 
 TIMES = pytest.mark.parametrize("times", [(0.0, 1.0), (1.0, 0.0), (0.0, 0.4, 0.5, 1.2)])
 
@@ -367,3 +378,16 @@ def test_a_hook_on_a_parameter_sees_its_whole_gradient_once(solver: Any, fast: b
     whole, halves = found
     assert len(seen) == len(halves)
     torch.testing.assert_close(halves, [on / 2 for on in whole])
+
+
+def test_hooks_stay_where_they_are_while_another_thread_may_call_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    another = -1
+    monkeypatch.setattr(adjoint, "_hooked_in", {another})
+    field, there = Network(), list[bool]()
+    weight = next(field.parameters())
+    weight.register_hook(lambda on: there.append(bool(weight._backward_hooks)))  # type: ignore[no-untyped-call]
+    with fast_paths(False):
+        end: Any = solve(field, some_states(3, 2), FixedStep("rk4", step=1 / 4), gradient="adjoint").final
+        end.square().sum().backward()
+    assert len(there) == 1 + 4  # each step's share, and the whole
+    assert all(there)

@@ -4,15 +4,24 @@ Shapes: a state and its gradient are stacked along an axis of 2, right after the
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from threading import get_ident
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from windermere._torch_private import gradient_edge, is_forward_mode, pulled_back, times_written, without_hooks
+from windermere._torch_private import (
+    gradient_edge,
+    has_hooks,
+    is_forward_mode,
+    pulled_back,
+    times_written,
+    without_hooks,
+)
 from windermere.errors import FieldError, SolverError, UsageError
 from windermere.solvers.field import Rate, packed_rate
 from windermere.solvers.gradients import Adjoint, differentiable_once
@@ -261,7 +270,7 @@ class AdjointRate:
                 outputs.append(k)
                 cotangents.append(share if not isinstance(h, Tensor) or accepted is None else share * accepted)
         if outputs and self.parameters:
-            with without_hooks(self.parameters):
+            with _hooks_put_aside(self.parameters):
                 return pulled_back(outputs, self.parameters, cotangents)
         return [None] * len(self.parameters)
 
@@ -276,6 +285,19 @@ class AdjointRate:
         for total, part in zip(self.gradient, shares, strict=True):
             if part is not None:
                 total += part
+
+
+_hooked_in: set[int] = set()
+"""The threads that have taken an adjoint's way back over parameters with hooks. As soon as there are two, hooks stay
+where they are, and are called with parts of gradients too: another thread might be calling them."""
+
+
+def _hooks_put_aside(parameters: Sequence[Tensor]) -> AbstractContextManager[None]:
+    """Within it, hooks on parameters do not see the parts that their gradients are a sum of."""
+    if not any(map(has_hooks, parameters)):
+        return nullcontext()
+    _hooked_in.add(get_ident())
+    return without_hooks(parameters) if len(_hooked_in) == 1 else nullcontext()
 
 
 def _check_at_the_start(rate: Rate, t: Tensor, z: Tensor, *, plain: bool) -> None:
