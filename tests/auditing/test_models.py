@@ -249,3 +249,32 @@ def test_a_model_that_chooses_its_solver_on_the_way_is_judged_by_that_one(way: s
     assert chosen.own == same.own
     assert chosen.table == same.table
     assert chosen.safe == same.safe
+
+
+class Twice(nn.Module):
+    """Solves with one block twice, the first time with smaller steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = wm.ODEBlock(Rotation(3.0), wm.FixedStep("euler", step=1 / 2))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        with wm.using(self.block, wm.FixedStep("euler", step=1 / 64)):
+            first = self.block(x)
+        return self.block(first)
+
+
+def test_a_block_that_is_called_with_two_solvers_is_told_by_the_finer_one() -> None:
+    assert wm.audit(Twice(), ring(), evidence=False).own.solver == "euler, h = 1/64"
+
+
+class ByBatch(Choosing):
+    def forward(self, x: torch.Tensor) -> Any:
+        with wm.using(self.block, wm.FixedStep("euler", step=1 / 8 if len(x) > 20 else 1 / 2)):
+            return self.block(x)
+
+
+def test_a_model_whose_solver_depends_on_the_batch_is_refused() -> None:
+    batches = [(x, (x[:, 0] > 0).long()) for x in (ring(30), ring(15))]
+    with pytest.raises(AuditError, match=r"one batch with euler, h = .* another with euler, h = .*: audit it with one"):
+        wm.audit(ByBatch("batch"), batches, evidence=False)

@@ -13,7 +13,17 @@ import numpy as np
 from torch import Tensor, nn
 
 from windermere.auditing.samples import size
-from windermere.auditing.subject import Change, Insight, Pass, SolveCount, as_outputs, ends_of, is_of_samples, leads
+from windermere.auditing.subject import (
+    Change,
+    Insight,
+    Pass,
+    SolveCount,
+    as_outputs,
+    ends_of,
+    finest,
+    is_of_samples,
+    leads,
+)
 from windermere.errors import AuditError
 from windermere.nn import ODEBlock, ode_blocks
 from windermere.nn.arithmetic import arithmetic_of, unrounded
@@ -70,6 +80,8 @@ class ModelSubject:
         rounded = arithmetic_of(model)
         notes = () if rounded == "float32" else (UNROUNDED.format(rounded),)
         self._seen: tuple[str, ...] = (*notes, *why_not_copied(model))
+        self._has_chosen = False
+        """Whether a pass has shown the solvers that the model takes."""
         self._count, self._passes = SolveCount(), Passes(model)
         blocks = ode_blocks(model)
         self._stops = all(isinstance(block.solver, OnGrid) and not block.interpolate for block in blocks)
@@ -94,10 +106,8 @@ class ModelSubject:
                 stack.enter_context(_drawing_alike(ode_blocks(model), draws))
             count = stack.enter_context(counting())
             result, solved = self._call(model, x, double=double)
-        if change is None:  # a model may choose its solvers on the way
-            chosen = {id(each.block): each.own for each in solved}
-            blocks = zip(ode_blocks(model), self.solvers, strict=True)
-            self.solvers = _checked([chosen.get(id(block), solver) for block, solver in blocks])
+        if change is None:
+            self._note_solvers(model, solved)
         outer = [each for each in solved if not each.nested]
         self._count.check(size(x), change, solves=len(outer), missed=sum(not each.swapped for each in outer))
         last = solved[-1]
@@ -111,6 +121,20 @@ class ModelSubject:
             evaluations=int(np.max(count.checks)),
             dtype=self._passes.dtype(double=double),
         )
+
+    def _note_solvers(self, model: nn.Module, solved: Sequence[_Solved]) -> None:
+        """A model may choose its solvers on the way: of those that a block takes in one pass the finest is told."""
+        chosen: dict[int, list[Solver]] = {}
+        for each in solved:
+            chosen.setdefault(id(each.block), []).extend(_checked([each.own]))
+        blocks = zip(ode_blocks(model), self.solvers, strict=True)
+        found = tuple(finest(chosen[id(block)]) if id(block) in chosen else own for block, own in blocks)
+        if self._has_chosen and found != self.solvers:
+            raise AuditError(
+                f"the model solves one batch with {self.solvers[-1]} and another with {found[-1]}: audit it with one "
+                "solver for all batches, as what is safe would depend on the batch"
+            )
+        self.solvers, self._has_chosen = found, True
 
     def insight(self, x: Any) -> Insight | None:
         if self._passes.holds_draws:
