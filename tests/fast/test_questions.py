@@ -239,3 +239,10 @@ def test_a_function_of_pythons_in_numpys_clothes_is_not_looked_into() -> None:
     field.by = np.frompyfunc(lambda x: 2 * x, 1, 1)
     with pytest.raises(UnknownFieldError, match="by way of NumPy"):
         fingerprint(field)
+
+
+def test_a_field_that_asks_where_its_state_begins_is_asked_at_each_solve() -> None:
+    field = Held(lambda _, z: -z if z.storage_offset() == 0 else -3 * z)
+    both = samples(8, 2)
+    for z in (both[:4], both[:4], both[4:]):
+        assert torch.equal(end(field, z), slow(field, z))

@@ -42,7 +42,7 @@ TAGS = frozenset((torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shap
 HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 STATE = {
     **_asking("_version", "grad", "_grad", "_cdata", "_base", "is_leaf", "output_nr", "retains_grad", *HOOKS),
-    **_calling("data_ptr", "const_data_ptr", "storage", "untyped_storage", "_typed_storage", "storage_offset"),
+    **_calling("data_ptr", "const_data_ptr", "storage", "untyped_storage", "_typed_storage"),
     **_calling("is_shared", "is_pinned", "is_inference", "is_set_to", "_is_view", "__deepcopy__"),
 }
 """What may change of a tensor that a field refers to, be its numbers and its kind the same."""
@@ -53,6 +53,8 @@ CHANGING = {
 """What a tensor that a field refers to would keep after the call."""
 UNSEEN = {**_calling("apply_", "map_", "map2_", "backward"), **_setting("data")}
 """They change tensors, and no operation shows it."""
+PLACED = _calling("storage_offset")
+"""Where a tensor lies in its memory: a state may lie elsewhere at the next solve."""
 OUTSIDE = {**READING, **STATE, **CHANGING}
 """What is not to be done with tensors that are there before a call, and after it."""
 
@@ -86,6 +88,8 @@ class Questions(TorchFunctionMode):
     def ask(self, func: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
         if func in UNSEEN:
             self.refuse(f"it changes tensors by {UNSEEN[func]}")
+        if func in PLACED:
+            self.refuse(f"it asks where a tensor lies ({PLACED[func]})")
         if func in OUTSIDE and not all(self.is_own(x) for x in tensors_in((*args, *named.values()))):
             self.refuse(f"it asks more of a tensor than its numbers ({OUTSIDE[func]})")
 
